@@ -23,8 +23,8 @@ class Advisor(Protocol):
     def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
         """True if node `number` is quicker with such taps by more than node `source` takes to make the copies."""
 
-    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
-        """True if nodes are quicker together as in `narrow`, which has the value of the first of them in 8 bits."""
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
+        """True if `others` are quicker together as in `narrow`, which has the value of node `number` in 8 bits."""
 
     def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
         """True if scores are those of one picture, and quicker as node `turned`."""
@@ -88,9 +88,9 @@ class Decisions:
         """See `Advisor`."""
         return self.turns_scores
 
-    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
         """See `Advisor`."""
-        return numbers[0] in self.narrow
+        return number in self.narrow
 
     def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
         """See `Advisor`."""

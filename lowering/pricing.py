@@ -48,11 +48,11 @@ class Pricing:
         copying = self._copying(graph, source, sharing)
         return self._priced(graph, number, sharing) + copying < self._priced(graph, number, alone)
 
-    def is_quicker_narrow(self, graph: Graph, narrow: Graph, numbers: Sequence[int]) -> bool:
+    def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
         """See `Advisor`."""
 
         def total(of: Graph) -> float:
-            return sum(self._priced(of, number, _with_taps(of, of.nodes[number])) for number in dict.fromkeys(numbers))
+            return sum(self._priced(of, other, _with_taps(of, of.nodes[other])) for other in others)
 
         try:
             return total(narrow) * NARROW_GAIN < total(graph)

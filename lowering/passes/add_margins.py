@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...kernels.program import NO_SIDES, Convolution, RowGroupsPool, Sides
 from ...kernels.tiling.packing import ceil_div
 from ..graph import Graph, Node
@@ -13,13 +15,25 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
     for node in graph.nodes:
         operation = node.operation
         if isinstance(operation, (Convolution, RowGroupsPool)):
-            padding = widest_padding(node) if with_forms else operation.padding
+            wide = with_wide_weights(graph, node) if with_forms else None
+            padding = operation.padding if wide is None else widest_padding(wide)
             for part in operation.sources[0]:
                 if part >= 0:
                     wanted[part].append(padding)
     return graph.with_nodes(
         node.changed(margin=tuple(max(sides) for sides in zip(*own))) for node, own in zip(graph.nodes, wanted)
     )
+
+
+def with_wide_weights(graph: Graph, node: Node) -> Node | None:
+    """Return a node with weights that may be combined, which those in 8 bits may not; None where it reads values that
+    only 8-bit weights multiply."""
+    if not node.has_narrow_weights:
+        return node
+    read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]
+    if not isinstance(node.operation, Convolution) or any(each.operation.narrow or each.may_be_narrow for each in read):
+        return None
+    return node.changed(weights=replace(node.operation.weights, narrow=False))
 
 
 def can_combine(node: Node) -> bool:

@@ -20,7 +20,7 @@ from ...kernels.program import Convolution, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..graph import Graph, Node
-from .add_margins import can_combine, outputs_of, widest_padding
+from .add_margins import can_combine, outputs_of, widest_padding, with_wide_weights
 from .pack_taps import loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
@@ -45,7 +45,8 @@ def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Gra
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         minimal = [form for form in forms if form.is_minimal]
-        tried = [_in_form(graph, node, form, room) for form in minimal for room in COMBINED_BYTES]
+        wide = with_wide_weights(graph, node)
+        tried = [_in_form(graph, wide, form, room) for form in minimal for room in COMBINED_BYTES if wide is not None]
         tried += [_in_row_blocks(graph, node, form) for form in forms if form.rows > 1]
         tried += [_with_made_diagonals(graph, node) for form in forms if form is Form.MADE]
         candidates = {each.operation: each for each in tried if each is not None}

@@ -1,19 +1,20 @@
 """Put values into 8 bits that may be, with the weights of layers with groups that read them, where that is quicker.
 
-An 8-bit value takes a clip or a copy twice to four times as long on the Vector Engine as one in 16 bits. But a layer
-that reads it by 8-bit weights contracts over two taps, or two tiles, at a time.
+An 8-bit value takes a clip up to four times as long on the Vector Engine as one in 16 bits; other activations take as
+long. But a layer that reads it by 8-bit weights contracts over two taps, or two tiles, at a time.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...kernels.program import Convolution
 from ..eight_bits import narrow_together
-from ..graph import Graph, Node
+from ..graph import Graph, Node, matches
 
-Quicker = Callable[[Graph, Graph, Sequence[int]], bool]  # of two graphs that differ in some nodes, the second
+Quicker = Callable[[Graph, Graph, int, Sequence[int]], bool]  # see `Advisor.is_quicker_narrow`
 
 
 def narrow_values(graph: Graph, plain: Graph, is_quicker: Quicker) -> Graph:
@@ -21,13 +22,22 @@ def narrow_values(graph: Graph, plain: Graph, is_quicker: Quicker) -> Graph:
     with groups multiply 8-bit weights."""
     for number in range(len(graph.nodes)):
         together = _together(graph, number)
-        if not together:
+        readers = list(dict.fromkeys(reader for part in together for reader, _ in graph.readers(part)))
+        if not any(_may_gain(graph, reader) for reader in readers):
             continue
         changed = _narrowed(graph, plain, together)
-        readers = (reader for part in together for reader, _ in graph.readers(part))
-        if is_quicker(graph, changed, list(dict.fromkeys([*together, *readers]))):
+        slower = [part for part in together if matches(changed.nodes[part].operation, Convolution, has_own_bounds=True)]
+        if is_quicker(graph, changed, number, [*slower, *readers]):
             graph = changed
     return graph
+
+
+def _may_gain(graph: Graph, reader: int) -> bool:
+    """True if a reader of 8-bit values may contract over two taps or two tiles at a time."""
+    node = graph.nodes[reader]
+    kernel = getattr(node.operation, "kernel", (1, 1))
+    heights = graph.heights(node.sources[0])
+    return kernel[0] * kernel[1] > 1 or any(one == other for one, other in itertools.pairwise(heights))
 
 
 def _together(graph: Graph, number: int) -> list[int]:

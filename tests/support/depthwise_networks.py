@@ -38,7 +38,7 @@ def bounded(side: int = 9, activation: Activation = ("clip", (0.0, 6.0))) -> Mod
                 groups=160,
                 activation_parameters=parameters,
             ),
-            Conv2d(f"project{n}", 160, 24, (1, 1)),
+            Conv2d(f"project{n}", 160, 24, (3, 3), (1, 1, 1, 1)),
             Combine(f"sum{n}", "add", inputs=(f"project{n}", before)),
         ]
     layers += [Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", 24, 7)]

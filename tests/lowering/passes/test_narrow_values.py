@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -67,7 +67,7 @@ def networks(draw: st.DrawFn) -> Network:
             activation=second,
             activation_parameters=others,
         ),
-        Conv2d("project", channels, 12, (1, 1)),
+        Conv2d("project", channels, 12, *draw(st.sampled_from([((1, 1), (0, 0, 0, 0)), ((3, 3), (1, 1, 1, 1))]))),
     ]
     shape = image.shape
     for layer in layers:
@@ -81,8 +81,13 @@ def networks(draw: st.DrawFn) -> Network:
 def test_whatever_is_in_eight_bits_is_right(network: Network, batch: int, target: str, packs_rows: bool) -> None:
     decisions = replace(WHEREVER, packs_rows=packs_rows, packs_expansions=packs_rows)
     plan = assert_right(network, decisions, batch, EIGHT_BITS, target=target, forms=DEPTHWISE)
-    assert {"expand", "each"} <= names(plan.graph, lambda node: node.operation.narrow)
-    assert "each" in names(plan.graph, lambda node: node.has_narrow_weights)
+    each, project = network.layers[2:4]
+    assert isinstance(each, Conv2d) and isinstance(project, Conv2d)
+    narrow = names(plan.graph, lambda node: node.operation.narrow)
+    if each.kernel_size != (1, 1):  # two taps at a time
+        assert "expand" in narrow and "each" in names(plan.graph, lambda node: node.has_narrow_weights)
+    if project.kernel_size != (1, 1):
+        assert "each" in narrow
 
 
 def names(graph: Graph, is_so: Callable[[Node], bool]) -> set[str]:
@@ -128,17 +133,31 @@ def test_weights_with_groups_stay_where_what_they_read_does() -> None:
     assert names(plan.graph, lambda node: node.operation.narrow) == {"stem", "project0"}
 
 
+def test_what_gains_nothing_stays() -> None:
+    """A 1x1 convolution of one tile of channels contracts over neither two taps nor two tiles."""
+    layers: tuple[Layer, ...] = (
+        Conv2d("stem", 3, 24, (1, 1), activation="relu"),
+        Conv2d("each", 24, 24, (3, 3), (1, 1, 1, 1), activation="relu", groups=24),
+        Conv2d("project", 24, 24, (1, 1)),
+        Flatten("flat"),
+        Dense("last", 24 * 25, 4),
+    )
+    plan = decided(model_of(Network("n", picture(3, 5, 5), layers, labels(4))), WHEREVER, dtype=EIGHT_BITS)
+    assert names(plan.graph, lambda node: node.operation.narrow) == {"stem"}
+
+
 def test_one_value_at_a_time_is_chosen() -> None:
     pipeline = pipeline_of(bounded(), EIGHT_BITS)
     plain = dict(pipeline.run(Decisions()))["choose_forms"]
     asked: list[str] = []
 
-    def is_quicker(graph: Graph, narrow: Graph, numbers: list[int]) -> bool:
-        asked.append(graph.nodes[numbers[0]].name)
-        assert narrow.nodes[numbers[0]].operation.narrow and not graph.nodes[numbers[0]].operation.narrow
+    def is_quicker(graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
+        asked.append(graph.nodes[number].name)
+        assert narrow.nodes[number].operation.narrow and not graph.nodes[number].operation.narrow
+        assert number in others and {reader for reader, _ in graph.readers(number)} <= set(others)
         return asked[-1] == "expand1"
 
-    chosen = narrow_values(plain, plain, is_quicker)  # type: ignore[arg-type]
+    chosen = narrow_values(plain, plain, is_quicker)
     assert list(dict.fromkeys(asked)) == ["expand0", "each0", "expand1", "each1"]
     assert asked.count("expand0") == 2 and asked.count("each0") == 1  # both parts are read as one
     assert names(chosen, lambda node: node.operation.narrow) - names(plain, lambda node: node.operation.narrow) == {
@@ -159,7 +178,7 @@ def test_what_a_clip_bounds_does_not_overflow() -> None:
     layers: tuple[Layer, ...] = (
         Conv2d("stem", 3, 24, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),
         Conv2d("expand", 24, 48, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),
-        Conv2d("project", 48, 24, (1, 1), activation="clip", activation_parameters=(-6.0, 6.0)),
+        Conv2d("project", 48, 24, (3, 3), (1, 1, 1, 1), activation="clip", activation_parameters=(-6.0, 6.0)),
         Flatten("flat"),
         Dense("last", 24 * 25, 4),
     )
