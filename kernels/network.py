@@ -20,7 +20,7 @@ import nki.language as nl
 from .operations.arrange import interleave, pad, rearrange
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
-from .operations.exchange import exchange
+from .operations.exchange import exchange, take_part
 from .operations.launch import Launch
 from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
@@ -42,6 +42,7 @@ from .program import (
     LocalResponseNorm,
     MaxPool,
     Pad,
+    Part,
     Rearrange,
     Resident,
     Room,
@@ -78,6 +79,7 @@ BODIES: dict[type, Any] = {
     LocalResponseNorm: normalize_responses,
     MaxPool: pool_maxima,
     Pad: pad,
+    Part: take_part,
     Rearrange: rearrange,
     Resident: assume_resident,
     Room: open_room,

@@ -104,3 +104,14 @@ class Ending(Enum):
     RAW = ""
     SOFTMAX = "softmax"
     LOG_SOFTMAX = "log_softmax"
+
+
+@dataclass(frozen=True)
+class EarlyLoad:
+    """A load of weights that comes before an earlier operation than the one whose weights they are: `elements` on each
+    of `rows` partitions, from number `offset` on in the array of weights, in that of 8 bits if `narrow`."""
+
+    offset: int
+    rows: int
+    elements: int
+    narrow: bool = False

@@ -20,6 +20,7 @@ from .places import IDENTITY as IDENTITY
 from .places import Activation as Activation
 from .places import Border as Border
 from .places import Copies as Copies
+from .places import EarlyLoad as EarlyLoad
 from .places import Ending as Ending
 from .places import Memory as Memory
 from .places import Place as Place
@@ -126,6 +127,13 @@ class Exchange(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part(Operation):
+    """Tiles [first, end) of a value in SBUF."""
+
+    tiles: Pair
+
+
+@dataclass(frozen=True, kw_only=True)
 class Convolution(Operation):
     """activation(maxpool(convolution + bias) + addend): the second operand, if there is one, is the addend.
 
@@ -206,7 +214,8 @@ class Scores(Answers):
     """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is.
 
     `by_columns`: of one picture with classes on the partitions; its biases are then columns of 128 classes each, and
-    behind them is one of the numbers of the partitions.
+    behind them is one of the numbers of the partitions. `is_part`: of two cores each has some channels of the input;
+    core 0 adds up what both multiply, and has the answers.
     """
 
     by_columns: bool = False
@@ -214,6 +223,7 @@ class Scores(Answers):
     activation: Activation = IDENTITY
     weights: WeightsAt = FROM_START
     bias: int = 0  # column of the constants of the first class; scales are behind biases, of weights in 8 bits
+    is_part: bool = False
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
     def output_order(self, packed_in: int) -> OutputOrder:
@@ -345,17 +355,6 @@ class Rearrange(Operation):
     split: tuple[int, ...]
     order: tuple[int, ...]
     first: int = 0
-
-
-@dataclass(frozen=True)
-class EarlyLoad:
-    """A load of weights that comes before an earlier operation than the one whose weights they are: `elements` on each
-    of `rows` partitions, from number `offset` on in the array of weights, in that of 8 bits if `narrow`."""
-
-    offset: int
-    rows: int
-    elements: int
-    narrow: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..kernels.program import (
     Answers,
@@ -19,21 +18,23 @@ from ..kernels.program import (
     Load,
     Memory,
     Operation,
+    Part,
     Parts,
     Place,
     Program,
     Room,
     Scores,
     Stage,
-    Store,
     TapsLoad,
+    WeightsAt,
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
 from .bands import BandPlan, Rows, banded, halos_of, shares_of_rows, windows_of
 from .graph import DoesNotFit, Graph, Node
+from .rooms import outline, room_of, store_of
 from .schedule import Region, Schedule, Split
-from .weights import loads_of
+from .weights import halves_of, loads_of, numbers_of
 
 BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
 
@@ -95,7 +96,10 @@ class _Emission:
         number = first
         while number < min(end, self._end):  # core 1 ends with what it sends
             region, split = self._schedule.region_of(number), self._schedule.split_of(number)
-            if split is not None and split.by_channels:
+            if split is not None and isinstance(self._graph.nodes[number].operation, Scores):
+                self._add_scores(number)
+                number += 1
+            elif split is not None and split.by_channels:
                 self._add_half(split)
                 number += 1
             elif split is not None:
@@ -186,13 +190,31 @@ class _Emission:
         assert isinstance(operation, Convolution)
         half = len(self._graph.heights((number,))) // 2
         first = self._core * half
-        before = sum(load.rows * load.elements for load in loads_of(self._graph, node) if load.out_tile < first)
-        weights = replace(operation.weights, offset=operation.weights.offset + before)
         bias = operation.bias + first * operation.columns_of_constants
         room = self._add_room(number)
-        own = replace(operation, channels=operation.channels // 2, weights=weights, bias=bias)
+        own = replace(operation, channels=operation.channels // 2, weights=self._own_weights(node), bias=bias)
         self._append(replace(own, sources=self._sources(node), into=Place(room, tile=first)))
         self._exchange(split, room, ((0, half), (half, 2 * half)))
+
+    def _add_scores(self, number: int) -> None:
+        """Append scores of whose input channels this core multiplies half."""
+        self._number = number
+        node = self._node(number)
+        assert isinstance(node.operation, Scores)
+        heights = self._graph.heights(node.sources[0])
+        half = len(heights) // 2
+        own = (half, len(heights)) if self._core else (0, half)
+        fields = outline(self._graph.nodes[node.sources[0][0]].operation) | {"channels": sum(heights[slice(*own)])}
+        part = self._append(Part(**fields, sources=self._sources(node), tiles=own))
+        weights = self._own_weights(node)
+        self._append(replace(node.operation, weights=weights, is_part=True, sources=((part,),)))
+
+    def _own_weights(self, node: Node) -> WeightsAt:
+        """Return the weights of this core's half of a node."""
+        assert isinstance(node.operation, (Convolution, Scores))
+        weights = node.operation.weights
+        before = halves_of(loads_of(self._graph, node), node)[0] if self._core else []
+        return replace(weights, offset=weights.offset + numbers_of(before))
 
     def _exchange(self, split: Split, room: int, parts: tuple[Rows, Rows]) -> None:
         """Append the exchange of what each core has in a room, core 0 the first of both parts."""
@@ -200,7 +222,7 @@ class _Emission:
         operation = self._graph.nodes[number].operation
         sent, received = parts[self._core], parts[1 - self._core]
         exchange = Exchange(
-            **_outline(operation),
+            **outline(operation),
             sources=((room,),),
             sent=sent,
             received=received,
@@ -239,8 +261,8 @@ class _Emission:
         if self._core:  # what core 0 stores
             return
         value = self._places[number]
-        room = self._append(_room(node.operation, Memory.OUTPUT), number)
-        self._append(_store(node.operation, value, Place(room)), number)
+        room = self._append(room_of(node.operation, Memory.OUTPUT), number)
+        self._append(store_of(node.operation, value, Place(room)), number)
 
     def _node(self, number: int) -> Node:
         node = self._graph.nodes[number]
@@ -292,7 +314,7 @@ class _Emission:
         rows = (0, value.rows) if window is None else window
         margin = value.margin
         return Load(
-            **_outline(value) | {"rows": rows[1] - rows[0]},
+            **outline(value) | {"rows": rows[1] - rows[0]},
             narrow=value.narrow,
             margin=(
                 margin[0] if rows[0] == 0 else 0,
@@ -332,7 +354,7 @@ class _Emission:
         memory = self._memory(number) or Memory.SBUF
         if isinstance(operation, TapsLoad):
             raise DoesNotFit("the taps of an input are loaded by each stage that reads them")
-        room = replace(_room(operation, memory), whole_batch=self._is_read_later(number))
+        room = replace(room_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
             copies = getattr(operation, "copies", Copies())
             heights = tuple(self._graph.heights((number,)))
@@ -348,32 +370,9 @@ class _Emission:
             self._append(replace(operation, into=place))
             return
         value = self._append(replace(operation, margin=(0, 0, 0, 0)))
-        self._append(_store(operation, value, place))
+        self._append(store_of(operation, value, place))
 
     def _append(self, operation: Operation, number: int | None = None) -> int:
         self.operations.append(operation)
         self.nodes.append(self._number if number is None else number)
         return len(self.operations) - 1
-
-
-def _outline(operation: Operation) -> dict[str, Any]:
-    """Return the fields of an operation that another one on the same value has, too."""
-    return {name: getattr(operation, name) for name in ("name", "channels", "rows", "columns", "packed")}
-
-
-def _room(operation: Operation, memory: Memory) -> Room:
-    return Room(
-        **_outline(operation),
-        narrow=operation.narrow,
-        memory=memory,
-    )
-
-
-def _store(operation: Operation, value: int, place: Place) -> Store:
-    """Return the store of an operation's value, which is that of another operation."""
-    return Store(
-        **_outline(operation),
-        narrow=operation.narrow,
-        sources=((value,),),
-        into=place,
-    )

@@ -25,8 +25,9 @@ class Region:
 @dataclass(frozen=True)
 class Split:
     """Nodes [first, end) that two cores compute half of each, and then exchange: half of the rows of the last of them,
-    or, `by_channels`, of one node half of its output channels. `beside`: what they exchange, unless it is large, goes
-    beside the loads on their way, in many messages, not behind them in one."""
+    or, `by_channels`, of one node half of its output channels, of scores what half of the input channels add up to.
+    `beside`: what they exchange, unless it is large, goes beside the loads on their way, in many messages, not behind
+    them in one."""
 
     first: int
     end: int

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..kernels.program import Convolution, Interleave, Memory
+from ..kernels.program import Convolution, Interleave, Memory, Scores
 from ..simulator.chip import PARTITIONS
 from .bands import BandPlan, can_band, shares_of_rows
 from .decisions import Decisions
@@ -62,6 +62,15 @@ def can_share_channels(graph: Graph, number: int) -> bool:
         return False
     plain = operation.groups == operation.rows_at_once == operation.row_groups.count == 1
     return plain and graph.packed_in(node) == 1 and operation.channels % (2 * PARTITIONS) == 0
+
+
+def can_share_scores(graph: Graph, number: int) -> bool:
+    """True if each core can multiply some tiles of the input channels of a node's scores."""
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Scores) or operation.taps.count > 1 or graph.packed_in(node) > 1:
+        return False
+    return not graph.is_from_hbm(node) and len(graph.heights(node.sources[0])) > 1
 
 
 def can_share_rows(graph: Graph, first: int, end: int) -> bool:
@@ -138,7 +147,8 @@ class _Search:
         return [
             number
             for number in range(len(graph.nodes))
-            if can_share_channels(graph, number) and self._clock.loading(self._numbers(number)) >= nanoseconds
+            if (can_share_channels(graph, number) or can_share_scores(graph, number))
+            and self._clock.loading(self._numbers(number)) >= nanoseconds
         ]
 
     def _numbers(self, number: int) -> int:

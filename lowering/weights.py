@@ -187,11 +187,26 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     columns = [1 if made else size for size, made in zip(columns, made_on_chip(form_of(node), len(columns)))]
     if not node.in_halves:
         return weight_loads(rows, columns, reads, count, itemsize)
+    if isinstance(operation, Scores):
+        half = len(rows) // 2
+        first, second = (
+            weight_loads(own, columns, [range(len(own))], count, itemsize) for own in (rows[:half], rows[half:])
+        )
+        return [*first, *(load.behind(half) for load in second)]
     half = len(columns) // 2
     first, second = (
         weight_loads(rows, columns[part], reads[part], count, itemsize) for part in (slice(half), slice(half, None))
     )
     return [*first, *(load.moved(half) for load in second)]
+
+
+def halves_of(loads: Sequence[WeightLoad], node: Node) -> tuple[list[WeightLoad], list[WeightLoad]]:
+    """Return the loads of each half of a node whose weights are in halves: of the outputs; of scores, of the inputs."""
+    by_inputs = isinstance(node.operation, Scores)
+    tiles = [[unit.in_tile if by_inputs else unit.out_tile for unit in load.units] for load in loads]
+    half = (max(map(max, tiles)) + 1) // 2
+    both = list(zip(loads, tiles))
+    return [load for load, own in both if own[0] < half], [load for load, own in both if own[0] >= half]
 
 
 class _Filling:

@@ -6,7 +6,7 @@ import math
 import nki.isa as nisa
 import nki.language as nl
 
-from ..program import Exchange
+from ..program import Exchange, Part
 from ..tiling.packing import ceil_div
 
 GPSIMD_ELEMENTS = 256  # of a partition, that GpSimd's own DMA engines move at most in a message
@@ -35,6 +35,22 @@ def exchange(launch, number, operation: Exchange, operands):
         if not parts:
             _swap(sent, received, pipe, nisa.dma_engine.dma)
     return room
+
+
+def exchange_sums(sums):
+    """Send sums, float32 [partitions, ...] in SBUF, to the other core, and return what that one sends.
+
+    They are of the last layer: all loads are done by then, so that it waits for none of them.
+    """
+    received = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
+    _swap(sums, received, 0, nisa.dma_engine.dma)
+    return received
+
+
+def take_part(launch, number, operation: Part, operands):
+    """Return some tiles of a value."""
+    (value,) = operands
+    return value.of_tiles(*operation.tiles)
 
 
 def _messages(shape, most):

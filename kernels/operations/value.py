@@ -65,6 +65,17 @@ class Value:
         joint = None if self.joint is None else self.joint[:, :, first:end]
         return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures, joint=joint)
 
+    def of_tiles(self, first: int, end: int) -> Value:
+        """Return the tiles [first, end), of images that are not packed."""
+        return replace(
+            self,
+            tiles=self.tiles[first:end],
+            margins=self.margins[first:end],
+            channels=sum(self.heights[first:end]),
+            pitches=(),
+            joint=None,
+        )
+
     def of_rows(self, first: int, end: int) -> Value:
         """Return rows [first, end); the margin above and below remains where they reach the border."""
         if self.hbm is not None:

@@ -40,6 +40,10 @@ class WeightLoad:
         units = [replace(unit, out_tile=unit.out_tile + tiles) for unit in self.units]
         return replace(self, out_tile=self.out_tile + tiles, units=units)
 
+    def behind(self, tiles: int) -> WeightLoad:
+        """Return the load of the same units a number of input tiles further on."""
+        return replace(self, units=[replace(unit, in_tile=unit.in_tile + tiles) for unit in self.units])
+
     def add(self, out_tile: int, in_tile: int, elements: int) -> None:
         """Append a unit."""
         self.units.append(Unit(out_tile, in_tile, self.elements, elements))

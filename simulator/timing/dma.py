@@ -67,7 +67,16 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
     ready, rate, _, latency = trigger(transfer, machine, 0, start)
     first_byte = ready + rate * transfer.descriptors + latency
     moved = transfer.bytes / machine.gpsimd_dma_rate
-    return Phases(first_byte, latency + moved, 0.0, 0, [], first_byte, first_byte + moved, DESCRIPTORS)
+    return Phases(
+        first_byte=first_byte,
+        latency=latency + moved,
+        skew=0.0,
+        place=0,
+        begins=[],
+        pipe_begin=first_byte,
+        last=first_byte + moved,
+        bound=DESCRIPTORS,
+    )
 
 
 def channel_time(transfer: Transfer, machine: Machine) -> float:

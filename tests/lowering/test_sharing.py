@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowered import answers, applicable, assert_right, decided, nanoseconds, number_of, pipeline_of
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, labels, model_of, picture, with_outputs
 from trninfer import kernels, simulator
-from trninfer.kernels.program import Exchange
+from trninfer.kernels.program import Exchange, Scores
 from trninfer.lowering.bands import halos_of, shares_of_rows
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph
@@ -22,7 +22,7 @@ from trninfer.lowering.placement import borders
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
 from trninfer.lowering.schedule import Split
-from trninfer.lowering.sharing import can_share_channels, can_share_rows
+from trninfer.lowering.sharing import can_share_channels, can_share_rows, can_share_scores
 from trninfer.models.files import Model
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
@@ -44,6 +44,9 @@ def splits_of(draw: st.DrawFn, graph: Graph) -> tuple[Split, ...]:
         for number in range(first + 1, end + 1):
             if can_share_channels(graph, number) and draw(st.booleans()):
                 found.append(Split(number, number + 1, by_channels=True, beside=draw(st.booleans())))
+    last = len(graph.nodes) - 1
+    if can_share_scores(graph, last) and draw(st.booleans()):
+        found.append(Split(last, last + 1, by_channels=True))
     return tuple(found)
 
 
@@ -91,7 +94,7 @@ def wide(channels: int = 256, rows: int = 7) -> Model:
 def test_channels_can_be_shared(dtype: str, batch: int) -> None:
     graph = pipeline_of(wide(), dtype).run(Decisions())[-1][1]
     numbers = [number for number in range(len(graph.nodes)) if can_share_channels(graph, number)]
-    assert len(numbers) == 4  # but for the scores
+    assert len(numbers) == 4
     splits = tuple(Split(number, number + 1, by_channels=True) for number in numbers)
     plan = assert_right(wide(), Decisions(splits=splits), batch, dtype)
     exchanges = [each for each in plan.program.operations if isinstance(each, Exchange)]
@@ -99,6 +102,55 @@ def test_channels_can_be_shared(dtype: str, batch: int) -> None:
     halves = plan.program.of_core(1).operations
     assert [each.sent for each in exchanges] == [each.received for each in halves if isinstance(each, Exchange)]
     assert len(halves) < len(plan.program.operations)  # core 0 alone computes the scores
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("channels, batch, dtype", [(256, 1, "bfloat16"), (512, 1, "float32"), (256, 130, "float32")])
+@pytest.mark.parametrize("scores", ["softmax", "log_softmax", "raw"])
+def test_scores_can_be_shared(is_shared: bool, channels: int, batch: int, dtype: str, scores: str) -> None:
+    """Each core multiplies half of the input channels, which it may have computed alone."""
+    layers: list[Layer] = [
+        conv("a", 3, channels, 3),
+        Conv2d("b", channels, channels, (1, 1), (0, 0, 0, 0), 1),
+        Pool("mean", "average", (2, 2), (1, 1)),
+        Flatten("flat"),
+        Dense("d", channels * 4, 9),
+    ]
+    model = model_of(Network("n", picture(3, 3, 3), tuple(layers), labels(9), Output(scores=scores)))
+    graph = pipeline_of(model, dtype).run(Decisions())[-1][1]
+    last = len(graph.nodes) - 1
+    numbers = [number_of(graph, "b"), last] if is_shared else [last]
+    splits = tuple(Split(number, number + 1, by_channels=True) for number in numbers)
+    plan = assert_right(model, Decisions(splits=splits), batch, dtype)
+    own = [each.operations[-1] for each in (plan.program, plan.program.of_core(1))]
+    assert [isinstance(each, Scores) and each.is_part for each in own] == [True, True]
+    if dtype == "float32" and batch == 1:
+        assert races(model, splits) == []
+
+
+@pytest.mark.parametrize("classes", [129, 256, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_scores_with_classes_on_the_partitions_can_be_shared(classes: int, dtype: str) -> None:
+    layers: list[Layer] = [conv("a", 3, 256, 3), Flatten("flat"), Dense("d", 1024, classes)]
+    model = model_of(Network("n", picture(3, 2, 2), tuple(layers), labels(classes), Output(scores="raw")))
+    last = len(pipeline_of(model, dtype).run(Decisions())[-1][1].nodes) - 1
+    decisions = Decisions(turns_scores=True, splits=(Split(last, last + 1, by_channels=True),))
+    plan = assert_right(model, decisions, dtype=dtype)
+    own = [each.operations[-1] for each in (plan.program, plan.program.of_core(1))]
+    assert [isinstance(each, Scores) and each.is_part and each.by_columns for each in own] == [True, True]
+    if dtype == "float32":
+        assert races(model, decisions.splits, decisions) == []
+
+
+@pytest.mark.parametrize("channels", [3, 128, 129, 300])
+def test_scores_of_any_number_of_channels_in_two_tiles_or_more_can_be_shared(channels: int) -> None:
+    layers: list[Layer] = [conv("a", 3, channels, 3), Flatten("flat"), Dense("d", channels * 4, 9)]
+    model = model_of(Network("n", picture(3, 2, 2), tuple(layers), labels(9)))
+    graph = pipeline_of(model).run(Decisions())[-1][1]
+    last = len(graph.nodes) - 1
+    assert can_share_scores(graph, last) == (channels > 128)
+    if channels > 128:
+        assert_right(model, Decisions(splits=(Split(last, last + 1, by_channels=True),)), 2)
 
 
 def narrow(channels: int = 64, rows: int = 24) -> Model:

@@ -1,0 +1,31 @@
+"""Operations about the value of another operation: its room, and its store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kernels.program import Memory, Operation, Place, Room, Store
+
+
+def outline(operation: Operation) -> dict[str, Any]:
+    """Return the fields of an operation that another one on the same value has, too."""
+    return {name: getattr(operation, name) for name in ("name", "channels", "rows", "columns", "packed")}
+
+
+def room_of(operation: Operation, memory: Memory) -> Room:
+    """Return a room for an operation's value."""
+    return Room(
+        **outline(operation),
+        narrow=operation.narrow,
+        memory=memory,
+    )
+
+
+def store_of(operation: Operation, value: int, place: Place) -> Store:
+    """Return the store of an operation's value, which is that of another operation."""
+    return Store(
+        **outline(operation),
+        narrow=operation.narrow,
+        sources=((value,),),
+        into=place,
+    )
