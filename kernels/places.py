@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
+
+Pair = tuple[int, int]  # (rows, columns)
+
 
 class Memory(Enum):
     """Memory of a room."""

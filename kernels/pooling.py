@@ -69,30 +69,43 @@ def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
     _store_means(dst, sums, rows, columns, OutputBlock(band, whole(columns.outputs)), count_include_pad)
 
 
+def sum_pool_tile(dst, data, rows, columns, band):
+    """The sums of a band of windows without padding, as `average_pool_tile` takes the means."""
+    if _is_whole(data, rows, columns):
+        _sum_images(dst, data)
+    else:
+        nisa.activation(dst=dst, op=nl.copy, data=_sum_windows(data, rows, columns, band))
+
+
+def _is_whole(data, rows, columns):
+    """True if a tile is one window."""
+    return rows.outputs == 1 and columns.outputs == 1 and data.shape[2:] == (rows.size, columns.size)
+
+
 def _sum_windows(data, rows, columns, band):
     """Sums of a band of windows of a tile, float32 [partitions, images, rows of the band, W']."""
-    if rows.outputs == 1 and columns.outputs == 1 and data.shape[2] == rows.size and data.shape[3] == columns.size:
-        return _sum_images(data)
+    if _is_whole(data, rows, columns):
+        sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
+        _sum_images(sums, data)
+        return sums
     down = fold_rows(data, "add", rows, band.size, rows.size, nl.float32)
     return fold_columns(down, "add", columns, columns.outputs, nl.float32)
 
 
-def _sum_images(data):
-    """Sums over rows and columns of a tile, float32 [partitions, images, 1, 1].
+def _sum_images(sums, data):
+    """Sums [partitions, images, 1, 1] over rows and columns of a tile.
 
     Of large images some rows at a time, so that all but the last are added up while later ones are computed.
     """
     bands = even_tiles(data.shape[2], max(1, SUMMED_ELEMENTS // (data.shape[1] * data.shape[3])))
-    sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
     if len(bands) == 1:
         nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=(2, 3))
-        return sums
+        return
     parts = nl.ndarray((data.shape[0], data.shape[1], len(bands), 1), dtype=nl.float32, buffer=nl.sbuf)
     for band in bands:
         part = parts[:, :, band.index : band.index + 1]
         nisa.tensor_reduce(dst=part, op=nl.add, data=data[:, :, band.start : band.end], axis=(2, 3))
     nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=(2, 3))
-    return sums
 
 
 def window_count(sweep, output, count_include_pad):

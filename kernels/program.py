@@ -15,7 +15,7 @@ from .convolution.adding import Adding
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
-from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY
+from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY, Pair
 from .places import IDENTITY as IDENTITY
 from .places import Activation as Activation
 from .places import Border as Border
@@ -29,9 +29,7 @@ from .places import WeightsAt as WeightsAt
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
-ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
 
-Pair = tuple[int, int]  # (rows, columns)
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
 Parts = tuple[int, ...]  # operations whose channels follow one another; inputs of the launch are below 0
 Windows = tuple[Pair | None, ...]  # of each part, rows [first, end), None for all
@@ -142,7 +140,7 @@ class Convolution(Operation):
     0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
     with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
     it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
-    `adding`: the engines that add an addend.
+    `adding`: the engines that add an addend. `is_gate`: it is read as a number for each channel (operations/gates.py).
     """
 
     kernel: Pair = (1, 1)
@@ -161,6 +159,7 @@ class Convolution(Operation):
     rows_at_once: int = 1
     group_bytes: int = 0
     adding: Adding = Adding.VECTOR
+    is_gate: bool = False
 
     @property
     def is_scaled(self) -> bool:
@@ -249,9 +248,10 @@ class MaxPool(Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
-    """Means of windows, over their elements in the image, or in the image and its padding."""
+    """Means of windows, over their elements in the image, or in the image and its padding; `is_sum`: their sums."""
 
     count_include_pad: bool = False
+    is_sum: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,8 +375,7 @@ class Program:
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
     it, it has that number of images for each; but if there are stages of a `partner`, these are core 1's, both cores
-    work on the same pictures, and core 0 writes the outputs. `warming`: numbers of convolutions, and of the matmuls of
-    zeros before each that keep the clock of the Tensor Engine up.
+    work on the same pictures, and core 0 writes the outputs. `warming`: convolutions, and matmuls of zeros before each.
     """
 
     stages: tuple[Stage, ...]

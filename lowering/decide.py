@@ -33,6 +33,7 @@ class PlanRequest:
     target: str
     cores: int
     pictures: int
+    most: int
 
 
 def decide_elsewhere(request: PlanRequest) -> PlanRecord:
@@ -76,7 +77,7 @@ def main() -> None:
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
     clock = Clock(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
+    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None), request.most)
     try:
         plan = planner.plan(request.pictures)
         answer = PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions).to_json()

@@ -31,7 +31,7 @@ from .plan_cache import PlanCache, PlanRecord, key_of
 from .price import Clock
 from .pricing import Pricing
 from .schedule import StageOf
-from .search import Search
+from .search import UNBOUNDED, Search
 from .sharing import quickest_shared, shared_alike
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
@@ -44,13 +44,21 @@ class LaunchPlanner:
     """Some nodes that are one launch; the input is an image (C, H, W).
 
     DoesNotFit where they cannot be one launch. `forms`: of convolutions, beside the direct one. `room`: bytes of a
-    partition of SBUF.
+    partition of SBUF. `most`: instructions, to which zeros that keep the Tensor Engine warm may bring a launch.
     """
 
-    def __init__(self, graph: Graph, forms: Sequence[Form], room: int, clock: Clock, cache: PlanCache) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        forms: Sequence[Form],
+        room: int,
+        clock: Clock,
+        cache: PlanCache,
+        most: int = UNBOUNDED,
+    ) -> None:
         self._pipeline = Pipeline(graph, tuple(forms), room)
-        self._clock, self._cache = clock, cache
-        self._key = key_of(graph, clock.target, self._pipeline.forms, room, clock.cores)
+        self._clock, self._cache, self._most = clock, cache, most
+        self._key = key_of(graph, clock.target, self._pipeline.forms, room, clock.cores, most)
         self._came = graph.image
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
@@ -144,6 +152,7 @@ class LaunchPlanner:
                 target=self._clock.target,
                 cores=self._clock.cores,
                 pictures=pictures,
+                most=self._most,
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
@@ -175,7 +184,7 @@ class LaunchPlanner:
     def _shared(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch whose pictures two cores share."""
         pipeline, clock = self._pipeline, self._clock
-        one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache)
+        one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache, self._most)
         alone = one.plan(pictures)
         if pictures == 1:
             shared = quickest_shared(pipeline, clock, alone)
@@ -188,7 +197,7 @@ class LaunchPlanner:
         reason = DoesNotFit("nothing of it fits")
         for eighths in range(8, 4, -1):  # of the room: an operation may need more than the footprint says
             room = self._pipeline.room * eighths // 8
-            search = Search(self._pipeline, self._clock, pictures)
+            search = Search(self._pipeline, self._clock, pictures, self._most)
             for draft in self._drafts(pictures, room):
                 if search.is_over:
                     break

@@ -15,6 +15,7 @@ from . import rules  # noqa: F401 (registers them)
 from .arrangement import image_of
 from .builder import RULES, GraphBuilder
 from .eight_bits import EightBits, layers_with_weights, narrow_graph
+from .gates import find_gates, sum_means
 from .graph import DoesNotFit, Graph, Node
 from .launch_plan import LaunchPlanner
 from .planning import Planning
@@ -38,9 +39,9 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
             raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
         RULES[type(layer)](builder, layer)
     end(builder)
-    graph = spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize))
+    graph = find_gates(spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize)))
     if eight_bits is None:
-        return graph
+        return graph if dtype == np.float16 else sum_means(graph)
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
     layers = {place.parts[0]: name for name, place in places if len(place.parts) == 1 and place.are_all}
     return narrow_graph(graph, model.network, layers, eight_bits)
@@ -125,7 +126,7 @@ class NetworkPlan:
                     is_whole=(first, last) == (0, len(nodes)),
                 )
                 try:
-                    tried = self._planning.planner(part)
+                    tried = self._planning.planner(part, self.most)
                     count = tried.plan(1).instructions
                 except DoesNotFit as why:
                     reason = why

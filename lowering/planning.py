@@ -12,6 +12,7 @@ from .graph import Graph
 from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
 from .price import Clock
+from .search import UNBOUNDED
 
 FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocator does not spill (docs/chip.md)
 
@@ -41,6 +42,6 @@ class Planning:
         """Bytes of a partition of SBUF that a launch may use."""
         return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
 
-    def planner(self, graph: Graph) -> LaunchPlanner:
-        """Return the planner of a launch."""
-        return LaunchPlanner(graph, self.forms, self.room, self.clock, self.cache)
+    def planner(self, graph: Graph, most: int = UNBOUNDED) -> LaunchPlanner:
+        """Return the planner of a launch of at most so many instructions, where it can be."""
+        return LaunchPlanner(graph, self.forms, self.room, self.clock, self.cache, most)

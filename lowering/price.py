@@ -15,13 +15,13 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels, simulator
+from ..kernels.places import Pair
 from ..kernels.program import (
     LAUNCH_INPUT,
     NO_SIDES,
     Convolution,
     Copies,
     Operation,
-    Pair,
     Parts,
     Program,
     Resident,

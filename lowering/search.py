@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution, Pair
+from ..kernels.places import Pair
+from ..kernels.program import Convolution
 from ..simulator import Run
 from ..simulator.chip import PARTITIONS
 from .decisions import Decisions
@@ -18,6 +19,7 @@ from .price import Clock, Price
 from .schedule import StageOf
 from .warming import added
 
+UNBOUNDED = 2**31  # instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
 LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
 AHEAD = (8, 6)  # eighths of the room
@@ -34,10 +36,10 @@ class Search:
     if it were.
     """
 
-    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int) -> None:
+    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int, most: int = UNBOUNDED) -> None:
         self.best: LaunchPlan | None = None
         self.reason = DoesNotFit("nothing of it fits")
-        self._pipeline, self._clock, self._pictures = pipeline, clock, pictures
+        self._pipeline, self._clock, self._pictures, self._most = pipeline, clock, pictures, most
         self._tried: set[Decisions] = set()
         self._run: Run | None = None  # of the quickest launch, if it is small
         self._left = WALKED_INSTRUCTIONS
@@ -93,7 +95,10 @@ class Search:
                 return
 
     def keep_warm(self) -> None:
-        """Let the Tensor Engine multiply zeros where it waits, if that makes the quickest launch quicker."""
+        """Let the Tensor Engine multiply zeros where it waits, if that makes the quickest launch quicker.
+
+        With them it has at most the instructions that are allowed.
+        """
         assert self.best is not None
         best, run = self.best, self._run
         zeros: tuple[Pair, ...] = ()
@@ -110,7 +115,7 @@ class Search:
             except DoesNotFit:
                 break
             run = self._clock.walked()
-            if plan.nanoseconds < self.best.nanoseconds:
+            if plan.nanoseconds < self.best.nanoseconds and plan.instructions <= self._most:
                 self.best = plan
 
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:

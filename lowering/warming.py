@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import simulator
-from ..kernels.program import ZERO_COLUMNS, Convolution, Pair, Program
+from ..kernels.places import ZERO_COLUMNS, Pair
+from ..kernels.program import Convolution, Program
 from ..simulator.chip import PARTITIONS
 from ..simulator.dtypes import lookup
 from ..simulator.instruction import Instruction, engine

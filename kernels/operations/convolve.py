@@ -21,6 +21,7 @@ from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_til
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
+from .gates import convolve_gates, has_gates
 from .launch import stream_of
 from .load import load
 from .problems import problem_of
@@ -64,6 +65,14 @@ def convolve(launch, number, operation: Convolution, operands):
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
     plan = plan_convolution(operation, value, itemsize(value.dtype))
+    if has_gates(operation, operands, plan):
+        return convolve_gates(launch, number, operation, value, plan)
+    return _convolve_tiles(launch, number, operation, operands, plan)
+
+
+def _convolve_tiles(launch, number, operation, operands, plan):
+    """Run a convolution, one tile of output channels after the other."""
+    value = operands[0]
     weights = launch.weights_of(operation, value.heights, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting

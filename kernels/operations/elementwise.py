@@ -68,8 +68,10 @@ def _combine_tile(operation, result, a, b):
     elif a.shape[2] * a.shape[3] < MANY_PIXELS:
         combine_tiles(total, a, b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3]), arithmetic)
     else:
-        columns = nl.ndarray((b.shape[0], b.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=columns, src=b[:, :, 0, 0], engine=nisa.engine.vector)
+        columns = b[:, :, 0, 0]
+        if b.dtype != nl.float32:
+            columns = nl.ndarray((b.shape[0], b.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=columns, src=b[:, :, 0, 0], engine=nisa.engine.vector)
         for i in range(a.shape[1]):
             combine_column(total[:, i : i + 1], a[:, i : i + 1], columns[:, i : i + 1], arithmetic)
     if not operation.activation.is_identity:

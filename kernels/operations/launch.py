@@ -17,7 +17,8 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
-from ..program import LAUNCH_INPUT, ZERO_COLUMNS, Answers, Convolution, Memory, Program, WeightsAt
+from ..places import ZERO_COLUMNS
+from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, load_early, sbuf_tile
 from ..tiling.warm_up import is_throttled, make_zeros, multiply_zeros, warm_bank

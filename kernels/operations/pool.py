@@ -3,7 +3,7 @@
 import nki.isa as nisa
 import nki.language as nl
 
-from ..pooling import POOL_ELEMENTS, average_pool_tile, lowest, max_pool_tile, pool_band
+from ..pooling import POOL_ELEMENTS, average_pool_tile, lowest, max_pool_tile, pool_band, sum_pool_tile
 from ..program import AveragePool, MaxPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fill_border, input_span, make_sweep, whole
@@ -23,7 +23,10 @@ def pool_means(launch, number, operation: AveragePool, operands):
     """Take the means of windows."""
 
     def fold(target, data, rows, columns, band):
-        average_pool_tile(target, data, rows, columns, band, operation.count_include_pad)
+        if operation.is_sum:
+            sum_pool_tile(target, data, rows, columns, band)
+        else:
+            average_pool_tile(target, data, rows, columns, band, operation.count_include_pad)
 
     return _pool(launch, operation, operands[0], 0.0, fold)
 

@@ -138,7 +138,7 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         else:
             fill_border(tile[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
-    return _value_in_tiles(operation, pictures, tiles, pitches)
+    return value_in_tiles(operation, pictures, tiles, pitches)
 
 
 def _tiles(launch, operation, shapes):
@@ -170,10 +170,10 @@ def _joint_room(launch, operation, pictures, partitions):
     fill_border(whole, Span(0, rows, top, bottom), Span(0, columns, left, right), 0.0)
     joint = whole.reshape_dim(1, (count, images))
     pitches = tuple(each if operation.narrow and t % 2 == 0 and t + 1 < count else 0 for t in range(count))
-    return _value_in_tiles(operation, pictures, [joint[:, t] for t in range(count)], pitches, joint)
+    return value_in_tiles(operation, pictures, [joint[:, t] for t in range(count)], pitches, joint)
 
 
-def _value_in_tiles(operation, pictures, tiles, pitches, joint=None):
+def value_in_tiles(operation, pictures, tiles, pitches, joint=None):
     """Return the value of an operation for a number of pictures, in tiles of SBUF with its margin around each."""
     return Value(
         tiles=tuple(tiles),

@@ -174,7 +174,7 @@ class RowPacking:
         source = pool.sources[0][0]
         if isinstance(pool.operation, AveragePool) and source in offsets:
             lanes, high = self.lanes(source), pool.before[1]
-            share = _groups(high, lanes.rows, offsets[source]) / high
+            share = 1.0 if pool.operation.is_sum else _groups(high, lanes.rows, offsets[source]) / high
             node = replace(node, before=(lanes.count, 1, 1), filters=_tiled(node.filters, lanes, 1, share))
         gated = [n for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
         if gated and isinstance(self.graph.nodes[gated[0]].operation, Combine):

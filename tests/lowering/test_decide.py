@@ -22,14 +22,14 @@ from trninfer.lowering.plan_cache import PlanCache, PlanRecord
 from trninfer.lowering.price import Clock
 
 GRAPH = graph_of(ending_in_dense((3, 6, 6), [conv("a", 3, 8, 3), conv("b", 8, 16, 3)]))
-REQUEST = PlanRequest(GRAPH, (Form.PAIRS,), 150_000, "trn2", 1, 3)
+REQUEST = PlanRequest(GRAPH, (Form.PAIRS,), 150_000, "trn2", 1, 3, 50_000)
 NO_ROOM = replace(REQUEST, room=1000)
 
 
 def planned_here(request: PlanRequest) -> PlanRecord:
     """The plan that this process makes."""
     clock = Clock(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None))
+    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None), request.most)
     plan = planner.plan(request.pictures)
     return PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions)
 

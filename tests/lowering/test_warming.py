@@ -14,10 +14,14 @@ from lowered import TOLERANCES, answers, applicable, assert_right, decided, plan
 from trninfer.kernels.convolution.forms import worthwhile
 from trninfer.kernels.program import Convolution
 from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.plan_cache import PlanCache
+from trninfer.lowering.planning import Planning
 from trninfer.lowering.price import Clock
 from trninfer.lowering.warming import added, is_cold, zeros_of
 from trninfer.models.files import Model
 from trninfer.models.importing import ImportOptions, import_network
+from trninfer.runtime.backend import DTYPES
 
 GATED = expansions(28)
 SMALL = expansions(12)
@@ -66,6 +70,17 @@ def test_a_gated_network_is_quicker_with_zeros() -> None:
     walked = clock.walk(plan.program, plan.layout), clock.walk(without, plan.layout)
     assert walked[0].nanoseconds == pytest.approx(plan.nanoseconds)
     assert walked[0].nanoseconds < walked[1].nanoseconds
+
+
+def test_zeros_keep_to_the_instructions_of_a_launch() -> None:
+    model = GATED
+    plan = planned(model, 1, "bfloat16", forms=worthwhile(False, 2))
+    planning = Planning("trn2", 2, worthwhile(False, 2), PlanCache(None))
+    least = plan.instructions - sum(count for _, count in plan.decisions.warming)
+    for most, has_zeros in ((plan.instructions, True), (plan.instructions - 1, None), (least, False)):
+        (segment,) = NetworkPlan(model, DTYPES["bfloat16"], planning, most).segments
+        assert has_zeros in (None, bool(segment.plan(1).decisions.warming))
+        assert segment.plan(1).instructions <= most
 
 
 def test_a_clock_that_never_changes_takes_no_zeros() -> None:

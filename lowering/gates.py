@@ -1,0 +1,70 @@
+"""Squeeze and excite, and the ends of networks: a number for each channel, for which an instruction takes long.
+
+Means of whole images that only convolutions of single pixels read are sums: the filters are divided instead. Gates are
+marked, as they may be computed for all channels at once (kernels/operations/gates.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..kernels.program import AveragePool, Combine, Convolution, Memory
+from .graph import Graph, Node
+from .passes.row_packing import is_squeezed
+
+
+def find_gates(graph: Graph) -> Graph:
+    """Mark convolutions to single pixels that only combinations with values of more pixels read, as one for each
+    channel."""
+    return graph.with_nodes(
+        node.changed(is_gate=True) if _is_gate(graph, number) else node for number, node in enumerate(graph.nodes)
+    )
+
+
+def sum_means(graph: Graph) -> Graph:
+    """Let means of whole images be sums where that only changes filters. In float16 sums may be out of range."""
+    nodes = list(graph.nodes)
+    for number, node in enumerate(graph.nodes):
+        if _is_divided_later(graph, number):
+            nodes[number] = node.changed(is_sum=True)
+            for reader, _ in graph.readers(number):
+                nodes[reader] = _divided(nodes[reader], node.before[1] * node.before[2])
+    return graph.with_nodes(nodes)
+
+
+def _is_gate(graph: Graph, number: int) -> bool:
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.output is not None:
+        return False
+    if (operation.rows, operation.columns) != (1, 1) or not graph.readers(number):
+        return False
+    return all(_is_by_channel(graph.nodes[reader], number, operand) for reader, operand in graph.readers(number))
+
+
+def _is_by_channel(reader: Node, number: int, operand: int) -> bool:
+    """True if a node combines its first operand with numbers for each channel, those of node `number`."""
+    operation = reader.operation
+    if not isinstance(operation, Combine) or operand != 1 or operation.sources[1] != (number,):
+        return False
+    return operation.rows * operation.columns > 1
+
+
+def _is_divided_later(graph: Graph, number: int) -> bool:
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, AveragePool) or operation.kernel != node.before[1:] or any(operation.padding):
+        return False
+    readers = [graph.nodes[reader] for reader, _ in graph.readers(number)]
+    is_read_alone = bool(readers) and all(
+        is_squeezed(each) and each.operation.sources == ((number,),) for each in readers
+    )
+    return is_read_alone and node.output is None and (operation.rows, operation.columns) == (1, 1)
+
+
+def _divided(node: Node, elements: int) -> Node:
+    assert node.filters is not None
+    share = np.float32(1 / elements)
+    return replace(node, filters=node.filters.changed(node.filters.shape, lambda array: array * share))
