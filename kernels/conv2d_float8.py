@@ -5,8 +5,6 @@ takes the sums out of PSUM multiplies them by a column of scales. Input tiles ar
 and so are their filters (convolution/double_rows.py).
 """
 
-from dataclasses import replace
-
 import nki
 import nki.language as nl
 
@@ -46,8 +44,7 @@ def fused_conv2d_float8(
     filters = Filters((in_channels, section.channels_out), kernel, layout.taps, packed=True)
     finish = Finish(pool_size, activation, (), Form.DIRECT.value)
     images = x.view(nl.float8_e4m3)
-    problem = make_problem(images, filters, movement_of((1, 1), (1, 1), padding), finish)
-    problem = replace(problem, in_planes=True)
+    problem = make_problem(images, filters, movement_of((1, 1), (1, 1), padding), finish, in_planes=True)
     shape = (x.shape[0], problem.out_channels, problem.out_rows // pool_size, problem.out_columns // pool_size)
     out = nl.ndarray(shape, dtype=nl.uint8, buffer=nl.shared_hbm)
     weights = w_packed.view(nl.float8_e4m3)

@@ -128,11 +128,12 @@ class Finish:
     form: str
 
 
-def make_problem(x, filters, movement, finish):
-    """Return the problem of a whole convolution, checked."""
+def make_problem(x, filters, movement, finish, in_planes=False):
+    """Return the problem of a whole convolution, checked; `in_planes` of 8-bit images alone."""
     channels, kernel, pool_size = filters.channels, filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
-    check_dtype("conv2d: x", x)
+    if not in_planes:
+        check_dtype("conv2d: x", x)
     batch, in_channels, height, width = x.shape
     assert in_channels == channels[0], f"conv2d: x has {in_channels} channels, the filters {channels[0]}"
     assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, came {pool_size}"
@@ -162,6 +163,7 @@ def make_problem(x, filters, movement, finish):
         item_bytes=itemsize(x.dtype),
         packed=filters.packed,
         form=finish.form if finish.form == QUICKEST else Form(finish.form),
+        in_planes=in_planes,
     )
 
 

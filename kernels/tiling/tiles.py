@@ -181,5 +181,4 @@ def check_matrix(name, tensor):
 def check_dtype(name, tensor):
     """Assert that a kernel's argument is of a dtype that the kernels take."""
     supported = tensor.dtype == nl.float32 or tensor.dtype == nl.bfloat16 or tensor.dtype == nl.float16
-    supported = supported or tensor.dtype == nl.float8_e4m3
     assert supported, f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}"
