@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..kernels.convolution.adding import Adding
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, Copies
 from ..kernels.tiling.packing import Taps, ceil_div
-from .graph import DoesNotFit, Graph, Node
+from .graph import DoesNotFit, Graph, Node, matches
 from .passes.choose_forms import FormChoice
 from .passes.pack_taps import loaded_taps, possible_taps
 from .price import Clock
 
 MOST_PRICED = 4  # images for which an operation is priced: more take as long each
+END_GAIN = 1.03  # below which a quicker end of an operation may be lost on the way to the next one
 FORM_GAIN = 1.03  # below which a form is not worth its errors
 NARROW_GAIN = 1.02  # below which 8 bits are not
 
@@ -69,10 +71,14 @@ class Pricing:
         return quicker < self._clock.price(graph, number, 1).nanoseconds
 
     def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
-        """See `Advisor`."""
+        """See `Advisor`. Of several images the end of one operation is hidden behind the next image."""
+        is_end = matches(shared.operation, Convolution, adding=Adding.LAST)
+        if is_end and self._images > 1:
+            return False
         alone = self._clock.price(graph, number, self._images).nanoseconds
         nodes = [*graph.nodes[:number], shared, *graph.nodes[number + 1 :]]
-        return self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds < alone
+        price = self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds
+        return price < (alone / END_GAIN if is_end else alone)
 
     def total(self, graph: Graph) -> float:
         """Return the sum of the prices of all operations, for one image along the free axis of the input."""

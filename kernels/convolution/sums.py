@@ -37,7 +37,7 @@ class OutputTile:
     """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF.
 
     `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None; `turn`
-    is the number of pieces of the operation before these.
+    is the number of pieces of the operation before these. `is_last`: none of the operation's come after them.
     """
 
     result: nl.NkiTensor
@@ -45,6 +45,7 @@ class OutputTile:
     number: int = 0
     pieces: list[Block] | None = None
     turn: int = 0
+    is_last: bool = False
 
 
 @dataclass
@@ -102,7 +103,8 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         top = piece.row // pool_size
         left = piece.column // pool_size
         other = _piece_of(epilogue.addend, piece, top, left)
-        way = epilogue.adding.way(output.turn + n, plan.problem.activation != "identity")
+        is_last = output.is_last and n == len(pieces) - 1
+        way = epilogue.adding.way(output.turn + n, plan.problem.activation != "identity", is_last)
         by_matmul = epilogue.diagonal is not None and (epilogue.scale is not None or way is Way.TENSOR)
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:

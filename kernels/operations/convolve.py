@@ -114,7 +114,8 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
             pieces = psum_pieces(plan, filled)
-            output = OutputTile(result, filled, pieces=pieces, turn=turn)
+            is_last = index == len(plan.groups) - 1 and out_tile.index == len(out_tiles) - 1
+            output = OutputTile(result, filled, pieces=pieces, turn=turn, is_last=is_last)
             end = replace(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             turn += len(pieces)
@@ -152,7 +153,7 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     epilogue.bounds = bounds
     if adds_by_matmul:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
-    elif operation.adding is Adding.SHARED:
+    elif operation.adding is not Adding.VECTOR:
         epilogue.adding, epilogue.diagonal = operation.adding, launch.identity()[0:rows, 0:rows]
     return epilogue
 

@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from lowered import ALL, applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned
 from random_networks import conv, labels, picture
+from trninfer import kernels, simulator
 from trninfer.kernels.convolution.adding import Adding
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.share_sums import share_sums, shared_sums
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.simulator.chip import PARTITIONS
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def sums(channels: Sequence[int], rows: int, columns: int, size: int = 1, activation: str = "relu") -> Network:
@@ -36,7 +41,9 @@ def test_shared_sums_are_what_the_golden_model_computes(data: st.DataObject) -> 
     """Also of packed images and rows, in passes of some of the images, in bands, and of several output tiles."""
     channels = data.draw(st.lists(st.sampled_from([5, 16, 40, 64, 128, 160]), min_size=1, max_size=3))
     rows, columns = data.draw(st.integers(5, 42)), data.draw(st.integers(5, 33))
-    network = sums(channels, rows, columns, activation=data.draw(st.sampled_from(["relu", "relu", "identity", "silu"])))
+    size = data.draw(st.sampled_from([1, 1, 3]))
+    activation = data.draw(st.sampled_from(["relu", "relu", "identity", "silu"]))
+    network = sums(channels, rows, columns, size, activation)
     batch = data.draw(st.sampled_from([1, 2, 3, 4, 7, 16]) if rows * columns < 400 else st.sampled_from([1, 2, 3, 4]))
     asked = Decisions(packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2, 4])), sums=ALL)
     dtype, target = data.draw(st.sampled_from(["bfloat16", "float16"])), data.draw(st.sampled_from(["trn1", "trn2"]))
@@ -47,18 +54,36 @@ def test_shared_sums_are_what_the_golden_model_computes(data: st.DataObject) -> 
     event(f"{len(shared_sums(plan.graph))} shared")
 
 
-def test_only_banks_of_one_matmul_are_shared() -> None:
-    def shared(network: Network, dtype: str = "bfloat16") -> list[str]:
+def test_banks_of_one_matmul_are_shared_and_of_others_the_last() -> None:
+    def adding(network: Network, dtype: str = "bfloat16") -> dict[str, str]:
         asked: list[str] = []
         graph = share_sums(
             graph_of(network, dtype), lambda graph, number, _: not asked.append(graph.nodes[number].name)
         )
-        assert [graph.nodes[n].name for n in shared_sums(graph)] == asked
-        return asked
+        nodes = [graph.nodes[n] for n in shared_sums(graph)]
+        assert [node.name for node in nodes] == asked
+        return {node.name: str(getattr(node.operation, "adding", "")) for node in nodes}
 
-    assert shared(sums((16, PARTITIONS + 1, 20), 6, 6)) == ["own0", "own1"]  # the third has two input tiles
-    assert shared(sums((16, 20), 6, 6, size=3)) == shared(sums((16, 20), 6, 6, activation="silu")) == []
-    assert shared(sums((16, 20), 6, 6), "float32") == []
+    shared, last = str(Adding.SHARED), str(Adding.LAST)
+    several = sums((16, PARTITIONS + 1, 20), 6, 6)  # the third has two input tiles
+    assert adding(several) == {"own0": shared, "own1": shared, "own2": last}
+    assert adding(sums((16, 20), 6, 6, size=3)) == {"own0": last, "own1": last}
+    assert adding(sums((16, PARTITIONS + 1), 6, 6, size=3)) == {"own0": last}  # one tile of channels
+    assert adding(sums((16, 20), 6, 6, activation="silu")) == adding(sums((16, 20), 6, 6), "float32") == {}
+
+
+@pytest.mark.parametrize("rows", [6, 30, 42])
+def test_the_tensor_engine_adds_to_the_last_bank_alone(rows: int) -> None:
+    """One matmul more than where the Vector Engine adds to all of them, however many there are."""
+
+    def matmuls(numbers: tuple[int, ...]) -> int:
+        plan = decided(sums((40, 128), rows, 33, size=3), Decisions(sums=numbers), dtype="bfloat16")
+        specs = [((1, *plan.graph.image), "bfloat16"), *((s, d.name) for s, d in plan.layout.sizes.specs(BFLOAT16))]
+        operands = [simulator.TensorSpec(shape, name) for shape, name in specs]
+        run = simulator.run(kernels.kernel("run_network"), *operands, functional=False, program=plan.program)
+        return sum(each.op == "nc_matmul" for each in run.program)
+
+    assert matmuls(ALL) == matmuls(()) + 2  # sums
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
