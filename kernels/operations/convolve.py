@@ -118,6 +118,8 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             output = OutputTile(result, filled, pieces=pieces, turn=turn, is_last=is_last)
             end = replace(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
+            if index == len(plan.groups) - 1 and not operation.weights.stay:
+                weights.units[out_tile.index] = {}  # the simulator holds what is referred to
             turn += len(pieces)
             warm = None
             if room.hbm is not None:
