@@ -26,6 +26,7 @@ from .places import Memory as Memory
 from .places import Place as Place
 from .places import RowGroups as RowGroups
 from .places import WeightsAt as WeightsAt
+from .tiling.column_phases import ColumnPhases
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
@@ -44,7 +45,8 @@ class Operation:
     `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
     rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
     `into`: a room that it writes to, in place of one of its own. `narrow`: its value is in 8 bits, as shares of a scale
-    that is in the constants of the operations that compute and read it.
+    that is in the constants of the operations that compute and read it. `column_phases`: the number of phases that its
+    columns are in, one after another (`ColumnPhases`).
     """
 
     name: str
@@ -57,6 +59,12 @@ class Operation:
     margin: Sides = NO_SIDES
     into: Place | None = None
     narrow: bool = False
+    column_phases: int = 1
+
+    @property
+    def columns_held(self) -> int:
+        """Columns of a row in SBUF, with the zeros around them."""
+        return ColumnPhases(self.column_phases, self.columns, self.margin[1], self.margin[3]).total
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -184,21 +192,6 @@ class Convolution(Operation):
     def row_blocks(self, partitions: int) -> RowBlocks:
         """Return the groups of rows of a depthwise convolution in a form that computes several."""
         return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
-
-    def on_row_blocks(self, blocks: int, partitions: int) -> Convolution:
-        """Return the same convolution on `blocks` tiles of groups of rows, each tile a group of channels."""
-        geometry = self.row_blocks(partitions)
-        return replace(
-            self,
-            channels=blocks * partitions,
-            rows=geometry.out_groups,
-            kernel=(geometry.steps, self.kernel[1]),
-            dilation=(1, self.dilation[1]),
-            padding=(0, self.padding[1], 0, self.padding[3]),
-            groups=blocks,
-            taps=Taps(1, 1, partitions),
-            form=Form.DIRECT,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

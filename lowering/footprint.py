@@ -92,9 +92,9 @@ class Footprint:
             return 0
         if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
             return 0
-        top, left, bottom, right = operation.margin
+        top, _, bottom, _ = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
-        elements = (operation.rows + top + bottom) * (operation.columns + left + right)
+        elements = (operation.rows + top + bottom) * operation.columns_held
         images = self._images(number, operation)
         together = 2 if operation.narrow and tiles > 1 else 1  # tiles whose rows take turns
         if images > 1 and together * elements > MAX_STRIDE:

@@ -29,6 +29,7 @@ from .passes.pack_taps import pack_taps
 from .passes.pad_channels import pad_channels
 from .passes.place import place
 from .passes.share_sums import share_sums
+from .passes.split_columns import split_columns
 from .passes.split_means import split_means
 from .passes.split_phases import split_phases
 from .passes.split_tails import split_tails
@@ -155,6 +156,7 @@ class Pipeline:
         run("place", place(done[-1][1], decisions.in_hbm, decisions.regions, decisions.splits))
         _check_tiles(done[-1][1])
         run("group_input", group_input(done[-1][1]))
+        run("split_columns", split_columns(done[-1][1]))
         run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
         run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))

@@ -284,6 +284,7 @@ def _operand(graph: Graph, part: int, rows: int | None) -> Resident:
         packed=operation.packed,
         narrow=operation.narrow,
         margin=operation.margin,
+        column_phases=operation.column_phases,
         heights=tuple(graph.heights((part,))),
         copies=getattr(operation, "copies", Copies()),
     )

@@ -9,7 +9,8 @@ from ..kernels.program import Memory, Operation, Place, Room, Store
 
 def outline(operation: Operation) -> dict[str, Any]:
     """Return the fields of an operation that another one on the same value has, too."""
-    return {name: getattr(operation, name) for name in ("name", "channels", "rows", "columns", "packed")}
+    names = ("name", "channels", "rows", "columns", "packed", "column_phases")
+    return {name: getattr(operation, name) for name in names}
 
 
 def room_of(operation: Operation, memory: Memory) -> Room:

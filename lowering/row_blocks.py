@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernels.convolution.row_blocks import RowBlocks
+from ..kernels.convolution.row_blocks import RowBlocks, on_row_blocks
 from ..kernels.program import Convolution
 from ..simulator.chip import PARTITIONS
 from .graph import Graph, Node
@@ -20,7 +20,7 @@ def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
         return node, heights
     geometry = operation.row_blocks(PARTITIONS)
     blocks = geometry.blocks(heights)
-    grouped = operation.on_row_blocks(len(blocks), PARTITIONS)
+    grouped = on_row_blocks(operation, len(blocks), PARTITIONS)
     starts = np.cumsum([0, *heights]).tolist()
     channels = [
         slice(starts[block.tile] + block.first, starts[block.tile] + block.first + block.size) for block in blocks

@@ -25,6 +25,7 @@ from ..lowering.passes.pack_taps import pack_taps
 from ..lowering.passes.pad_channels import pad_channels
 from ..lowering.passes.place import place
 from ..lowering.passes.share_sums import share_sums
+from ..lowering.passes.split_columns import split_columns
 from ..lowering.passes.split_means import split_means
 from ..lowering.passes.split_phases import split_phases
 from ..lowering.passes.split_tails import split_tails
@@ -42,6 +43,7 @@ PASSES: tuple[Callable[..., Any], ...] = (
     pack_images,
     place,
     group_input,
+    split_columns,
     add_margins,
     choose_forms,
     narrow_values,

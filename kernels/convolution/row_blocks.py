@@ -14,9 +14,14 @@ Plain arithmetic without `nki`, as in tiling/packing.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ..tiling.packing import ceil_div
+from ..tiling.packing import Taps, ceil_div
+from .forms import Form
+
+if TYPE_CHECKING:
+    from ..program import Convolution
 
 
 @dataclass(frozen=True)
@@ -80,3 +85,19 @@ class RowBlocks:
     def rows_in_place(self, row: int, rows: int) -> int:
         """Return in how many groups row `row` of a group is one of `rows` rows."""
         return max(0, ceil_div(rows - row, self.rows))
+
+
+def on_row_blocks(operation: Convolution, blocks: int, partitions: int) -> Convolution:
+    """Return a depthwise convolution on `blocks` tiles of groups of rows, each tile a group of channels."""
+    geometry = operation.row_blocks(partitions)
+    return replace(
+        operation,
+        channels=blocks * partitions,
+        rows=geometry.out_groups,
+        kernel=(geometry.steps, operation.kernel[1]),
+        dilation=(1, operation.dilation[1]),
+        padding=(0, operation.padding[1], 0, operation.padding[3]),
+        groups=blocks,
+        taps=Taps(1, 1, partitions),
+        form=Form.DIRECT,
+    )

@@ -34,7 +34,8 @@ QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
 
 @dataclass
 class OutputTile:
-    """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF.
+    """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF, or with its columns
+    in phases, [channels, images, rows, phases, columns of a phase].
 
     `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None; `turn`
     is the number of pieces of the operation before these. `is_last`: none of the operation's come after them.
@@ -132,7 +133,12 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
             other = None if by_matmul else other
         warm = None
         part = result[:, piece.image : piece.image + piece.images, top : top + piece.rows // pool_size]
-        target = part[:, :, :, left : left + piece.columns // pool_size]
+        if len(part.shape) == 5:
+            phases = part.shape[3]
+            target = part[:, :, :, :, left // phases : (left + piece.columns) // phases]
+            sums = _in_phases(sums, target)
+        else:
+            target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
         quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
         quick = quick and (epilogue.addend is None or epilogue.scale is not None)
@@ -166,6 +172,13 @@ def _sum(sums, weights, output, tiles, piece, warm):
             _accumulate(sums, matmul, tiles[matmul.tile], part, index, count > 0 or warm is not None)
         count += 1
     return count
+
+
+def _in_phases(sums, target):
+    """Return sums [channels, rows of all images, columns] in the shape of a target whose columns are in phases:
+    [channels, images, rows, phases, columns of a phase]."""
+    channels, images, rows, phases, columns = target.shape
+    return sums.reshape((channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
 
 
 def _piece_of(added, piece, top, left):

@@ -102,8 +102,8 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             at = place.tile + part  # of the room's tiles
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if room.hbm is None:
-                whole = room.inside(at)[0 : out_tile.size]
-                result = _window(whole, images, target, filled, operation.pool_size)
+                whole = room.in_phases(at) if room.column_phases > 1 else room.inside(at)
+                result = _window(whole[0 : out_tile.size], images, target, filled, operation.pool_size)
             else:
                 hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
                 rows = hbm.shape[2]
@@ -197,10 +197,14 @@ def _filled(group, images, rows):
 
 
 def _window(tile, images, place, group, pool_size):
-    """Return a group's images, rows and columns, pooled, at a place of [channels, images, rows, columns]."""
+    """Return a group's images, rows and columns, pooled, at a place of [channels, images, rows, columns], or of
+    [channels, images, rows, phases, columns of a phase]."""
     (row, column), (row_step, column_step) = place.first, place.step
     rows, columns = group.rows // pool_size, group.columns // pool_size
     top = row + group.row // pool_size * row_step
     left = column + group.column // pool_size * column_step
     of_rows = tile[:, images, top : top + (rows - 1) * row_step + 1 : row_step]
+    if len(tile.shape) == 5:
+        phases = tile.shape[3]
+        return of_rows[:, :, :, :, left // phases : (left + columns) // phases]
     return of_rows[:, :, :, left : left + (columns - 1) * column_step + 1 : column_step]

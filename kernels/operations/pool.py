@@ -1,10 +1,12 @@
 """Pools of a launch, from SBUF to SBUF, some rows at a time."""
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import nki.language as nl
 
 from ..pooling import POOL_ELEMENTS, average_pool_tile, lowest, max_pool_tile, pool_band, sum_pool_tile
-from ..program import AveragePool, MaxPool
+from ..program import NO_SIDES, AveragePool, MaxPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fill_border, input_span, make_sweep, whole
 
@@ -38,20 +40,26 @@ def _pool(launch, operation, value, fill, fold):
     window = Window(kernel[0], stride[0], dilation[0], (top, bottom), operation.ceil_mode)
     rows = make_sweep("rows", value.rows, window)
     window = Window(kernel[1], stride[1], dilation[1], (left, right), operation.ceil_mode)
-    columns = make_sweep("columns", value.columns, window)
+    columns = replace(make_sweep("columns", value.columns, window), phases=value.column_phases)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     end = across.size - across.head - across.tail
+    is_apart = value.column_phases > 1  # then the zeros around it are no maximum
+    tail = input_span(rows, whole(rows.outputs), whole(rows.size)).tail
+    around = (top, 0, tail, 0) if is_apart else NO_SIDES
     most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images, the rest of which are computed meanwhile
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
-            result, data = (each[:, images.start : images.end] for each in (room.inside(t), value.inside(t)))
+            result = room.inside(t)[:, images.start : images.end]
+            data = value.inside(t, around)[:, images.start : images.end]
             for band in even_tiles(rows.outputs, pool_band(line, rows.reach, rows.stride)):
                 down = input_span(rows, band, whole(rows.size))
-                first = down.start + down.head
-                part = data[:, :, first : down.start + down.size - down.tail, 0:end]
-                if down.head + down.tail + across.head + across.tail > 0:
-                    part = _padded(part, down, across, fill)
+                first = down.start + (top if is_apart else down.head)
+                part = data[:, :, first : first + down.size - (0 if is_apart else down.head + down.tail)]
+                if not is_apart:
+                    part = part[:, :, :, 0:end]
+                    if down.head + down.tail + across.head + across.tail > 0:
+                        part = _padded(part, down, across, fill)
                 fold(result[:, :, band.start : band.end], part, rows, columns, band)
     return room
 

@@ -12,6 +12,7 @@ import nki.isa as nisa
 
 from ..convolution.plan import sum_columns
 from ..convolution.resident import plan_resident
+from ..convolution.row_blocks import on_row_blocks
 from ..convolution.sums import Epilogue, OutputTile, convolve_tile
 from ..program import Convolution, Place
 from ..tiling.packing import tile_sizes
@@ -29,7 +30,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
     geometry = operation.row_blocks(PARTITIONS)
     blocks = geometry.blocks(value.heights)
     heights = [PARTITIONS] * len(blocks)
-    grouped = operation.on_row_blocks(len(blocks), PARTITIONS)
+    grouped = on_row_blocks(operation, len(blocks), PARTITIONS)
     problem = problem_of(
         grouped,
         replace(value, channels=grouped.channels, rows=geometry.in_groups),

@@ -5,6 +5,8 @@ Group r of a value of offset o holds the rows from F r - o on of the image, the 
 and pools of groups of two.
 """
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import nki.language as nl
 
@@ -41,20 +43,19 @@ def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
     room = launch.room_of(operation, [operation.channels])
     result, data = room.inside(0), value.inside(0, operation.padding)
     _, images, rows, columns = result.shape
+    sides = (operation.padding[1], operation.padding[3])
+    window = Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
+    sweep = replace(make_sweep("columns", value.columns, window), phases=value.column_phases)
     for part in even_tiles(images, max(1, BAND_ELEMENTS // (rows * columns))):
         own, pooled = data[:, part.start : part.end], result[:, part.start : part.end]
         for band in even_tiles(rows, max(1, BAND_ELEMENTS // (part.size * columns))):
-            _pool_band(operation, pooled, own, value.columns, band)
+            _pool_band(operation, pooled, own, sweep, band)
     blank_rows(operation.row_groups, room)
     return room
 
 
-def _pool_band(operation, result, data, columns, band):
-    """Pool a band of the rows, or groups of rows, of the result."""
-    sides = (operation.padding[1], operation.padding[3])
-    sweep = make_sweep(
-        "columns", columns, Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
-    )
+def _pool_band(operation, result, data, sweep, band):
+    """Pool a band of the rows, or groups of rows, of the result; `sweep`: of the window over the columns."""
     start, offset = operation.start, operation.offset
     each = 1 if offset < 0 else 2
     before = start // 2 + operation.padding[0]

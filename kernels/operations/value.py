@@ -8,6 +8,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..program import NO_SIDES, Copies, Sides
+from ..tiling.column_phases import ColumnPhases
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, sbuf_tile
 from ..tiling.windows import Span, fill_border
@@ -36,6 +37,7 @@ class Value:
     pictures: int
     pitches: tuple[int, ...] = ()
     joint: nl.NkiTensor | None = None
+    column_phases: int = 1
 
     @property
     def dtype(self) -> str:
@@ -51,11 +53,19 @@ class Value:
         return [min(tile.shape[0], lanes) for tile in self.tiles]
 
     def inside(self, t: int, padding: Sides = NO_SIDES) -> nl.NkiTensor:
-        """Return tile `t` with just so much of the zeros around it."""
+        """Return tile `t` with just so much of the zeros around it; with all columns where they are in phases."""
         top, left = (self.margins[t][side] - padding[side] for side in range(2))
         bottom = self.margins[t][0] + self.rows + padding[2]
         right = self.margins[t][1] + self.columns + padding[3]
+        if self.column_phases > 1:
+            return self.tiles[t][:, :, top:bottom]
         return self.tiles[t][:, :, top:bottom, left:right]
+
+    def in_phases(self, t: int) -> nl.NkiTensor:
+        """Return tile `t` as [partitions, images, rows, phases, columns of a phase], without the zeros around it."""
+        phases = ColumnPhases(self.column_phases, self.columns, self.margins[t][1], self.margins[t][3])
+        apart = self.inside(t).reshape_dim(3, (phases.count, phases.each))
+        return apart[:, :, :, :, phases.lead : phases.lead + phases.inside]
 
     def of_images(self, first: int, end: int) -> Value:
         """Return the images [first, end) along the free axis."""
@@ -127,7 +137,8 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
     copies = getattr(operation, "copies", Copies())
     if getattr(operation, "joint", False) and len(set(partitions)) == 1:
         return _joint_room(launch, operation, pictures, partitions)
-    image = (operation.rows + top + bottom, operation.columns + left + right)
+    phases = ColumnPhases(operation.column_phases, operation.columns, left, right)
+    image = (operation.rows + top + bottom, phases.total)
     shapes = [((copies.count - 1) * copies.stride + size, images, *image) for size in partitions]
     tiles, pitches = _tiles(launch, operation, shapes)
     for tile, size in zip(tiles, partitions, strict=True):
@@ -137,7 +148,10 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
         elif copies.count > 1 and copies.stride > size:
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         else:
-            fill_border(tile[0:size], Span(0, shape[2], top, bottom), Span(0, shape[3], left, right), 0.0)
+            across = Span(0, phases.each, phases.lead, phases.tail)
+            for first in range(0, phases.total, phases.each):
+                part = tile[0:size, :, :, first : first + phases.each]
+                fill_border(part, Span(0, shape[2], top, bottom), across, 0.0)
     return value_in_tiles(operation, pictures, tiles, pitches)
 
 
@@ -187,6 +201,7 @@ def value_in_tiles(operation, pictures, tiles, pitches, joint=None):
         packed=operation.packed,
         pictures=pictures,
         joint=joint,
+        column_phases=operation.column_phases,
     )
 
 

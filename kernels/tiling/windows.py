@@ -35,7 +35,8 @@ class Window:
 class Sweep:
     """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
 
-    Positions from -before up to 0, and from `extent` on, are padding. A window spans `reach` positions.
+    Positions from -before up to 0, and from `extent` on, are padding. A window spans `reach` positions. Columns may be
+    in `phases` (column_phases.py).
     """
 
     extent: int
@@ -46,6 +47,7 @@ class Sweep:
     after: int
     reach: int
     outputs: int
+    phases: int = 1
 
 
 @dataclass
@@ -184,8 +186,12 @@ def row_tap(data, sweep, outputs, tap):
 
 def column_tap(data, sweep, outputs, tap):
     """Return what window column `tap` of `outputs` columns of outputs reads of such a tile."""
-    first = tap * sweep.dilation
-    return data[:, :, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride]
+    first, step = tap * sweep.dilation, sweep.stride
+    if sweep.phases > 1:
+        each, column = data.shape[3] // sweep.phases, first - sweep.before
+        first = column % sweep.phases * each + ceil_div(sweep.before, sweep.phases) + column // sweep.phases
+        step = step // sweep.phases
+    return data[:, :, :, first : first + (outputs - 1) * step + 1 : step]
 
 
 def fold_rows(data, op, sweep, outputs, taps, dtype):

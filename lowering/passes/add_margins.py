@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import NO_SIDES, Convolution, RowGroupsPool, Sides
+from ...kernels.program import NO_SIDES, Convolution, MaxPool, RowGroupsPool, Sides
 from ...kernels.tiling.packing import ceil_div
 from ..graph import Graph, Node
+from .split_columns import reached
 
 
 def add_margins(graph: Graph, with_forms: bool) -> Graph:
@@ -20,6 +21,11 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
             for part in operation.sources[0]:
                 if part >= 0:
                     wanted[part].append(padding)
+        elif isinstance(operation, MaxPool):
+            for part in operation.sources[0]:
+                if part >= 0 and graph.nodes[part].operation.column_phases > 1:
+                    source = graph.nodes[part].operation
+                    wanted[part].append(reached(operation, source.columns, source.rows))
     return graph.with_nodes(
         node.changed(margin=tuple(max(sides) for sides in zip(*own))) for node, own in zip(graph.nodes, wanted)
     )

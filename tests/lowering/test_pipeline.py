@@ -28,8 +28,8 @@ def names(network: Network, decisions: Decisions) -> list[str]:
 
 
 def test_passes_run_in_their_order_and_those_that_are_chosen_alone() -> None:
-    always = ["split_tails", "load_input", "load_taps", "pack_images", "place", "group_input", "add_margins"]
-    always += ["choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
+    always = ["split_tails", "load_input", "load_taps", "pack_images", "place", "group_input", "split_columns"]
+    always += ["add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
     assert names(ROWS, Decisions()) == always
     both = names(ROWS, Decisions(packs_rows=True, splits_phases=True))
     assert both == [*always[:2], "pack_rows", "split_phases", *always[2:]]

@@ -14,7 +14,7 @@ def test_a_network_pass_by_pass(cli, picture_model: Path) -> None:
     assert told.status == 0 and told.out.startswith("tiny-cnn: bfloat16, a batch of 8, trn3\n")
     heads = [line.partition(":")[0] for line in told.out.splitlines() if line[:1].strip()]
     names = ["layers", "split_tails", "load_input", "load_taps", "pack_images", "place", "group_input"]
-    names += ["add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
+    names += ["split_columns", "add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
     assert heads[3:] == [*names, "lay_out", "schedule"]
     document = cli(*words, "--format", "json").json()
     ((launch,),) = [network["launches"] for network in document["lowering"]]

@@ -1,0 +1,66 @@
+"""Put columns in phases where a pool that moves by several is all that reads them.
+
+The Vector Engine takes maxima of neighbours in 16 bits at twice the pace of those of every other column. The columns
+cost nothing to put apart: sums come out of PSUM in any order.
+"""
+
+from __future__ import annotations
+
+from ...kernels.program import Convolution, MaxPool, Memory, RowGroupsPool, Sides
+from ...kernels.tiling.windows import LONG_FOLD
+from ...simulator.chip import PSUM_BANK_FLOATS
+from ..graph import Graph, Node
+
+ITEMSIZE = 2  # bytes of numbers that are taken at twice the pace
+
+
+def split_columns(graph: Graph) -> Graph:
+    """Set the phases of the columns that convolutions compute."""
+    nodes = list(graph.nodes)
+    for number, node in enumerate(graph.nodes):
+        readers = [graph.nodes[n] for n, _ in graph.readers(number)]
+        if len(readers) == 1 and _can_be_split(graph, node) and _can_read(node, readers[0]):
+            nodes[number] = node.changed(column_phases=readers[0].operation.stride[1])  # type: ignore[attr-defined]
+    return graph.with_nodes(nodes)
+
+
+def reached(operation: MaxPool | RowGroupsPool, columns: int, rows: int) -> Sides:
+    """Return the rows and columns around an image that the windows of a pool reach."""
+    if isinstance(operation, RowGroupsPool):
+        return operation.padding
+    sizes = [
+        (outputs - 1) * stride - before + (kernel - 1) * dilation + 1 - extent
+        for outputs, stride, before, kernel, dilation, extent in zip(
+            (operation.rows, operation.columns),
+            operation.stride,
+            operation.padding[:2],
+            operation.kernel,
+            operation.dilation,
+            (rows, columns),
+        )
+    ]
+    top, left, _, _ = operation.padding
+    return top, left, max(0, sizes[0]), max(0, sizes[1])
+
+
+def _can_be_split(graph: Graph, node: Node) -> bool:
+    """True if a node is a convolution that writes whole rows of its value to SBUF by itself."""
+    operation = node.operation
+    if not isinstance(operation, Convolution) or graph.itemsize != ITEMSIZE or operation.narrow:
+        return False
+    if operation.groups > 1 or operation.pool_size > 1 or len(operation.sources) > 1 or node.in_bands:
+        return False
+    in_sbuf = node.memory is Memory.SBUF and node.output is None
+    return in_sbuf and operation.columns <= PSUM_BANK_FLOATS and len(graph.heights(operation.sources[0])) == 1
+
+
+def _can_read(node: Node, reader: Node) -> bool:
+    """True if a node is a pool that reads another's columns in phases, with zeros around them where it reads more."""
+    operation, source = reader.operation, node.operation
+    assert isinstance(source, Convolution)
+    if not isinstance(operation, (MaxPool, RowGroupsPool)) or len(operation.sources[0]) > 1:
+        return False
+    stride, taps = operation.stride[1], operation.kernel[1]
+    if stride == 1 or source.columns % stride or not 1 < taps < LONG_FOLD:
+        return False
+    return source.activation.name == "relu" or not any(reached(operation, source.columns, source.rows))
