@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..models.files import Model
 from ..runtime.backend import BackendInfo
-from ..runtime.cluster.worker import no_answers
-from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress
+from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress, no_answers
 from ..runtime.timing import LayerTiming, Row, add_times
 from .predictions import Prediction
-from .python_inputs import Refuse
 from .stream import Batch, answer_batches
+
+if TYPE_CHECKING:
+    from .python_inputs import Refuse
 
 
 @dataclass(frozen=True)

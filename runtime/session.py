@@ -16,7 +16,6 @@ from ..models.errors import InputError
 from ..models.files import Model
 from ..models.golden import probabilities_of
 from .backend import EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchTime
-from .fallback import FallbackLaunches
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .launches import Launches, plan_launches
 from .timing import LayerTiming, Row, Totals, named_timelines
@@ -54,6 +53,11 @@ class BatchAnswer:
     timelines: tuple[object | None, ...]
     failures: Mapping[int, str] = field(default_factory=dict)
     worker: int = 0
+
+
+def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
+    """Return the answer to a batch without usable inputs."""
+    return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ class Session:
         self._numpy_dtype = NETWORK_DTYPES[dtype]
         self._launches: Launches
         if warn is not None and self.info.name == "neuron":
+            from .fallback import FallbackLaunches
+
             self._launches = FallbackLaunches(model, dtype, self.info, launches, batch_size, warn)
         else:
             self._launches = plan_launches(model, dtype, self.info, launches, batch_size)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 
-from ...runtime.sweep import SweepPoint
 from .console import Columns, cell, print_line, print_pairs
 from .html_markup import percent
 from .report import Report
 from .resources import short
+
+if TYPE_CHECKING:
+    from ...runtime.sweep import SweepPoint
 
 
 def print_sweep(console: Console, report: Report) -> None:

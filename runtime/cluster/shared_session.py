@@ -28,13 +28,13 @@ from ..choose import decide
 from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from ..neuron.backend import open_neuron_backend
 from ..neuron.system import pick_cores
-from ..session import BatchAnswer, Progress
+from ..session import BatchAnswer, Progress, no_answers
 from ..simulated import open_for_worker
 from ..timing import add_times
 from .crew import Crew, Hand, Task
 from .own_ray import NEURON_CORES
 from .ray_start import ray_for
-from .worker import BackendOpener, Prepare, Reply, Setup, no_answers
+from .worker import BackendOpener, Prepare, Reply, Setup
 
 MAX_DEATHS = 2  # of workers over a batch, then over each input of it
 WINDOW = 4  # batches taken and not given yet, for each worker

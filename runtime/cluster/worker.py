@@ -16,7 +16,7 @@ from ...models.files import Model
 from ...version import __version__
 from ..backend import Backend, BackendInfo, BackendUnavailable, KernelError
 from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from ..session import BatchAnswer, OverflowedError, Session
+from ..session import BatchAnswer, OverflowedError, Session, no_answers
 from ..timing import Row
 
 Note = Callable[[str], None]
@@ -146,8 +146,3 @@ class Worker:
         self._progress.clear()
         self._warnings.clear()
         return reply
-
-
-def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
-    """Return the answer to a batch without usable inputs."""
-    return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)
