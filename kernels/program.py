@@ -108,11 +108,12 @@ class TapsLoad(Operation):
     """A small image that comes with its zeros, once for each filter column: (image, filter column, channel) on the
     partitions, and copies of that for filter rows.
 
-    The filter reads `kernel_columns` columns, `dilation` apart.
+    The filter reads `kernel_columns` columns, `dilation` apart. `fills`: one DMA brings all copies, up to the next.
     """
 
     kernel_columns: int
     dilation: int = 1
+    fills: bool = False
     copies: Copies = ONE_COPY
 
 

@@ -47,7 +47,7 @@ class Decisions:
     pictures, as it `shares` them. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded
     before earlier operations than the one that multiplies them; 0 where they are not. `warming`: operations of the
     program, and the matmuls of zeros before each. `turns_scores`: whether the classes of one picture are on the
-    partitions.
+    partitions. `filled_taps`: partitions from one tap of the input to the next, if one DMA brings all, else 0.
     """
 
     pads_channels: bool = False
@@ -69,6 +69,7 @@ class Decisions:
     ahead: int = 0
     warming: tuple[tuple[int, int], ...] = ()
     turns_scores: bool = False
+    filled_taps: int = 0
 
     def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
         """See `Advisor`."""

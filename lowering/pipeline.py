@@ -160,7 +160,7 @@ class Pipeline:
         run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
         run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
         run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
-        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies))
+        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies, decisions.filled_taps))
         run("turn_scores", turn_scores(done[-1][1], advisor.are_quicker_turned))
         run("share_sums", share_sums(done[-1][1], advisor.is_quicker_shared))
         return done

@@ -13,7 +13,7 @@ from ..simulator import Run
 from ..simulator.chip import PARTITIONS
 from .decisions import Decisions
 from .graph import DoesNotFit
-from .passes.pack_taps import possible_taps
+from .passes.pack_taps import possible_taps, strides_of_filled
 from .pipeline import LaunchPlan, Pipeline
 from .price import Clock, Price
 from .schedule import StageOf
@@ -172,6 +172,9 @@ def _neighbours(plan: LaunchPlan) -> Iterator[Decisions]:
     decisions = plan.decisions
     for form in decisions.forms:
         yield replace(decisions, forms=tuple(other for other in decisions.forms if other != form))
+    for stride in strides_of_filled(plan.graph):
+        if stride != decisions.filled_taps:
+            yield replace(decisions, filled_taps=stride)
     for number, node in enumerate(plan.graph.nodes):
         operation = node.operation
         if number in decisions.copied:

@@ -78,7 +78,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
     is_starting = launch.is_starting
     channels = several_columns(out_tiles[0].size, launch.dtype)
     warm = launch.warm_bank(number, channels, sum_columns(plan))
-    weights.of_tile(0, early=is_starting)
+    weights.of_tile(0, early=is_starting and launch.loads_early)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()
     room = launch.room_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))

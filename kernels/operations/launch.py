@@ -105,6 +105,7 @@ class Launch:
         self._constants: Any = None
         self._diagonal: Any = None
         self._zeros: Any = None
+        self.loads_early = True  # the first weights beside the input, triggered by the Scalar Engine
         self._warming = dict(program.warming)
         self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._ahead: dict[bool, dict[int, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits

@@ -9,6 +9,7 @@ from ..tiling.packing import ceil_div
 from ..tiling.tiles import PARTITIONS, evict, itemsize, load_early, load_rows, tiles, transposed_dtype
 from .value import Value, store_value
 
+MOST_AXES = 5  # of an access pattern
 FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
 
 
@@ -50,8 +51,8 @@ def load_taps(launch, number, operation: TapsLoad, operands):
     """Load a small image, which comes with its zeros, as the first convolution reads it: (image, filter column,
     channel) on the partitions, and below them the same further down by rows, for the filter's rows.
 
-    A DMA a row of the filter: each partition reads a run for each image. In the first pass the matmuls wait for one
-    image alone.
+    A DMA a row of the filter: each partition reads a run for each image. Or one DMA for all rows, which also fills the
+    partitions between them. In the first pass the matmuls wait for one image alone, or for half of it.
     """
     (value,) = operands
     seen = value.hbm
@@ -59,29 +60,38 @@ def load_taps(launch, number, operation: TapsLoad, operands):
     width, dilation, copies, packed = operation.kernel_columns, operation.dilation, operation.copies, operation.packed
     early = launch.is_starting
     lanes = operation.channels * packed
-    tile = nl.ndarray(
-        ((copies.count - 1) * copies.stride + lanes, images, rows * columns), dtype=seen.dtype, buffer=nl.sbuf
-    )
-    if copies.count > 1 and copies.stride > lanes:
+    taps = [[channels // packed * rows * columns, packed], [dilation, width], [rows * columns, channels // packed]]
+    filling = _without_ones([[copies.shift * columns, copies.count], [0, copies.stride // max(1, lanes)], *taps])
+    fills = operation.fills and len(filling) <= MOST_AXES - 2
+    partitions = copies.count * copies.stride if fills else (copies.count - 1) * copies.stride + lanes
+    tile = nl.ndarray((partitions, images, rows * columns), dtype=seen.dtype, buffer=nl.sbuf)
+    if not fills and copies.count > 1 and copies.stride > lanes:
         half = rows * columns // 2
         nisa.memset(dst=tile[:, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
         nisa.memset(dst=tile[:, :, half : rows * columns], value=0.0, engine=nisa.engine.vector)
     for part in tiles(images, 1 if early else images):
+        target, source = tile[:, part.start : part.end], seen[part.start : part.end]
+        of_images = [channels * rows * columns, part.size]
+        if fills:
+            run = (rows - (copies.count - 1) * copies.shift) * columns - (width - 1) * dilation
+            half = run // columns // 2 * columns if early and part.index == 0 else 0
+            for start, end in ([(0, half)] if half > 0 else []) + [(half, run)]:
+                own = target[:, :, start:end]
+                moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
+                if end < run:
+                    load_early(own, moved)
+                    launch.loads_early = False  # the filters: first of the other queue
+                else:
+                    nisa.dma_copy(dst=own, src=moved)
+            continue
         for copy in range(copies.count):
             run = (rows - copy * copies.shift) * columns - (width - 1) * dilation
-            pattern = [
-                [channels // packed * rows * columns, packed],
-                [dilation, width],
-                [rows * columns, channels // packed],
-                [channels * rows * columns, part.size],
-                [1, run],
-            ]
-            target = tile[copy * copies.stride : copy * copies.stride + lanes, part.start : part.end, 0:run]
-            source = seen[part.start : part.end, :, copy * copies.shift : rows].ap(pattern)
+            own = target[copy * copies.stride : copy * copies.stride + lanes, :, 0:run]
+            moved = source[:, :, copy * copies.shift : rows].ap([*taps, of_images, [1, run]])
             if early and part.index == 0 and copy % 2 == 1:
-                load_early(target, source)
+                load_early(own, moved)
             else:
-                nisa.dma_copy(dst=target, src=source)
+                nisa.dma_copy(dst=own, src=moved)
     return Value(
         tiles=(tile.reshape((tile.shape[0], images, rows, columns)),),
         margins=((0, 0, 0, 0),),
@@ -93,6 +103,11 @@ def load_taps(launch, number, operation: TapsLoad, operands):
         packed=packed,
         pictures=value.pictures,
     )
+
+
+def _without_ones(pattern):
+    """Return an access pattern, [step, extent] each, without the extents of one."""
+    return [each for each in pattern if each[1] > 1]
 
 
 def _load_features(seen):

@@ -8,18 +8,23 @@ longer than the copies.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...kernels.convolution.forms import Form
 from ...kernels.program import Convolution, Copies, Memory, Scores, TapsLoad
-from ...kernels.tiling.packing import Taps, copies_in_partitions, taps_in_partitions
+from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.chip import PARTITIONS
 from ..graph import Graph, Node
 
 IsWorth = Callable[[Graph, int, int, Taps], bool]  # of a graph, a node, the node that would give copies, and the taps
 
 
-def pack_taps(graph: Graph, are_worth_copies: IsWorth) -> Graph:
-    """Set the taps of convolutions, and the copies of the values that they read."""
+def pack_taps(graph: Graph, are_worth_copies: IsWorth, filled: int = 0) -> Graph:
+    """Set the taps of convolutions, and the copies of the values that they read.
+
+    `filled`: the partitions from one tap of an input of `TapsLoad` to the next, which one DMA fills; 0 where each comes
+    by its own.
+    """
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         operation = node.operation
@@ -30,7 +35,30 @@ def pack_taps(graph: Graph, are_worth_copies: IsWorth) -> Graph:
             if copies is not None:
                 source = operation.sources[0][0]
                 nodes[source] = nodes[source].changed(copies=copies)
+                if filled and isinstance(nodes[source].operation, TapsLoad):
+                    nodes[source], nodes[number] = _filled(nodes[source], nodes[number], filled)
     return graph.with_nodes(nodes)
+
+
+def strides_of_filled(graph: Graph) -> list[int]:
+    """Return the partitions from one tap of the input to the next that one DMA may fill: none between them, or so many
+    that more than half of all are busy. Empty where the first node does not load taps for all rows of a filter."""
+    load, reader = (node.operation for node in (graph.nodes[0], graph.nodes[min(1, len(graph.nodes) - 1)]))
+    if not isinstance(load, TapsLoad) or not isinstance(reader, Convolution):
+        return []
+    copies, lanes = load.copies, load.channels * load.packed
+    if copies.count == 1 or copies.count < reader.kernel[0]:
+        return []
+    half = ceil_div(PARTITIONS // 2 - lanes + 1, (copies.count - 1) * lanes) * lanes
+    return [lanes, half] if lanes < half <= PARTITIONS // copies.count else [lanes]
+
+
+def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
+    """Return a load of taps that fills the partitions between its copies, and the convolution that reads it."""
+    operation = load.operation
+    assert isinstance(operation, TapsLoad) and isinstance(node.operation, Convolution)
+    taps = replace(node.operation.taps, stride=stride)
+    return load.changed(copies=replace(operation.copies, stride=stride), fills=True), node.changed(taps=taps)
 
 
 def loaded_taps(graph: Graph, node: Node) -> Taps:

@@ -131,6 +131,9 @@ GROUPED = Decisions(forms=tuple((number, form.value, 0) for number, form in enum
 FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
+    "network of one picture whose taps fill up": ("digits-cnn", 1, replace(TAPS, filled_taps=33)),
+    "network of three pictures whose taps are neighbours": ("digits-cnn", 3, Decisions(filled_taps=3)),
+    "network of packed pictures whose taps come at once": ("digits-cnn", 32, Decisions(packed=8, filled_taps=24)),
     "network of packed pictures": ("digits-cnn", 32, Decisions(packed=16)),
     "network with turned scores": ("scores", 1, Decisions(turns_scores=True)),
     "network whose weights come early": ("digits-cnn", 2, Decisions(ahead=8)),

@@ -1,5 +1,7 @@
 """Inputs that are loaded by an operation of their own: small images once for each filter column, others as they are."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from trninfer.kernels.tiling.packing import Taps
 from trninfer.lowering.arrangement import Arrangement
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.load_taps import load_input, load_taps
+from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.models import load_model
 from trninfer.models.inputs import FeatureInput
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Pool
@@ -24,12 +27,36 @@ from trninfer.models.network import Network
     st.sampled_from([1, 4, 16]),
     st.booleans(),
     st.sampled_from([(), ALL]),
+    st.sampled_from([None, 0, -1]),
 )
 def test_any_taps_against_the_golden_model(
-    network: Network, dtype: str, batch: int, packed: int, phases: bool, copied: tuple[int, ...]
+    network: Network, dtype: str, batch: int, packed: int, phases: bool, copied: tuple[int, ...], filled: int | None
 ) -> None:
-    decisions = Decisions(splits_phases=phases, packed=packed, copied=copied)
-    assert_right(network, applicable(network, decisions, batch), batch, dtype)
+    decisions = applicable(network, Decisions(splits_phases=phases, packed=packed, copied=copied), batch)
+    if filled is not None:  # one of the strides that one DMA may fill
+        strides = strides_of_filled(decided(network, decisions, batch, dtype).graph)
+        decisions = replace(decisions, filled_taps=strides[filled] if strides else 0)
+    assert_right(network, decisions, batch, dtype)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("stride", "partitions"), [(3, 9), (33, 99)])
+def test_one_dma_fills_the_partitions_between_taps(target: str, dtype: str, stride: int, partitions: int) -> None:
+    model, decisions = load_model("digits-cnn"), Decisions(filled_taps=stride)
+    load, first = (node.operation for node in decided(model, decisions).graph.nodes[:2])
+    assert isinstance(load, TapsLoad) and isinstance(first, Convolution)
+    assert load.fills and load.copies.count * load.copies.stride == partitions and first.taps == Taps(3, 1, stride)
+    for batch in (1, 3):
+        assert_right(model, decisions, batch, dtype, target=target, tolerance=0.03 if dtype == "bfloat16" else 1e-4)
+
+
+def test_filters_that_taps_are_a_part_of_are_not_filled() -> None:
+    model = load_model("digits-cnn")
+    assert strides_of_filled(decided(model, Decisions()).graph) == [3, 33]
+    assert strides_of_filled(decided(model, Decisions(packed=8), 8).graph) == [24]
+    assert strides_of_filled(decided(model, Decisions(packed=16), 16).graph) == []  # of three rows two fit
+    assert strides_of_filled(graph_of(ending_in_dense((16, 8, 8), [conv("a", 16, 16, 3)]))) == []
 
 
 def test_the_zeros_of_a_small_image_come_with_it() -> None:
