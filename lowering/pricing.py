@@ -53,8 +53,14 @@ class Pricing:
     def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
         """See `Advisor`."""
 
+        def price(of: Graph, other: int) -> float:
+            node = of.nodes[other]
+            if isinstance(node.operation, Convolution):
+                return self._priced(of, other, _with_taps(of, node))
+            return self._clock.price(of, other, self._images).nanoseconds
+
         def total(of: Graph) -> float:
-            return sum(self._priced(of, other, _with_taps(of, of.nodes[other])) for other in others)
+            return sum(price(of, other) for other in others)
 
         try:
             return total(narrow) * NARROW_GAIN < total(graph)

@@ -150,6 +150,20 @@ def test_all_layers_may_be_in_eight_bits(batch: int) -> None:
     assert error_of(model, batch, launches=launches) <= network_tolerance(EIGHT_BITS)
 
 
+@pytest.mark.parametrize("activation", [("clip", (0.0, 6.0)), ("silu", ())])
+def test_the_last_layer_may_read_what_may_be_in_eight_bits(activation: tuple[str, tuple[float, ...]]) -> None:
+    name, parameters = activation
+    layers: tuple[Layer, ...] = (
+        Conv2d("first", 3, 40, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("each", 40, 40, (3, 3), (1, 1, 1, 1), 1, name, groups=40, activation_parameters=parameters),
+        Flatten("flat"),
+        DenseLayer("last", 40 * 36, 7),
+    )
+    model = model_of(Network("n", picture(3, 6, 6), layers, (), Output("values")))
+    for batch in (1, 4):
+        assert error_of(model, batch, launches=LaunchOptions(eight_bits="all")) <= network_tolerance(EIGHT_BITS)
+
+
 def test_what_passes_between_launches_is_in_bfloat16() -> None:
     model, launches = uneven(residual_network()), LaunchOptions(instructions=60)
     session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, 2, launches)
