@@ -8,8 +8,9 @@ worth it everywhere: a few ways to share are walked, and the quickest stands, if
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..kernels.program import Convolution, Interleave, Memory, Scores
 from ..simulator.chip import PARTITIONS
@@ -23,6 +24,7 @@ from .schedule import Split
 
 LOADING_US = (32, 8, 2)  # of the weights of a node, from which on its channels are shared
 MOST_ENDS = 5  # of what is shared by rows, that are walked before those beside the best
+MOST_INSTRUCTIONS = 20_000  # of the neighbours of the best launch, that are walked
 EXCHANGE_NS = 2500  # about, of rows around a border between two regions
 
 
@@ -98,6 +100,7 @@ class _Search:
 
     def __init__(self, pipeline: Pipeline, clock: Clock, alone: LaunchPlan) -> None:
         self.best: LaunchPlan | None = None
+        self._walked = set[tuple[Split, ...]]()
         self._pipeline, self._clock = pipeline, clock
         self._graph, self._pictures = alone.graph, alone.program.pictures
         # a core loads a part of the weights, and waits elsewhere
@@ -121,8 +124,21 @@ class _Search:
         if best > first:
             self._walk_channels(cuts.splits(best))
         if self.best is not None:
-            splits = self.best.decisions.splits
-            self.walk(tuple(replace(split, beside=False) for split in splits))
+            self.walk(tuple(replace(split, beside=False) for split in self.best.decisions.splits))
+            self._improve([first, *ends])
+
+    def _improve(self, ends: Sequence[int]) -> None:
+        """Walk neighbours of the best launch, as many as its instructions allow: fewer channels, cuts elsewhere."""
+        assert self.best is not None
+        walks = MOST_INSTRUCTIONS // max(1, self.best.instructions)
+        moved = (partial(_moved, ends=ends, cut=cut) for cut in (-2, -3, -4))
+        changes: list[Callable[[tuple[Split, ...]], list[tuple[Split, ...]]]] = [_without_last, *moved, _without_first]
+        for change in changes:
+            for tried in change(self.best.decisions.splits):
+                if walks == 0:
+                    return
+                walks -= 1
+                self.walk(tried)
 
     def _walk_channels(self, before: tuple[Split, ...]) -> None:
         """Walk channels of the nodes with most weights behind some splits."""
@@ -156,9 +172,12 @@ class _Search:
         return 0 if node.filters is None else math.prod(node.filters.shape)
 
     def walk(self, splits: tuple[Split, ...]) -> bool:
-        """Walk a launch with some splits, and keep it if it is the best; true if it is."""
+        """Walk a launch with some splits, unless it has been, and keep it if it is the best; true if it is."""
         ends = [stage.end for stage in self._decisions.stages]
-        if not splits or any(split.first < end < split.end for split in splits for end in ends):
+        if not splits or splits in self._walked:
+            return False
+        self._walked.add(splits)
+        if any(split.first < end < split.end for split in splits for end in ends):
             return False
         decisions = replace(self._decisions, splits=splits, shares=True)
         try:
@@ -170,6 +189,37 @@ class _Search:
             return False
         self.best = replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions)
         return True
+
+
+def _without_last(splits: tuple[Split, ...]) -> list[tuple[Split, ...]]:
+    """Return splits without the last one, if it is by channels."""
+    return [splits[:-1]] if splits[-1].by_channels else []
+
+
+def _without_first(splits: tuple[Split, ...]) -> list[tuple[Split, ...]]:
+    """Return splits without the first one by channels."""
+    rows = tuple(split for split in splits if not split.by_channels)
+    return [(*rows, *splits[len(rows) + 1 :])] if len(rows) < len(splits) else []
+
+
+def _moved(splits: tuple[Split, ...], ends: Sequence[int], cut: int) -> list[tuple[Split, ...]]:
+    """Return splits whose region of rows number `cut`, counted from the end, ends at an end before or behind."""
+    rows = [split for split in splits if not split.by_channels]
+    if len(rows) < -cut or rows[cut].end not in ends:
+        return []
+    before, behind = rows[cut], rows[cut + 1]
+    place = ends.index(before.end)
+    near = [end for end in ends[max(0, place - 1) : place + 2] if before.first < end < behind.end and end != before.end]
+    return [
+        (
+            *rows[:cut],
+            replace(before, end=end),
+            replace(behind, first=end),
+            *rows[len(rows) + cut + 2 :],
+            *splits[len(rows) :],
+        )
+        for end in near
+    ]
 
 
 class _Cuts:

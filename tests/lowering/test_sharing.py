@@ -22,7 +22,14 @@ from trninfer.lowering.placement import borders
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
 from trninfer.lowering.schedule import Split
-from trninfer.lowering.sharing import can_share_channels, can_share_rows, can_share_scores
+from trninfer.lowering.sharing import (
+    _moved,
+    _without_first,
+    _without_last,
+    can_share_channels,
+    can_share_rows,
+    can_share_scores,
+)
 from trninfer.models.files import Model
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
@@ -287,3 +294,14 @@ def _timed(plan) -> simulator.Run:
     specs = [simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name) for spec in specs_of(plan, np.dtype("f4"))]
     kernel = kernels.kernel("run_network")
     return simulator.run(kernel, *specs, target="trn2", lnc=2, functional=False, program=plan.program)
+
+
+def test_neighbours_of_splits_have_fewer_channels_or_other_cuts() -> None:
+    rows, channels = (Split(0, 4), Split(4, 8), Split(8, 12)), (Split(12, 13, True), Split(14, 15, True))
+    splits, ends = (*rows, *channels), [0, 2, 4, 6, 8, 12]
+    assert _without_last(splits) == [splits[:-1]] and _without_last(rows) == []
+    assert _without_first(splits) == [(*rows, channels[1])] and _without_first(rows) == []
+    moved = [(Split(0, 4), Split(4, 6), Split(6, 12), *channels)]
+    assert _moved(splits, ends, -2) == moved
+    assert _moved(splits, ends, -3) == [(Split(0, n), Split(n, 8), rows[2], *channels) for n in (2, 6)]
+    assert _moved(splits, ends, -4) == [] == _moved(channels, ends, -2)
