@@ -23,8 +23,7 @@ UNBOUNDED = 2**31  # instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
 LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
 AHEAD = (8, 6)  # eighths of the room
-WARMING_ROUNDS = 2  # in which zeros are added
-LEAST_WARMING = 0.995  # of the time of a launch, that it must be foreseen to take with zeros
+WARMING_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
 FEWEST_WALKED = 2  # candidates that are walked whatever they take
 
 
@@ -102,11 +101,11 @@ class Search:
         assert self.best is not None
         best, run = self.best, self._run
         zeros: tuple[Pair, ...] = ()
-        for _ in range(WARMING_ROUNDS):
+        for most in WARMING_ROUNDS:
             if run is None:
                 break
             more, share = self._clock.zeros(best.program, run)
-            if not more or share > LEAST_WARMING:
+            if not more or share > most:
                 break
             zeros = added(zeros, more)
             decisions = replace(best.decisions, warming=zeros)
