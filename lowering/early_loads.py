@@ -32,7 +32,7 @@ def with_early_loads(emitted: Emitted, layout: WeightLayout, room: int) -> Emitt
 def _early(
     stage: Stage, nodes: tuple[int, ...], layout: WeightLayout, held: list[int], room: int
 ) -> tuple[tuple[EarlyLoad, ...], ...]:
-    """Return the loads that come before each operation of a stage, which hold so many bytes beside their weights."""
+    """Return the loads that come before each operation of a stage; `held`: bytes that each has beside its weights."""
     loading = [n for n, operation in enumerate(stage.operations) if _is_loading(operation)]
     early: list[list[EarlyLoad]] = [[] for _ in nodes]
     earliest = loading[0] + 1 if loading else 0

@@ -41,7 +41,7 @@ from .weights import WeightLayout, lay_out
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds`, of which it waits so many for DMAs (`waiting`), and `instructions` are predicted for all of it, 0
+    `nanoseconds`, those in which it waits for DMAs (`waiting`), and `instructions` are predicted for all of it, 0
     where nobody has asked. `cores`: that run it, each with `program.pictures` of the batch.
     """
 

@@ -43,5 +43,5 @@ class Planning:
         return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
 
     def planner(self, graph: Graph, most: int = UNBOUNDED) -> LaunchPlanner:
-        """Return the planner of a launch of at most so many instructions, where it can be."""
+        """Return the planner of a launch of at most `most` instructions, where it can be."""
         return LaunchPlanner(graph, self.forms, self.room, self.clock, self.cache, most)

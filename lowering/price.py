@@ -54,7 +54,7 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 class Price:
     """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
     least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs,
-    and no more than those in which none moves data; 0 where cores share pictures."""
+    at most those in which none moves data; 0 where cores share pictures."""
 
     nanoseconds: float
     instructions: int
@@ -196,7 +196,7 @@ def _multiplying(run: simulator.Run) -> float:
 
 
 def _waiting(run: simulator.Run) -> float:
-    """Return the nanoseconds of the critical path that DMAs take, but no more than those in which none moves data."""
+    """Return the nanoseconds of the critical path that DMAs take, at most those in which none moves data."""
     prediction = run.prediction
     waited = sum(step.end_ns - step.start_ns for step in prediction.critical_path if step.resource.startswith("dma"))
     return min(waited, prediction.makespan - prediction.schedule.dma_active)

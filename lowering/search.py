@@ -76,7 +76,7 @@ class Search:
     def load_ahead(self) -> None:
         """Let weights of the quickest launch be loaded before earlier operations, if that makes it quicker.
 
-        It is walked where it may gain: no more than the launch waits for DMAs, and than it takes to fill SBUF with
+        It is walked where it may gain: at most what the launch waits for DMAs, and what it takes to fill SBUF with
         weights.
         """
         assert self.best is not None

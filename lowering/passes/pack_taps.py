@@ -41,8 +41,9 @@ def pack_taps(graph: Graph, are_worth_copies: IsWorth, filled: int = 0) -> Graph
 
 
 def strides_of_filled(graph: Graph) -> list[int]:
-    """Return the partitions from one tap of the input to the next that one DMA may fill: none between them, or so many
-    that more than half of all are busy. Empty where the first node does not load taps for all rows of a filter."""
+    """Return the partitions from one tap of the input to the next that one DMA may fill: none between them, or few
+    enough for more than half of all to be busy. Empty where the first node does not load taps for all rows of a
+    filter."""
     load, reader = (node.operation for node in (graph.nodes[0], graph.nodes[min(1, len(graph.nodes) - 1)]))
     if not isinstance(load, TapsLoad) or not isinstance(reader, Convolution):
         return []

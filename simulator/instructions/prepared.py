@@ -130,7 +130,7 @@ class _Rooms:
         return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
-        """What was found of a storage holds no more, and copies are of no use; all go where they are many."""
+        """Forget what was found of a storage that is written, and its copies; all copies where they are many."""
         self._finite.pop(id(tensor if isinstance(tensor, Storage) else tensor.storage), None)
         if self._elements > MAX_PACKED:
             gone = [copy for copies in self._copies.values() for copy in copies.values()]
