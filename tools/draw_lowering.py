@@ -61,7 +61,7 @@ DECIDED = {
     "place": "in_hbm, regions",
     "choose_forms": "forms",
     "narrow_values": "narrow",
-    "pack_taps": "copied",
+    "pack_taps": "copied, filled_taps",
     "turn_scores": "turns_scores",
     "share_sums": "sums",
 }

@@ -224,7 +224,7 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
     return getattr(kernels, name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
 
 
-@pytest.fixture(params=list(TARGETS))
+@pytest.fixture(scope="module", params=list(TARGETS))
 def target(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -240,8 +240,8 @@ CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dty
 CASES += [(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
 
 
-@pytest.fixture(params=CASES, ids="-".join)
-def steps(request: pytest.FixtureRequest, target: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+@pytest.fixture(scope="module", params=CASES, ids="-".join)  # traced once for all the rules
+def steps(request: pytest.FixtureRequest, target: str) -> list[Step]:
     """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
     found: list[Step] = []
     issue = NeuronCore.issue
@@ -255,10 +255,11 @@ def steps(request: pytest.FixtureRequest, target: str, monkeypatch: pytest.Monke
         assert type(value) in kinds, f"memset of {dst.dtype} with {value!r}"
         return vector_engine.memset(dst, value, *rest, **more)
 
-    monkeypatch.setattr(NeuronCore, "issue", record)
-    monkeypatch.setattr(nisa, "memset", memset)
-    kernel, arrays, parameters = _arguments(*request.param)
-    execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NeuronCore, "issue", record)
+        patch.setattr(nisa, "memset", memset)
+        kernel, arrays, parameters = _arguments(*request.param)
+        execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
     assert found
     return found
 

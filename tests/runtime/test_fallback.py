@@ -67,7 +67,7 @@ def test_one_launch_that_fails_becomes_several(model, x, kind) -> None:
         model, x, lambda name, launched: kind("[NCC_EBVF030] too many") if len(launched) == 1 else None
     )
     np.testing.assert_allclose(result.probabilities, golden, atol=1e-5)
-    assert set(launched) == {"run_network"} and len(launched) > 1 + 2 * 2
+    assert set(launched) == {"run_network"} and len(launched) >= 1 + 2 * 2
     (line,) = told
     assert "[NCC_EBVF030] too many; going on in launches of at most" in line and "instructions" in line
     assert [layer.name for layer in result.layers] == ["network"] and session.launches_note in line

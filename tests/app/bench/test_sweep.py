@@ -46,8 +46,8 @@ def test_the_best_batch_within_a_limit(cli, picture_model) -> None:
 
 
 def test_cores_share_hbm(cli, tmp_path) -> None:
-    layers = (Dense("wide", 1024, 1024),)  # 4 MB of weights, which HBM bounds
-    path = write_model(tmp_path / "wide.safetensors", Network("wide", FeatureInput(1024), layers, (), Output("values")))
+    layers = (Dense("wide", 2048, 2048),)  # 16 MB of weights, which HBM bounds
+    path = write_model(tmp_path / "wide.safetensors", Network("wide", FeatureInput(2048), layers, (), Output("values")))
     (point,) = cli("bench", "--model", path, "--cores", "4", "--target", "trn2", "--format", "json").json()["sweep"]
     assert point["cores"] == 4 and point["cores_total_us"] > point["total_us"]
     assert point["cores_inputs_per_second"] == pytest.approx(4e6 / point["cores_total_us"])
