@@ -194,5 +194,5 @@ def test_a_server_runs_nothing_that_is_in_the_current_folder(pictures, picture_m
     with running_server("--model", picture_model, "--workers", 2, "--decoders", 2, cwd=pictures) as server:
         for path in sorted(pictures.glob("*.png")):
             assert server.ask("/classify", path.read_bytes()).status == 200
-        assert len(server.children()) == 4  # the decoders are processes too
+        assert len(server.children()) in (3, 4)  # decoders are processes too, started where none is idle
     assert sprung(pictures) == []
