@@ -19,7 +19,12 @@ raised is a fault of the program. `trninfer.simulator` has the simulator alone, 
 is imported before it is used. docs/python.md has more.
 """
 
-from __future__ import annotations
+import sys
+
+if getattr(sys, "argv", [])[:1] == ["-m"]:  # `python -m` locates this package; even `__future__` is not imported before
+    from .search_path import forget_current_folder
+
+    forget_current_folder(__name__)
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -22,15 +22,5 @@ def main() -> None:
         exec("")
 
 
-def forget_current_folder() -> None:
-    """Import nothing more from the current folder, which `python -m` searches first: a `numpy.py` beside pictures
-    would run. It is kept where this package was found in it."""
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    searched = not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
-    if searched and sys.path and sys.path[0] != home and os.path.abspath(sys.path[0]) == os.path.abspath(os.curdir):
-        del sys.path[0]
-
-
 if __name__ == "__main__":
-    forget_current_folder()
     main()

@@ -74,7 +74,6 @@ def test_names_that_a_terminal_cannot_show_stay_in_their_column(process, picture
 def test_nothing_beside_pictures_is_run(process, pictures, picture_model) -> None:
     set_traps(pictures)
     shutil.rmtree(pictures / "trninfer")  # what `python -m trninfer` would take, before a line of ours has run
-    (pictures / "typing.py").unlink()
     arguments = ("classify", ".", "--model", picture_model, "--backend", "sim", "--verify", "--report", "r.html")
     running = process(*arguments, cwd=pictures)
     assert running.wait() == 0, running.stderr.read()
@@ -89,6 +88,17 @@ def test_a_removed_folder_is_said_where_it_matters(cli, pictures, picture_model,
     assert cli(*arguments).status == 0
     outcome = cli(*arguments, "--output", "x.csv")
     assert (outcome.status, outcome.messages) == (2, 1) and "the current folder was removed" in outcome.err
+
+
+def test_a_start_in_a_removed_folder(pictures, picture_model, tmp_path) -> None:
+    """As a process: `python -m` itself looks at the current folder."""
+    (tmp_path / "gone").mkdir()
+    leave = f"cd {tmp_path}/gone && rmdir ../gone && exec"
+    arguments = f"classify {pictures} --model {picture_model} --backend sim --format csv --quiet"
+    done = subprocess.run(
+        f"{leave} {sys.executable} -m trninfer {arguments}", shell=True, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "") and len(done.stdout.splitlines()) == 4
 
 
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
