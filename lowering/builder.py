@@ -13,12 +13,13 @@ from ..kernels.program import LAUNCH_INPUT, Answers, Convolution, Ending, Operat
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Layer
-from .channels import Channels
+from .channels import Channels, joined
 from .graph import DoesNotFit, Graph, Node
 from .lazy import LazyArray
 
 MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
 MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
+MOST_RUNS = 64  # of neighbours, that more channels than these are laid out anew from
 MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
 MOST_ANSWERS = 8192  # numbers of an image that are searched at once (kernels/argmax.py)
 
@@ -118,20 +119,38 @@ class GraphBuilder:
         has_row = any(node.name == name for node in self.nodes)
         label, kind = (f"{name}.gather", "gather") if has_row else (name, kinds.get(name, "gather"))
         if count > MOST_GATHERED:
-            if self.places[name].run is None:
-                raise DoesNotFit(f"{count} channels of layer {name!r} are too many to be laid out anew")
-            self.cut(label, name, shape, kind)
-            self.places[name] = self.places[label]
+            self._gather_in_hbm(label, name, kind)
             return
         ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
         filters, zeros = self.places[name].filters(ones), (np.zeros(count, np.float32),)
         self.add(Convolution, label, (name,), shape, kind=kind, filters=filters, numbers=zeros)
         self.places[name] = self.places[label]
 
+    def _gather_in_hbm(self, label: str, name: str, kind: str) -> None:
+        """Lay channels out as they are named by way of HBM, those that are neighbours at a time."""
+        place, shape = self.places[name], self.shapes[name]
+        runs = place.runs()
+        if len(runs) > MOST_RUNS:
+            raise DoesNotFit(f"{len(place.order)} channels of layer {name!r} are too many to be laid out anew")
+        if not place.are_plain:
+            pieces = []
+            for number, (start, end) in enumerate(runs):
+                piece = f"{label}.{number}"
+                self.places[piece] = place.picked(np.arange(start, end))
+                self.shapes[piece] = (end - start, *shape[1:])
+                self.cut(piece, piece, self.shapes[piece], kind)
+                pieces.append(self.places[piece])
+            self.places[name] = joined(pieces)
+        if len(self.places[name].parts) > 1:
+            self.cut(label, name, shape, kind)
+            self.places[name] = self.places[label]
+
     def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
-        """Append a value of the shape `after` of the numbers of `name`, whose channels are a run, by way of HBM."""
-        first = self.places[name].run
-        assert first is not None
+        """Append a value of the shape `after` of the numbers of `name` by way of HBM: channels that are a run, or all
+        of several parts."""
+        if self.places[name].run is None:
+            self.make_plain(name)
+        first = self.places[name].run or 0
         first *= math.prod(self.shapes[name][1:])
         self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
 

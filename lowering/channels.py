@@ -6,6 +6,7 @@ convolution, and into the numbers that other operations have for each channel. S
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -57,6 +58,13 @@ class Channels:
         """The first of the channels where they are neighbours in one part, as they are there; None where not."""
         is_run = len(self.parts) == 1 and bool((np.diff(self.order) == 1).all())
         return int(self.order[0]) if is_run else None
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Return [first, end) of the channels that are neighbours in one part, as they are there."""
+        part, _ = self._apart(self.order)
+        breaks = np.flatnonzero((np.diff(self.order) != 1) | (np.diff(part) != 0)) + 1
+        borders = [0, *breaks.tolist(), len(self.order)]
+        return list(itertools.pairwise(borders))
 
     def picked(self, which: np.ndarray) -> Channels:
         """Return some of these channels, none twice, in an order, without parts of which none is left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ from .planning import Planning
 from .rules.ends import end
 from .show import ShownLaunch
 from .tables import spare_tables
+
+_LOG = logging.getLogger(__name__)
 
 LISTED = 4  # names of layers in a line
 
@@ -53,6 +56,7 @@ class NetworkPlan:
     def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning, most: int) -> None:
         self._planning, self._network = planning, model.network
         self.image = image_of(model)
+        self._counts: dict[int, int] = {}  # instructions, by images
         self.graph = lower_layers(model, dtype, planning.eight_bits)
         self.most = most
         self.segments = self._cut()
@@ -61,10 +65,25 @@ class NetworkPlan:
     def images(self, batch: int) -> int:
         """Return how many of a batch's images go into a launch, so that its instructions stay within the budget."""
         launches, fitting = 1, batch
-        while fitting > 1 and (count := self._most_instructions(fitting)) > self.most:
+        while fitting > 1 and (count := self._count(fitting)) > self.most:
             launches = max(launches + 1, launches * count // self.most)
             fitting = ceil_div(batch, launches)
+        while fitting > 1 and batch % fitting and self._count(batch % fitting) > self.most:
+            fitting = next(size for size in range(fitting - 1, 0, -1) if batch % size == 0)
         return fitting
+
+    def _count(self, images: int) -> int:
+        """Return the most instructions of any segment; twice what is allowed where a plan of so many images fails,
+        although there is one of a single image."""
+        if images not in self._counts:
+            try:
+                self._counts[images] = self._most_instructions(images)
+            except Exception as fault:
+                if images == 1 or isinstance(fault, DoesNotFit):
+                    raise
+                _LOG.exception("%s: no plan for %d images at a time", self._network.name, images)
+                self._counts[images] = 2 * self.most
+        return self._counts[images]
 
     def _most_instructions(self, images: int) -> int:
         """Return the most instructions of any segment."""

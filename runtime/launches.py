@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +30,8 @@ from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
 from .timing import BATCH, Row, add_times, with_batch
+
+_LOG = logging.getLogger(__name__)
 
 Progress = Callable[[float], None]  # is given the share of a batch that is done
 
@@ -78,8 +83,19 @@ def plan_launches(
     try:
         return NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
     except DoesNotFit as reason:
-        _check_one_core(model, info, f"{reason}")
-        return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {reason}", planning)
+        why = str(reason)
+    except Exception as fault:  # a planner may be wrong, but each layer by itself is still right
+        _LOG.exception("%s: no plan of one launch in %s", model.network.name, dtype)
+        why = f"its plan failed ({describe_fault(fault)})"
+    _check_one_core(model, info, why)
+    return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {why}", planning)
+
+
+def describe_fault(fault: Exception) -> str:
+    """Return an exception in one line, with the file and line that raised it."""
+    told = " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")
+    frames = traceback.extract_tb(fault.__traceback__)
+    return f"{told} at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else told
 
 
 def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:

@@ -39,6 +39,14 @@ settings.register_profile("trninfer", deadline=None, max_examples=40)
 settings.load_profile("trninfer")
 
 
+@pytest.fixture(autouse=True)
+def no_planner_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which a planner raised: users get layer by layer then, but it is a fault of ours."""
+    yield
+    faults = [record for record in caplog.get_records("call") if record.levelname == "ERROR" and record.exc_info]
+    assert not [record.getMessage() for record in faults if record.name.startswith("trninfer")]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure. `--networks N`,
     `--all-combinations`: how much of test_batches.py runs."""

@@ -1,5 +1,6 @@
 """Layers that compute each element by itself."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,8 +11,10 @@ from ...kernels.program import Activation as Function
 from ...kernels.program import Affine as AffineOperation
 from ...kernels.program import Combine as CombineOperation
 from ...kernels.program import Convolution, Rearrange, Slope
+from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Activation, Affine, Combine, PRelu
-from ..builder import GraphBuilder, lowers
+from ...simulator.chip import PARTITIONS
+from ..builder import MOST_COLUMNS, GraphBuilder, lowers
 
 Numbered = TypeVar("Numbered", Affine, PRelu)
 
@@ -95,16 +98,23 @@ def prelu(builder: GraphBuilder, layer: PRelu) -> None:
 
 
 def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Numbered], None]) -> None:
-    """Append a layer by `add`: of the rows of all channels as channels, if elements have more numbers than fit."""
+    """Append a layer by `add`: of runs of numbers as channels, if elements have more numbers than fit."""
     source = layer.inputs[0]
-    channels, rows, columns = shape = builder.shapes[source]
-    if builder.tensor(layer, tensor).size <= channels or builder.fits_columns(source):
+    shape = builder.shapes[source]
+    if builder.tensor(layer, tensor).size <= shape[0] or builder.fits_columns(source):
         add(layer)
         return
     builder.make_plain(source)
-    count = channels * rows * columns
+    count = math.prod(shape)
+    columns = _run_length(count)
     as_they_are: dict[str, Any] = {"kind": layer.kind, "split": (count,), "order": (0,)}
     before, after = f"{layer.name}.rows", f"{layer.name}.result"
-    builder.add(Rearrange, before, (source,), (channels * rows, 1, columns), **as_they_are)
+    builder.add(Rearrange, before, (source,), (count // columns, 1, columns), **as_they_are)
     add(replace(layer, name=after, inputs=(before,)))
     builder.add(Rearrange, layer.name, (after,), shape, **as_they_are)
+
+
+def _run_length(count: int) -> int:
+    """Return the length of the runs that put `count` numbers on the partitions in the fewest columns."""
+    lengths = [length for length in range(1, MOST_COLUMNS + 1) if count % length == 0]
+    return min(lengths, key=lambda length: (ceil_div(count // length, PARTITIONS) * length, -length))

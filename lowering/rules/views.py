@@ -31,8 +31,6 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
         return
-    if builder.places[layer.inputs[0]].run is None:
-        builder.make_plain(layer.inputs[0])
     builder.cut(layer.name, layer.inputs[0], layer.shape, layer.kind)
 
 

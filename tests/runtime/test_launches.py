@@ -1,5 +1,6 @@
 """Networks in one launch: any of them against the golden model, the rows of the table, and what does not fit."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,9 @@ from random_networks import (
     residual,
 )
 from trninfer import kernels, simulator
+from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -193,6 +196,47 @@ def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
         "layer by layer, not in one launch: layer 'mean' (average_pool) needs 412 KiB of an SBUF partition"
     )
     assert running.rows == session(model, launches="layer").rows
+
+
+def test_a_planner_that_raises_leaves_layers_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*given: object) -> None:
+        raise KeyError(20)
+
+    monkeypatch.setattr(Pipeline, "run", fail)
+    model = of_kind("dense")
+    with caplog.at_level("ERROR", "trninfer"):
+        running = session(model)
+    assert running.launches_note is not None
+    assert re.fullmatch(
+        r"layer by layer, not in one launch: its plan failed \(KeyError: 20 at test_launches.py:\d+\)",
+        running.launches_note,
+    )
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    assert running.rows == session(model, launches="layer").rows
+    caplog.clear()  # or the test fails (conftest.py)
+
+
+def test_a_planner_that_raises_for_some_batches_runs_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = LaunchPlanner._plan
+
+    def plan(self: LaunchPlanner, pictures: int) -> LaunchPlan:
+        assert pictures not in (3, 4, 7), "no plan"
+        return real(self, pictures)
+
+    monkeypatch.setattr(LaunchPlanner, "_plan", plan)
+    model = of_kind("conv2d")
+    running = session(model, batch=7)
+    x = np.random.default_rng(0).standard_normal((7, *model.network.input.shape)).astype(np.float32)
+    expected = run_network(model.network, model.tensors, x).probabilities
+    for batch in (1, 3, 4, 7):
+        np.testing.assert_allclose(running.run(x[:batch]).probabilities, expected[:batch], atol=1e-4)
+    assert running.launches_note is not None and "a batch of 7 is" in running.launches_note
+    assert any("no plan for 7 images" in record.message for record in caplog.records)
+    caplog.clear()  # or the test fails (conftest.py)
 
 
 def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:

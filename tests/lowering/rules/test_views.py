@@ -6,8 +6,9 @@ from random_networks import conv, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit
-from trninfer.models.inputs import FeatureInput
+from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import (
+    Activation,
     Affine,
     ChannelShuffle,
     ChannelSlice,
@@ -20,6 +21,9 @@ from trninfer.models.layers import (
     Reshape,
 )
 from trninfer.models.network import Network
+from trninfer.models.outputs import Output
+
+VALUES = Output("values")
 
 
 @pytest.mark.parametrize("half", [1, 12, 65])
@@ -148,3 +152,39 @@ def test_values_of_other_sizes_are_not_joined() -> None:
     )
     with pytest.raises(DoesNotFit, match="layer 'all' \\(concat\\) joins values of other rows and columns"):
         graph_of(Network("n", picture(3, 6), layers, labels(4)))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize(("channels", "rows", "columns"), [((5, 3), 6, 5), ((130, 7, 40), 3, 3), ((1, 1), 1, 7)])
+def test_parts_are_reshaped_as_one(channels: tuple[int, ...], rows: int, columns: int, batch: int) -> None:
+    """The levels of a detector's head, concatenated and split into other axes."""
+    names = [f"part{n}" for n in range(len(channels))]
+    total = sum(channels) * rows * columns
+    layers: list[Layer] = [
+        *(conv(name, 3, count, 1, inputs=("input",)) for name, count in zip(names, channels)),
+        Concat("all", inputs=tuple(names)),
+        Reshape("other", (total // columns, 1, columns)),
+        Activation("last", "tanh"),
+        Flatten("flat"),
+    ]
+    network = Network("n", ImageInput(3, rows, columns, "none", (0.0,) * 3, (1.0,) * 3), tuple(layers), (), VALUES)
+    assert_right(network, Decisions(), batch)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_more_channels_than_a_convolution_lays_out_go_through_hbm(batch: int) -> None:
+    """Shuffled runs of 2,100 channels of three parts, then all of them in rows of other lengths."""
+    layers: list[Layer] = [
+        conv("a", 3, 1500, 1, inputs=("input",)),
+        conv("b", 3, 500, 1, inputs=("input",)),
+        conv("c", 3, 100, 1, inputs=("input",)),
+        ChannelSlice("upper", 700, 1500, inputs=("a",)),
+        ChannelSlice("lower", 0, 700, inputs=("a",)),
+        Concat("all", inputs=("upper", "c", "lower", "b")),
+        Reshape("other", (2100 * 3, 1, 2)),
+        Activation("last", "tanh"),
+        Flatten("flat"),
+    ]
+    network = Network("n", ImageInput(3, 2, 3, "none", (0.0,) * 3, (1.0,) * 3), tuple(layers), (), VALUES)
+    for dtype in ("float32", "bfloat16"):
+        assert_right(network, Decisions(), batch, dtype)
