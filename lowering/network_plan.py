@@ -73,7 +73,7 @@ class NetworkPlan:
         return fitting
 
     def _count(self, images: int) -> int:
-        """Return the most instructions of any segment; twice what is allowed where a plan of so many images fails,
+        """Return the most instructions of any segment; twice `most` if planning that many images fails,
         although there is one of a single image."""
         if images not in self._counts:
             try:
