@@ -13,7 +13,7 @@ from .options import NkiVersion
 from .text import LONGEST, printable, shorten
 
 if TYPE_CHECKING:
-    from ..simulator.lint import Finding
+    from ..simulator.checking.lint import Finding
 
 
 def lint(
@@ -36,7 +36,7 @@ def lint(
 
     Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 where a file could not be checked.
     """
-    from ..simulator.lint import RULES, SourceError, examine_file
+    from ..simulator.checking.lint import RULES, SourceError, examine_file
     from .output import write_stdout
 
     if rules:

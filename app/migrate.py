@@ -85,7 +85,7 @@ def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
 
 def _migrated(path: Path) -> tuple[Migration, str]:
     """A file's migration, and its text."""
-    from ..simulator.lint import SourceError, read_source
+    from ..simulator.checking.lint import SourceError, read_source
 
     if path.suffix == ".ipynb":
         raise UsageError(f"{path}: a notebook; jupyter nbconvert --to script makes a Python file of it")
@@ -106,7 +106,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
 
 def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     """Print the result for a file; return True if nothing is left to do."""
-    from ..simulator.lint import check_source
+    from ..simulator.checking.lint import check_source
     from ..simulator.migrate import CANNOT, CHECK
     from ..simulator.migrate.check import check as run_check
 

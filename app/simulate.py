@@ -66,7 +66,7 @@ ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
 ]
 
-SANITIZERS = ("memory", "numeric", "all")  # as in simulator/sanitizing.py
+SANITIZERS = ("memory", "numeric", "all")  # as in simulator/checking/sanitizing.py
 SANITIZE_HELP = (
     "Look for races, overlaps and lost values in every launch. --sanitize=numeric looks for the first NaN, infinity, "
     "saturation and loss of digits, --sanitize=all for both."
@@ -113,7 +113,7 @@ def simulate(
 ) -> None:
     """Run a file, print each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
-    from ..simulator.script import line_of, lines_of, run_script
+    from ..simulator.running.script import line_of, lines_of, run_script
 
     _check(file, trace, report)
     if sweeps:
@@ -155,7 +155,7 @@ def simulate(
 def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:
     """Run the variants of a script and print them; the exit status."""
     from ..simulator import NkiValidationError
-    from ..simulator.sweep import read_axis, sweep
+    from ..simulator.search.sweep import read_axis, sweep
 
     try:
         ranking = sweep(arguments, [read_axis(text) for text in sweeps], target, nki)
@@ -202,7 +202,7 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
 
 def _tell_lint(file: Path, name: str, nki: str | None) -> None:
     """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
-    from ..simulator.lint import SourceError, check_file
+    from ..simulator.checking.lint import SourceError, check_file
 
     try:
         findings = sorted(finding for finding in check_file(file, nki) if not finding.is_warning)

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from trninfer.benchmarks.measurements import launch_of, load_all_kernel_rows
-from trninfer.simulator import kernel
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.garbage import uncollected
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
+from trninfer.simulator.machine.host import uncollected
+from trninfer.simulator.running import kernel
 from trninfer.simulator.timing.capacity import check
 from trninfer.simulator.timing.schedule import schedule
 

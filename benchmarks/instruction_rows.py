@@ -15,7 +15,7 @@ from trninfer.benchmarks.kernels.transpose import matrix_transpose
 from trninfer.benchmarks.measurements import Measurement
 from trninfer.kernels import vector_add_stream
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.program_timing import Event
+from trninfer.simulator.timing.program_timing import Event
 
 REPEATS = 12  # of an instruction, of which the first ones wait for something
 MATMULS = 160  # enough for the Tensor Engine's clock to go up

@@ -16,10 +16,10 @@ from pathlib import Path
 import nki.isa as nisa
 import nki.language as nl
 from trninfer.benchmarks.error_statistics import percentage_error
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.instruction import Cost
-from trninfer.simulator.tensor import NkiTensor
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
+from trninfer.simulator.machine.instruction import Cost
+from trninfer.simulator.tensors.tensor import NkiTensor
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.dma import element_time
 
@@ -204,7 +204,7 @@ def _reduce(row: Row) -> Cost:
 @cache
 def _matmul_cost(columns: int, moving: int, dtype: str, transposes: bool, stride: int) -> Cost:
     core = NeuronCore(find_target("trn2"), functional=False)
-    from trninfer.simulator.dtypes import lookup
+    from trninfer.simulator.machine.dtypes import lookup
 
     found = lookup(DTYPES[dtype])
     if transposes:

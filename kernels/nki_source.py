@@ -51,7 +51,7 @@ def use_nki(backend: str = "auto") -> str:
 
 def _hold_back_warnings() -> None:
     """Do not show what is reported of chips of the kernels here: tests ask them for it, and users cannot mend them."""
-    from ..simulator.errors import ReportedOnChipWarning
+    from ..simulator.machine.errors import ReportedOnChipWarning
 
     own = re.escape(str(Path(__file__).parent))
     warnings.filterwarnings("ignore", category=ReportedOnChipWarning, module=rf"{own}\W")

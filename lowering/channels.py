@@ -14,7 +14,7 @@ import numpy as np
 
 from ..kernels.program import Parts
 from ..kernels.tiling.packing import tile_sizes
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .lazy import LazyArray
 
 

@@ -21,8 +21,8 @@ from ..kernels.program import (
     Store,
 )
 from ..kernels.tiling.packing import ceil_div
-from ..simulator.checks import MAX_STRIDE
-from ..simulator.chip import PARTITIONS
+from ..simulator.instructions.checks import MAX_STRIDE
+from ..simulator.machine.chip import PARTITIONS
 from .emit import Emitted
 from .passes.add_margins import outputs_of
 from .weights import WeightLayout

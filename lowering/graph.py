@@ -23,7 +23,7 @@ from ..kernels.program import (
 from ..kernels.tiling.packing import tile_sizes
 from ..models.checks import Shape
 from ..models.errors import TrninferError
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
 from .lazy import LazyArray
 

@@ -15,7 +15,7 @@ from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import use_nki
 from ..kernels.program import Convolution, Load, TapsLoad
 from ..kernels.tiling.packing import ceil_div
-from ..simulator.garbage import uncollected
+from ..simulator.machine.host import uncollected
 from .decide import PlanRequest, decide_elsewhere
 from .decisions import Decisions, forms_of
 from .footprint import Footprint

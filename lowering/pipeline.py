@@ -12,7 +12,7 @@ from ..kernels.convolution.forms import Form
 from ..kernels.program import Answers, Combine, Convolution, Memory, Program, Room, Stage
 from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
 from ..models.checks import Shape
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
 from .decisions import Advisor, Decisions
 from .early_loads import with_early_loads

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ..models.regular_files import open_regular
+from ..simulator.machine.host import replacing
 from ..simulator.timing.constants import overrides
-from ..simulator.whole_file import replacing
 from ..version import __version__
 from .cache_folder import user_cache
 from .decisions import Decisions

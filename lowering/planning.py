@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..kernels.convolution.forms import Form
 from ..kernels.tiling.packing import IDENTITY_BYTES
-from ..simulator.chip import find_target
+from ..simulator.machine.chip import find_target
 from .eight_bits import EightBits
 from .graph import Graph
 from .launch_plan import LaunchPlanner

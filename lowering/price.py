@@ -30,8 +30,8 @@ from ..kernels.program import (
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
-from ..simulator.chip import PARTITIONS
-from ..simulator.instruction import engine
+from ..simulator.machine.chip import PARTITIONS
+from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of

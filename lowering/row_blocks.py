@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels.convolution.row_blocks import RowBlocks, on_row_blocks
 from ..kernels.program import Convolution
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .graph import Graph, Node
 
 

@@ -10,7 +10,7 @@ from ..kernels.convolution.forms import Form
 from ..kernels.places import Pair
 from ..kernels.program import Convolution
 from ..simulator import Run
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .decisions import Decisions
 from .graph import DoesNotFit
 from .passes.pack_taps import possible_taps, strides_of_filled

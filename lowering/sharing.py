@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..kernels.program import Convolution, Interleave, Memory, Scores
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .bands import BandPlan, can_band, shares_of_rows
 from .decisions import Decisions
 from .graph import DoesNotFit, Graph

@@ -16,9 +16,9 @@ from typing import Any
 from .. import simulator
 from ..kernels.places import ZERO_COLUMNS, Pair
 from ..kernels.program import Convolution, Program
-from ..simulator.chip import PARTITIONS
-from ..simulator.dtypes import lookup
-from ..simulator.instruction import Instruction, engine
+from ..simulator.machine.chip import PARTITIONS
+from ..simulator.machine.dtypes import lookup
+from ..simulator.machine.instruction import Instruction, engine
 from ..simulator.timing.clock import PeClock
 from ..simulator.timing.constants import Machine
 from ..simulator.timing.costs import Costs

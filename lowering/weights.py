@@ -15,7 +15,7 @@ from ..kernels.program import Affine, Convolution, Norm, Scores, Slope
 from ..kernels.tiling.packing import ceil_div, filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 from .eight_bits import NARROW, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node

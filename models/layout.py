@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..kernels.program import OutputOrder
 from ..kernels.tiling.packing import Taps, output_blocks, packed_layout
-from ..simulator.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS
 
 
 def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..models.files import Model
 from ..models.layers import Conv2d, Dense
 from ..simulator import Run
-from ..simulator.chip import PARTITIONS, find_target
+from ..simulator.machine.chip import PARTITIONS, find_target
 from ..simulator.timing.critical_path import RESOURCES
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .session import Result, Session

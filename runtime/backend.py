@@ -132,7 +132,7 @@ def latency_note(backend: BackendInfo) -> str | None:
     """Return the note to show beside the times of a backend (trn3's are not validated), or None."""
     if backend.name != "sim":
         return None
-    from ..simulator.run import TWO_CORES_NOTE
+    from ..simulator.running.run import TWO_CORES_NOTE
     from ..simulator.timing.constants import scaled_note
 
     notes = [scaled_note(backend.target), TWO_CORES_NOTE if backend.lnc > 1 else None]
@@ -141,7 +141,7 @@ def latency_note(backend: BackendInfo) -> str | None:
 
 def check_cores(target: str, lnc: int) -> None:
     """TargetError where a logical core of a target cannot have that number of NeuronCores."""
-    from ..simulator.chip import find_target
+    from ..simulator.machine.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:
         raise TargetError(f"a logical core of {target} has one NeuronCore; --lnc {lnc} is for trn2 and trn3")
@@ -153,7 +153,7 @@ def resolve_target(target: str | None) -> str:
     TargetError where there is no such target.
     """
     from ..simulator import NkiValidationError
-    from ..simulator.chip import find_target
+    from ..simulator.machine.chip import find_target
 
     try:
         return find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name

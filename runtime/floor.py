@@ -16,7 +16,7 @@ from ..kernels.convolution.forms import Form, matrices, worthwhile
 from ..models.checks import INPUT
 from ..models.layers import Conv2d, Layer
 from ..models.network import Network
-from ..simulator.chip import PARTITIONS, find_target
+from ..simulator.machine.chip import PARTITIONS, find_target
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .backend import DTYPES, EIGHT_BITS

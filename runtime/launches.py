@@ -23,7 +23,7 @@ from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks runtime
 from ..models.checks import INPUT
 from ..models.files import Model
-from ..simulator.chip import find_target
+from ..simulator.machine.chip import find_target
 from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from .. import simulator
-from ..simulator.program_timing import array_flops, peak_flops
-from ..simulator.run import Parts
+from ..simulator.running.run import Parts
 from ..simulator.timing.critical_path import RESOURCES, critical_times
+from ..simulator.timing.program_timing import array_flops, peak_flops
 from .backend import LaunchTime
 
 LAUNCH = ""  # the owner of what is no layer's

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..simulator.chip import find_target
+from ..simulator.machine.chip import find_target
 from ..simulator.timing.constants import machine
 from .timing import LayerTiming, add_critical, total_utilization
 

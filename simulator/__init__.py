@@ -4,26 +4,28 @@
     simulator.install()                      # `import nki` now finds the simulator
     run = simulator.run(kernel, *arrays, target="trn2")
 
-It needs nothing else of trninfer.
+It needs nothing else of trninfer. Its rooms, each importing only those before it: `machine` (the chip, memories,
+registers, pairs of cores), `timing` (all about time), `tensors`, `instructions` (with the core that takes them), `nki`
+(the language), `checking` (lint, sanitizers), `running` (launches, ranks, scripts), `search` (ranking, sweeps,
+baselines) and `migrate`. This file is the public face.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .chip import TARGETS, Target
-from .errors import AccessPatternError, CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
-from .kernel import Kernel, TensorSpec, jit, simulate
-from .launch import run
-from .run import Run, write_trace
+from .machine.chip import TARGETS, Target
+from .machine.errors import AccessPatternError, CapacityError, NkiValidationError, NotSimulatedError, OutOfBoundsError
+from .running.install import install
+from .running.kernel import Kernel, TensorSpec, jit, simulate
+from .running.launch import run
+from .running.run import Run, write_trace
 from .timing.constants import changed
 
 if TYPE_CHECKING:
-    from .ranking import rank
-    from .ranks import run_ranks
+    from .running.ranks import run_ranks
+    from .search.ranking import rank
 
 __all__ = [
     "TARGETS",
@@ -47,9 +49,7 @@ __all__ = [
 ]
 
 
-_HOMES = {"rank": ".ranking", "run_ranks": ".ranks"}  # of functions that few launches need
-
-_SPAWNED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawned")
+_HOMES = {"rank": ".search.ranking", "run_ranks": ".running.ranks"}  # of functions that few launches need
 
 
 def __getattr__(name: str) -> Any:
@@ -57,31 +57,3 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def install() -> None:
-    """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent.
-
-    Processes that multiprocessing spawns find it too, by way of sys.path, which they get from their parent.
-    """
-    from . import nki
-
-    sys.modules["nki"] = nki
-    sys.modules.update(nki.MODULES)
-    if _SPAWNED not in sys.path:
-        sys.path.insert(min(1, len(sys.path)), _SPAWNED)  # behind the folder of the script, before installed packages
-    if _OldDialect not in sys.meta_path:
-        sys.meta_path.append(_OldDialect)
-
-
-class _OldDialect:
-    """Says what became of `neuronxcc.nki`, where nothing else finds it."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "neuronxcc":
-            raise ModuleNotFoundError(
-                "neuronxcc.nki is gone since NKI 0.4: import nki, nki.language and nki.isa; "
-                "`trninfer migrate FILE` rewrites kernels",
-                name="neuronxcc",
-            )

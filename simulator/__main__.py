@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
-from .errors import NkiValidationError
-from .run import Run
-from .script import line_of, run_script
+from .machine.errors import NkiValidationError
+from .running.run import Run
+from .running.script import line_of, run_script
 
 USAGE = "usage: python -m trninfer.simulator SCRIPT [ARGS...]"
 MISUSED = 2

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .running.run import Run
 
 SHOWN_LINES = 5  # of a kernel that is too slow
 TOLERANCE = 0.01  # a share of the baseline's time by which a launch may be slower
@@ -102,9 +102,8 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
     become slower; `pytest --nki-update-baselines` writes the file."""
     if not is_on(request.config):
         pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
-    from .errors import NkiValidationError
-    from .launch import run
-    from .tracebacks import without_ours
+    from .machine.errors import NkiValidationError, without_ours
+    from .running.launch import run
 
     def checked(
         kernel: Callable[..., Any],
@@ -132,7 +131,7 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
 def _too_slow(run: Run, max_us: float) -> str:
     """Describe the time of a kernel that took longer than allowed."""
-    from .by_line import describe_critical, describe_line
+    from .timing.by_line import describe_critical, describe_line
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
     return "\n".join([head, f"critical path: {describe_critical(run)}", *map(describe_line, run.lines[:SHOWN_LINES])])
@@ -140,7 +139,7 @@ def _too_slow(run: Run, max_us: float) -> str:
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:
     """Compare a launch with its baseline, or write that; what is wrong, "" where nothing is."""
-    from .baseline import BaselineError, entry_of, read, slower, write
+    from .search.baseline import BaselineError, entry_of, read, slower, write
 
     path = request.path.parent / path
     counts = request.node.stash.setdefault(_counts, {})

@@ -1,4 +1,4 @@
-"""One description of the chip: its sizes, clocks and rates are in `simulator/chip.py` and `simulator/timing/` alone."""
+"""One description of the chip: `simulator/machine/chip.py` and `simulator/timing/` alone state its sizes and rates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trninfer.simulator.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS, PSUM_BANKS, TARGETS
+from trninfer.simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS, PSUM_BANKS, TARGETS
 from trninfer.simulator.timing.constants import TABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("kernels", "lowering", "runtime", "simulator")
-DESCRIBED = ("simulator/chip.py", "simulator/timing/")
+DESCRIBED = ("simulator/machine/chip.py", "simulator/timing/")
 
 SIZES = {PARTITIONS, PSUM_BANK_FLOATS, PSUM_BANK_BYTES, PSUM_BANKS * PSUM_BANK_BYTES}
 SIZES |= {size for chip in TARGETS.values() for size in (chip.sbuf_bytes, chip.usable_sbuf_bytes)}
@@ -40,7 +40,7 @@ OTHERS = {
     ("lowering/placement.py", 128): "bands that an image may be cut into",
     ("runtime/measure/kernel_cases.py", 16384): "elements of a chunk of argmax and pooling",
     ("runtime/neuron/processes.py", 1.2): "the factor by which a pause grows",
-    ("simulator/instructions/prepared.py", 2097152): "elements of copies for BLAS, on the host",
+    ("simulator/running/prepared.py", 2097152): "elements of copies for BLAS, on the host",
     ("simulator/instructions/largest_eight.py", 16384): "the documented limit of the instruction",
 }
 
@@ -82,7 +82,7 @@ def found() -> Iterator[tuple[str, int, float]]:
 
 def test_numbers_of_the_chip_are_in_its_description_alone() -> None:
     told = [f"{name}:{line}: {number:g}" for name, line, number in found() if (name, number) not in OTHERS]
-    assert told == [], "read them from simulator/chip.py, simulator/timing/ or nl.tile_size"
+    assert told == [], "read them from simulator/machine/chip.py, simulator/timing/ or nl.tile_size"
 
 
 def test_exceptions_are_still_there() -> None:

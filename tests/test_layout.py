@@ -19,7 +19,7 @@ ARROWS = {
     "inference": {"runtime", "models"},
     "runtime": {"lowering", "models", "kernels", "simulator"},
     "lowering": {"models", "kernels", "simulator"},
-    "models": {*PLAIN, "simulator/chip.py"},  # the geometry of packed weights
+    "models": {*PLAIN, "simulator/machine/chip.py"},  # the geometry of packed weights
     "kernels": {"simulator"},  # only nki_source.py, which settles which nki the others get
     "simulator": set(),
 }
@@ -130,6 +130,11 @@ def test_no_circle_between_rooms_of_a_folder(folder: str) -> None:
         within = {room(file) for file in imports_of(path, runtime_only=True) if folder_of(file) == folder}
         graph.setdefault(room(path), set()).update(within - {room(path)})
     assert find_circle(graph) is None
+
+
+def test_the_simulators_root_is_its_public_face() -> None:
+    root = {path.name for path in (ROOT / "simulator").glob("*.py")}
+    assert root == {"__init__.py", "__main__.py", "pytest_plugin.py"}
 
 
 def find_circle(graph: dict[Path, set[Path]]) -> list[Path] | None:

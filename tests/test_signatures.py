@@ -24,21 +24,21 @@ LONGER = {
     "api/functions.py predict": "the Python interface",
     "app/doctor.py doctor": "options of a command, which Typer reads from its parameters",
     "app/simulate.py simulate": "options of a command, which Typer reads from its parameters",
-    "simulator/launch.py run": "the simulator's public face; all by keyword",
+    "simulator/running/launch.py run": "the simulator's public face; all by keyword",
     "inference/stream.py answer_batches": "callbacks of the command line, by keyword",
     "runtime/cluster/shared_session.py share_out": "options of a session, by keyword",
     "runtime/neuron/backend.py open_neuron_backend": "options of the chip, by keyword",
     "simulator/nki/grids.py alloc_blocks": "a function of NKI 0.7",
-    "simulator/core.py issue": "called for every instruction: a record takes 1 us of 13",
+    "simulator/instructions/core.py issue": "called for every instruction: a record takes 1 us of 13",
     "simulator/instructions/scalar_engine.py activate": "operands of a step, as a replay keeps them",
     "simulator/instructions/tensor_engine.py multiply": "operands of a step, as a replay keeps them",
-    "simulator/instructions/prepared.py _activation": "operands of a step, as a replay keeps them",
-    "simulator/instructions/prepared.py _matmul": "operands of a step, as a replay keeps them",
+    "simulator/running/prepared.py _activation": "operands of a step, as a replay keeps them",
+    "simulator/running/prepared.py _matmul": "operands of a step, as a replay keeps them",
 }
 # Calls with as many positional arguments as they have operands, items or axes.
 VARIADIC = {"element", "core.settle", "core.perform", "partial", "self._pool.submit", "fitted", "reshape", "transpose"}
 # Records made for every instruction or DMA, where keywords take 1 us.
-FREQUENT = {"simulator/core.py Instruction", "simulator/timing/schedule.py Phases"}
+FREQUENT = {"simulator/instructions/core.py Instruction", "simulator/timing/schedule.py Phases"}
 
 
 @cache

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from ..simulator.chip import TARGETS
-from ..simulator.declaration import Declaration
-from ..simulator.instruction import DECLARATIONS
+from ..simulator.instructions.declaration import Declaration
+from ..simulator.machine.chip import TARGETS
+from ..simulator.machine.instruction import DECLARATIONS
 from ..simulator.nki import isa
 
 PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/api/generated/nki.isa.{}.html"

@@ -22,7 +22,7 @@ from typing import Any
 from .. import simulator
 from ..simulator import nki
 from ..simulator.nki.api import removed, table
-from ..simulator.tensor import NkiTensor
+from ..simulator.tensors.tensor import NkiTensor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "nki-api.md"
 HEAD = """# NKI on the simulator

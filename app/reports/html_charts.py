@@ -112,7 +112,7 @@ class Point:
 
 def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
     """The limits of a NeuronCore: its PE array, its HBM and its 16 DMA engines (`simulator.timing.constants`)."""
-    from ...simulator.chip import PARTITIONS, TARGETS
+    from ...simulator.machine.chip import PARTITIONS, TARGETS
     from ...simulator.timing.constants import machine
 
     constants = machine(target)

@@ -18,7 +18,7 @@ from ...kernels.convolution.forms import (
 )
 from ...kernels.program import Convolution, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
-from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..graph import Graph, Node
 from .add_margins import can_combine, outputs_of, widest_padding, with_wide_weights
 from .pack_taps import loaded_taps

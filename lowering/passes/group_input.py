@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernels.program import LAUNCH_INPUT, Convolution
 from ...kernels.tiling.packing import ceil_div
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
 
 WHOLE_BYTES = 8 * 1024  # of a partition, of an image up to which an input is loaded as a whole

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, Rearrange, Scores, TapsLoad
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..graph import Graph, Node, prepend
 from .group_input import WHOLE_BYTES

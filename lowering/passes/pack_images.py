@@ -17,7 +17,7 @@ from ...kernels.program import (
     Rearrange,
     Scores,
 )
-from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..filters import ungrouped
 from ..graph import Graph, Node
 

@@ -27,7 +27,7 @@ from ...kernels.program import (
     Memory,
 )
 from ...kernels.tiling.packing import ceil_div
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
 from .pad_channels import NOT_OF_ZERO
 from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...kernels.convolution.forms import Form
 from ...kernels.program import Convolution, Copies, Memory, Scores, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
 
 IsWorth = Callable[[Graph, int, int, Taps], bool]  # of a graph, a node, the node that would give copies, and the taps

@@ -18,7 +18,7 @@ from ...kernels.program import (
     Scores,
 )
 from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..filters import ungrouped
 from ..graph import Graph, Node
 from ..lazy import LazyArray

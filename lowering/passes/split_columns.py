@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...kernels.program import Convolution, MaxPool, Memory, RowGroupsPool, Sides
 from ...kernels.tiling.windows import LONG_FOLD
-from ...simulator.chip import PSUM_BANK_FLOATS
+from ...simulator.machine.chip import PSUM_BANK_FLOATS
 from ..graph import Graph, Node
 
 ITEMSIZE = 2  # bytes of numbers that are taken at twice the pace

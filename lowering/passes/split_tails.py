@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ...kernels.program import Convolution, Memory
 from ...kernels.tiling.packing import copies_in_partitions
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
 from ..lazy import LazyArray
 

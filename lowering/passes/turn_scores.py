@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...kernels.program import Ending, Scores
-from ...simulator.chip import PARTITIONS, PSUM_BANK_BYTES
+from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..graph import Graph, Node
 
 AreQuicker = Callable[[Graph, int, Node], bool]  # of a graph, the number of its scores, and the scores turned

@@ -6,7 +6,7 @@ from typing import Any
 from ...kernels.program import Activation, Convolution
 from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Conv2d, Dense
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..filters import ungrouped
 

@@ -13,7 +13,7 @@ from ...kernels.program import Combine as CombineOperation
 from ...kernels.program import Convolution, Rearrange, Slope
 from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Activation, Affine, Combine, PRelu
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_COLUMNS, GraphBuilder, lowers
 
 Numbered = TypeVar("Numbered", Affine, PRelu)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ...kernels.program import Answers, Convolution, Ending, Scores
 from ...models.layers import Softmax
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_SCORES, GraphBuilder, lowers
 from ..graph import DoesNotFit, Node
 from .views import keep

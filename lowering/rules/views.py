@@ -6,7 +6,7 @@ import numpy as np
 
 from ...models.checks import INPUT
 from ...models.layers import ChannelShuffle, ChannelSlice, Concat, Flatten, Layer, Reshape
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..channels import joined
 from ..graph import DoesNotFit

@@ -13,7 +13,7 @@ from ...kernels.tiling.packing import output_blocks, packed_layout
 from ...lowering.eight_bits import HEADROOM, LARGEST, NARROW, SCALABLE, scales_of_weights
 from ...models import golden
 from ...models.layout import pack_conv2d
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from .kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
 
 _LARGEST_SEEN = 8.0  # magnitude that the scale of a standard normal input, and of results of its size, is made for

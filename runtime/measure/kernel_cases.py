@@ -11,7 +11,7 @@ import numpy as np
 
 from ...models import golden
 from ...models.errors import TrninferError
-from ...simulator.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 
 MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
 MAX_VALUES = 1 << 27  # of all arrays together where values are computed: with what NumPy holds beside them, some 4 GiB

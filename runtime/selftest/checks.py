@@ -24,7 +24,7 @@ from ...models.inputs import ImageInput
 from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Softmax
 from ...models.layout import pack_conv2d
 from ...models.network import Network
-from ...simulator.chip import PARTITIONS
+from ...simulator.machine.chip import PARTITIONS
 from ..backend import DEFAULT_TARGET
 from ..launch_options import DEFAULT_LAUNCHES
 from ..measure.kernel_cases import kernel_case

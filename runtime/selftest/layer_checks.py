@@ -18,7 +18,7 @@ from ...models.files import Model
 from ...models.inputs import FeatureInput, ImageInput
 from ...models.network import Network
 from ...models.outputs import Output
-from ...simulator.chip import find_target
+from ...simulator.machine.chip import find_target
 from ..backend import DEFAULT_TARGET
 
 _NUMBERS = {"hardsigmoid": (0.2, 0.5), "leaky_relu": (0.01,), "elu": (1.0,), "selu": (1.67326, 1.0507)}

@@ -10,18 +10,18 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..chip import PARTITIONS
-from ..core import NeuronCore, active
-from ..declaration import instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import engine
-from ..operands import Call, Member, Operator, Scalar, Unchecked
-from ..operators import ALU, AluOperator
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output, Tile
+from ..machine.chip import PARTITIONS
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import engine
+from ..tensors.tensor import NkiTensor
+from .checks import broadcast_value, float_values, shaped
+from .core import NeuronCore, active
+from .declaration import instruction
+from .operands import Call, Member, Operator, Scalar, Unchecked
+from .operators import ALU, AluOperator
 from .scalar_engine import reduce_cmd
+from .tensor_operands import LikeDst, Output, Tile
 from .tensor_scalar import apply
 
 _LANES = "vector accumulators"

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..core import active
-from ..declaration import declared
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..operands import Call, Function, Member, Named, Scalar
-from ..operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..tensors.tensor import NkiTensor
 from .accumulate import reduces, result
+from .checks import broadcast_value, float_values, shaped
+from .core import active
+from .declaration import declared
+from .operands import Call, Function, Member, Named, Scalar
+from .operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
 from .scalar_engine import accumulators, issue_accumulation, reduce_cmd
+from .tensor_operands import LikeDst, Output
 
 # What (op0, op1) may be.
 _PAIRS = (

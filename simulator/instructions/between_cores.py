@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ..core import NeuronCore, active
-from ..declaration import Engine, declared
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import SBUF, MemoryRegion
-from ..operands import Call, Member, Unchecked
-from ..pair import CORES, Meeting, Pair
-from ..tensor import NkiTensor
-from ..tensor_operands import Moved
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF, MemoryRegion
+from ..machine.pair import CORES, Meeting, Pair
+from ..tensors.tensor import NkiTensor
 from ..timing import transfers
+from .core import NeuronCore, active
+from .declaration import Engine, declared
 from .dma import dma_engine
+from .operands import Call, Member, Unchecked
+from .tensor_operands import Moved
 
 _GPSIMD, _DMA = engine.gpsimd, engine.dma
 _GPSIMD_BYTES = 256  # of a partition, for each byte of an element, that GpSimd's own DMA moves at most

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core import NeuronCore, active
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import engine
-from ..memory import SBUF
-from ..objects import NKIObject
-from ..operators import alu_operator
-from ..registers import VirtualRegister
-from ..tensor import IndirectTensor, NkiTensor
-from ..world import Contribution
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import engine
+from ..machine.memory import SBUF
+from ..machine.objects import NKIObject
+from ..machine.registers import VirtualRegister
+from ..machine.world import Contribution
+from ..tensors.tensor import IndirectTensor, NkiTensor
+from .core import NeuronCore, active
+from .operators import alu_operator
 
 _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 _MOST_CHANNELS = 4

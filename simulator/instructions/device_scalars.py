@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..core import active
-from ..declaration import declared
-from ..errors import NkiValidationError, OperatorError
-from ..instruction import DECLARATIONS, Instruction, engine
-from ..nki_version import is_traced
-from ..operands import Call
-from ..registers import WIDTHS, NkiScalar
-from ..tensor import NkiTensor
-from ..tensor_operands import OneElement
+from ..machine.errors import NkiValidationError, OperatorError
+from ..machine.instruction import DECLARATIONS, Instruction, engine
+from ..machine.nki_version import is_traced
+from ..machine.registers import WIDTHS, NkiScalar
+from ..tensors.tensor import NkiTensor
+from .core import active
+from .declaration import declared
+from .operands import Call
+from .tensor_operands import OneElement
 
 
 def _only_traced(call: Call) -> None:

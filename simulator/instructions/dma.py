@@ -5,18 +5,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any
 
-from ..checks import copy_values, member
-from ..chip import PARTITIONS
-from ..core import NeuronCore, active
-from ..declaration import declared
-from ..errors import NkiValidationError
-from ..instruction import Instruction, Transfer, engine
-from ..memory import SBUF
-from ..operands import Call, Member
-from ..tensor import NkiTensor
-from ..tensor_operands import Moved
+from ..machine.chip import PARTITIONS
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, Transfer, engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
 from ..timing.transfers import Generation, copying, left_to_compiler
+from .checks import copy_values, member
+from .core import NeuronCore, active
+from .declaration import declared
 from .indirect_moves import move
+from .operands import Call, Member
+from .tensor_operands import Moved
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import float_values, shaped
-from ..core import active
-from ..declaration import declared
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..operands import Call, Member, Operator
-from ..tensor import IndirectTensor, NkiTensor
-from ..tensor_operands import Moved
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..tensors.tensor import IndirectTensor, NkiTensor
 from ..timing.transfers import adding
+from .checks import float_values, shaped
+from .core import active
+from .declaration import declared
 from .dma import dge_mode, gathers_rows, hbm_bytes, oob_mode
+from .operands import Call, Member, Operator
+from .tensor_operands import Moved
 
 _MOST_SOURCES = 16
 _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip

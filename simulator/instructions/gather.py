@@ -7,16 +7,16 @@ from typing import Annotated
 
 import numpy as np
 
-from ..checks import shaped
-from ..core import active
-from ..declaration import declared, instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError, OutOfBoundsError
-from ..instruction import Instruction, engine
-from ..memory import SBUF
-from ..operands import Call
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError, OutOfBoundsError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
+from .checks import shaped
+from .core import active
+from .declaration import declared, instruction
+from .operands import Call
+from .tensor_operands import Tile
 
 CORE_PARTITIONS = 16  # that each of the eight GpSimd cores is connected to
 QUADRANT = 32  # partitions that the Vector Engine can move data within

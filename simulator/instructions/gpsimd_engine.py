@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import shaped
-from ..core import active
-from ..declaration import declared
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import SBUF
-from ..operands import Call, Unchecked
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
-from ..views import integers
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
+from ..tensors.views import integers
+from .checks import shaped
+from .core import active
+from .declaration import declared
+from .operands import Call, Unchecked
+from .tensor_operands import Tile
 
 
 def affine_fills(call: Call) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checks import cast_values, shaped
-from ..errors import NkiValidationError
-from ..tensor import IndirectTensor, NkiTensor
+from ..machine.errors import NkiValidationError
+from ..tensors.tensor import IndirectTensor, NkiTensor
+from .checks import cast_values, shaped
 
 
 def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import numpy as np
 
-from ..checks import float_values, shaped
-from ..declaration import instruction
-from ..instruction import engine
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
+from ..machine.instruction import engine
+from ..tensors.tensor import NkiTensor
+from .checks import float_values, shaped
+from .declaration import instruction
+from .tensor_operands import Tile
 
 _VECTOR = engine.vector
 _INDICES = ("uint32", "uint16")

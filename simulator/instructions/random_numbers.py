@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, shaped
-from ..chip import PARTITIONS
-from ..core import NeuronCore, active
-from ..declaration import Engine, instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import engine
-from ..memory import SBUF
-from ..operands import Call, Scalar
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
+from ..machine.chip import PARTITIONS
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
+from .checks import broadcast_value, shaped
+from .core import NeuronCore, active
+from .declaration import Engine, instruction
+from .operands import Call, Scalar
+from .tensor_operands import Tile
 
 WORDS = 6  # of one generator's state: five of the shift register and a counter
 GENERATORS = {engine.gpsimd: 1, engine.vector: 4}  # a partition: 6 or 24 words of state (nisa.rand_set_state)

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..core import active
-from ..declaration import declared
-from ..dtypes import release
-from ..errors import NkiValidationError
-from ..instruction import DECLARATIONS, Instruction, engine
-from ..operands import FLOATS, Call, Operand
-from ..registers import VirtualRegister, wrap
-from ..tensor import NkiTensor
-from ..tensor_operands import OneElement
+from ..machine.dtypes import release
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import DECLARATIONS, Instruction, engine
+from ..machine.registers import VirtualRegister, wrap
+from ..tensors.tensor import NkiTensor
+from .core import active
+from .declaration import declared
+from .operands import FLOATS, Call, Operand
+from .tensor_operands import OneElement
 
 _DTYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32")
 

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..chip import PARTITIONS
-from ..core import NeuronCore, active
-from ..declaration import declared
-from ..dtypes import DTYPES, Array
-from ..errors import NkiValidationError
-from ..instruction import Cost, Instruction, engine
-from ..operands import Call, Function, Member, Operator, Scalar
-from ..operators import ActivationFunction, activation_function
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output, Tile
+from ..machine.chip import PARTITIONS
+from ..machine.dtypes import DTYPES, Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Cost, Instruction, engine
+from ..tensors.tensor import NkiTensor
+from .checks import broadcast_value, float_values, shaped
+from .core import NeuronCore, active
+from .declaration import declared
+from .operands import Call, Function, Member, Operator, Scalar
+from .operators import ActivationFunction, activation_function
+from .tensor_operands import LikeDst, Output, Tile
 
 
 class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)

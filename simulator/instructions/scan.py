@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..declaration import instruction
-from ..dtypes import Array
-from ..instruction import engine
-from ..operands import Member, Operator, Scalar, Unchecked
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output, Tile
+from ..machine.dtypes import Array
+from ..machine.instruction import engine
+from ..tensors.tensor import NkiTensor
 from .accumulate import ACCUMULATES, Initial, Reduction, vector_accumulators
+from .checks import broadcast_value, float_values, shaped
+from .declaration import instruction
+from .operands import Member, Operator, Scalar, Unchecked
 from .scalar_engine import reduce_cmd
+from .tensor_operands import LikeDst, Output, Tile
 from .tensor_scalar import apply
 
 _NOT_CUMULATIVE = ("int32", "uint32", "tfloat32")

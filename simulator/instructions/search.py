@@ -6,18 +6,18 @@ from typing import Annotated
 
 import numpy as np
 
-from ..checks import shaped
-from ..core import active
-from ..declaration import declared, instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import SBUF
-from ..nki_version import is_traced
-from ..operands import Call, Integer, Unchecked
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF
+from ..machine.nki_version import is_traced
+from ..tensors.tensor import NkiTensor
+from .checks import shaped
+from .core import active
+from .declaration import declared, instruction
 from .gather import CORE_PARTITIONS
+from .operands import Call, Integer, Unchecked
+from .tensor_operands import Tile
 
 
 def _enough_elements(call: Call) -> None:

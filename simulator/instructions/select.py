@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..core import active
-from ..declaration import declared, instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import SBUF
-from ..operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Operator, Scalar, Unchecked
-from ..tensor import NkiTensor
-from ..tensor_operands import Output, Tile, TileOrNumber
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
 from .accumulate import ACCUMULATES, Reduction, accumulate, reduces, result
+from .checks import broadcast_value, float_values, shaped
+from .core import active
+from .declaration import declared, instruction
 from .gpsimd_engine import affine_fills, affine_pattern, known
+from .operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Operator, Scalar, Unchecked
 from .scalar_engine import reduce_cmd
+from .tensor_operands import Output, Tile, TileOrNumber
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import float_values, shaped
-from ..chip import BN_STATS_COLUMNS
-from ..declaration import instruction
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import engine
-from ..memory import SBUF
-from ..operands import Call, Named
-from ..operators import ALU
-from ..tensor import NkiTensor
-from ..tensor_operands import Tile
+from ..machine.chip import BN_STATS_COLUMNS
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import engine
+from ..machine.memory import SBUF
+from ..tensors.tensor import NkiTensor
+from .checks import float_values, shaped
+from .declaration import instruction
+from .operands import Call, Named
+from .operators import ALU
+from .tensor_operands import Tile
 
 _ACROSS = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
 

@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import shaped
-from ..chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
-from ..core import NeuronCore, active
-from ..declaration import declared
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import PSUM, SBUF
-from ..operands import Call, Member, Unchecked
-from ..psum_writes import Written
-from ..reported import check_stationary, check_sums
-from ..tensor import ColumnsTensor, IndirectTensor, NkiTensor
-from ..tensor_indirection import check
-from ..tensor_operands import Tile
-from ..watching import watchers
+from ..machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM, SBUF
+from ..machine.psum_writes import Written
+from ..machine.watching import watchers
+from ..tensors.tensor import ColumnsTensor, IndirectTensor, NkiTensor
+from ..tensors.tensor_indirection import check
+from .checks import shaped
+from .core import NeuronCore, active
+from .declaration import declared
+from .operands import Call, Member, Unchecked
+from .reported import check_stationary, check_sums
+from .tensor_operands import Tile
 
 
 class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)

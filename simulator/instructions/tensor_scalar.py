@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import broadcast_value, float_values, shaped
-from ..core import active
-from ..declaration import Engine, declared
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..operands import Call, Operator, Scalar, Unchecked
-from ..operators import AluOperator
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..tensors.tensor import NkiTensor
+from .checks import broadcast_value, float_values, shaped
+from .core import active
+from .declaration import Engine, declared
+from .operands import Call, Operator, Scalar, Unchecked
+from .operators import AluOperator
+from .tensor_operands import LikeDst, Output
 from .vector_engine import ELEMENTWISE, GPSIMD, SCALAR, UNKNOWN, VECTOR, narrowed
 
 _ON_SCALAR_ENGINE = (("multiply", "add"), ("multiply", None), ("add", None))

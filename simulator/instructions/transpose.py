@@ -6,17 +6,17 @@ from typing import Annotated
 
 import numpy as np
 
-from ..checks import shaped
-from ..chip import PARTITIONS
-from ..core import active
-from ..declaration import Engine, declared
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import PSUM, SBUF
-from ..operands import Call
-from ..tensor import NkiTensor
-from ..tensor_operands import IN_PSUM, Output, Tile
+from ..machine.chip import PARTITIONS
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM, SBUF
+from ..tensors.tensor import NkiTensor
+from .checks import shaped
+from .core import active
+from .declaration import Engine, declared
+from .operands import Call
 from .tensor_engine import within_a_bank
+from .tensor_operands import IN_PSUM, Output, Tile
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector
 MOST_ON_VECTOR = 32  # rows and columns

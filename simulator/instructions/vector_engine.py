@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..checks import copy_values, float_values, shaped
-from ..core import active
-from ..declaration import Engine, declared
-from ..dtypes import Array
-from ..errors import NkiValidationError
-from ..instruction import Instruction, engine
-from ..memory import PSUM
-from ..operands import REDUCING, Call, Number, Operator, Unchecked
-from ..operators import AluOperator
-from ..tensor import NkiTensor
-from ..tensor_operands import LikeDst, Output, Tile
+from ..machine.dtypes import Array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM
+from ..tensors.tensor import NkiTensor
+from .checks import copy_values, float_values, shaped
+from .core import active
+from .declaration import Engine, declared
+from .operands import REDUCING, Call, Number, Operator, Unchecked
+from .operators import AluOperator
+from .tensor_operands import LikeDst, Output, Tile
 
 VECTOR, SCALAR, GPSIMD, UNKNOWN = engine.vector, engine.scalar, engine.gpsimd, engine.unknown  # `engine` is a parameter
 ELEMENTWISE = (VECTOR, SCALAR, GPSIMD)

@@ -129,7 +129,8 @@ class _Recorder:
 
 
 def _main(arguments: Sequence[str]) -> None:
-    from .. import install, kernel
+    from ..running import kernel
+    from ..running.install import install
 
     file, folder, answer = arguments
     install()

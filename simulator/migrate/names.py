@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ..lint.api import api, misfits
+from ..checking.lint.api import api, misfits
 
 OLD_PACKAGE = "neuronxcc"
 NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's

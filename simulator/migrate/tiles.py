@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ..operators import ACTIVATIONS, ALU
+from ..instructions.operators import ACTIVATIONS, ALU
 from .context import Result, Tensor
 from .creation import create, par_dim
 from .expressions import Expressions

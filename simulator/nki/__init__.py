@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..kernel import jit, simulate
-from ..nki_version import current
+from ..machine.nki_version import current
 from . import collectives as collectives
 from . import compiler as compiler
 from . import constants
@@ -14,6 +13,9 @@ from . import isa as isa
 from . import language as language
 from . import typing as typing
 from .api import missing
+
+if TYPE_CHECKING:
+    from ..running.kernel import jit, simulate
 
 __all__ = ["collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "typing"]
 
@@ -32,6 +34,11 @@ isa.constants = constants
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("jit", "simulate"):  # a launch is not part of the language: running/ imports this room
+        from ..running import kernel
+
+        value = globals()[name] = getattr(kernel, name)
+        return value
     if name == "__version__":
         return f"{current()}.0+trninfer.simulator"
     return missing("nki", name)

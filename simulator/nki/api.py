@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import NotSimulatedError, UnknownNameError
-from ..nki_version import current
+from ..machine.errors import NotSimulatedError, UnknownNameError
+from ..machine.nki_version import current
 from .dialect import old_name
 
 PARTS = ("functions", "classes", "constants")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..configs import AddressRotation, CompileConfig, SpecializationConfig
+from ..machine.configs import AddressRotation, CompileConfig, SpecializationConfig
 from .api import missing
 
 

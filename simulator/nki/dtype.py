@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..dtypes import DTYPES
+from ..machine.dtypes import DTYPES
 
 globals().update({name: name for name in DTYPES})
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..core import active
-from ..errors import NkiValidationError, OperatorError, OutOfBoundsError, ShapeError
-from ..memory import MemoryRegion
-from ..nki_version import is_traced
-from ..registers import DeviceNumber
-from ..tensor import NkiTensor
+from ..instructions.core import active
+from ..machine.errors import NkiValidationError, OperatorError, OutOfBoundsError, ShapeError
+from ..machine.memory import MemoryRegion
+from ..machine.nki_version import is_traced
+from ..machine.registers import DeviceNumber
+from ..tensors.tensor import NkiTensor
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from ..core import active
-from ..errors import NkiValidationError
-from ..instruction import Instruction as NkiInstruction
-from ..instruction import engine
 from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
 from ..instructions.between_cores import core_barrier, sendrecv
+from ..instructions.core import active
 from ..instructions.device_scalars import scalar_load, scalar_store
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
 from ..instructions.dma_compute import dma_compute
@@ -29,7 +26,10 @@ from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul
 from ..instructions.tensor_scalar import scalar_tensor_tensor, tensor_scalar
 from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
-from ..registers import NkiScalar, VirtualRegister
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction as NkiInstruction
+from ..machine.instruction import engine
+from ..machine.registers import NkiScalar, VirtualRegister
 from .api import missing
 
 tensor_engine = engine.tensor

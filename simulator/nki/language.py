@@ -10,21 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from ..chip import BN_STATS_COLUMNS, PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, STATIONARY_COLUMNS, Target, default_target
-from ..core import active, is_active
-from ..dtypes import DTYPES, hold, lookup, name_of_array
-from ..errors import NkiValidationError
-from ..instruction import engine
+from ..instructions.core import active, is_active
 from ..instructions.dma import dma_copy
+from ..instructions.operators import ACTIVATIONS, ALU
 from ..instructions.scalar_engine import activation
 from ..instructions.tensor_engine import nc_matmul
 from ..instructions.tensor_scalar import tensor_scalar
 from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, tensor_copy, tensor_reduce, tensor_tensor, trailing_axes
-from ..memory import PSUM_ALIGNMENT, MemoryRegion
-from ..objects import DynamicSlice, NKIObject
-from ..operators import ACTIVATIONS, ALU
-from ..tensor import NkiTensor
+from ..machine.chip import (
+    BN_STATS_COLUMNS,
+    PARTITIONS,
+    PSUM_BANK_BYTES,
+    PSUM_BANKS,
+    STATIONARY_COLUMNS,
+    Target,
+    default_target,
+)
+from ..machine.dtypes import DTYPES, hold, lookup, name_of_array
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import engine
+from ..machine.memory import PSUM_ALIGNMENT, MemoryRegion
+from ..machine.objects import DynamicSlice, NKIObject
+from ..tensors.tensor import NkiTensor
 from ..timing.transfers import constant_load
 from . import grids, tile_functions
 from .api import missing

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..core import NeuronCore, active
-from ..errors import NkiValidationError
-from ..nki_version import is_traced
-from ..registers import DeviceNumber, NkiScalar, VirtualRegister, is_known
+from ..instructions.core import NeuronCore, active
+from ..machine.errors import NkiValidationError
+from ..machine.nki_version import is_traced
+from ..machine.registers import DeviceNumber, NkiScalar, VirtualRegister, is_known
 from .api import removed
 
 MAX_ITERATIONS = 100_000  # of one loop; a kernel that needs more would take minutes to simulate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import active
-from ..errors import NkiValidationError
+from ..instructions.core import active
+from ..machine.errors import NkiValidationError
 
 
 def program_id(axis: int = 0) -> int:

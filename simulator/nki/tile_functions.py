@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import active
-from ..dtypes import lookup
-from ..errors import NkiValidationError
+from ..instructions.core import active
 from ..instructions.dma import dma_copy, dma_transpose
 from ..instructions.gather import QUADRANT, nc_n_gather, nc_stream_shuffle
 from ..instructions.random_numbers import dropout as isa_dropout
@@ -21,8 +19,10 @@ from ..instructions.scalar_engine import activation
 from ..instructions.select import tensor_copy_predicated
 from ..instructions.tensor_scalar import tensor_scalar
 from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
-from ..memory import PSUM, SBUF, MemoryRegion
-from ..tensor import NkiTensor
+from ..machine.dtypes import lookup
+from ..machine.errors import NkiValidationError
+from ..machine.memory import PSUM, SBUF, MemoryRegion
+from ..tensors.tensor import NkiTensor
 
 # Operators are recognised by their names, which NumPy's functions share with nki.language.
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum

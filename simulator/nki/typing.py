@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensor import NkiTensor
+from ..tensors.tensor import NkiTensor
 
 tensor = NkiTensor
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 
-from ..chip import PSUM_BANK_BYTES, PSUM_BANKS
+from ..machine.chip import PSUM_BANK_BYTES, PSUM_BANKS
 from .dependencies import Version
 
 _NEVER = float("inf")

@@ -13,10 +13,10 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from ..chip import PSUM_BANK_BYTES, PSUM_BANKS, Target
-from ..errors import CapacityError
-from ..instruction import Allocation, Instruction, engine
-from ..memory import PSUM, SBUF
+from ..machine.chip import PSUM_BANK_BYTES, PSUM_BANKS, Target
+from ..machine.errors import CapacityError
+from ..machine.instruction import Allocation, Instruction, engine
+from ..machine.memory import PSUM, SBUF
 from .dependencies import analyse
 
 _QUADRANTS = 4  # of 32 partitions

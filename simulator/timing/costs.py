@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..chip import STATIONARY_COLUMNS, Target
-from ..dtypes import DType
-from ..instruction import Cost, engine
-from ..memory import PSUM
+from ..machine.chip import STATIONARY_COLUMNS, Target
+from ..machine.dtypes import DType
+from ..machine.instruction import Cost, engine
+from ..machine.memory import PSUM
 from .constants import machine
 
 NO_TIME = Cost(0.0, 0.0)  # of a DMA, whose `Transfer` says what it takes

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ..instruction import Instruction
+from ..machine.instruction import Instruction
 from .dependencies import ORDER, RAW, WAR, WAW
 from .schedule import POOL, QUEUES
 from .scheduled import BUFFER, DESCRIPTORS, ENGINE, KINDS, NOTHING, OTHER_CORE, PIPE, PORT, TABLE, Phases, Schedule

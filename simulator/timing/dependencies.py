@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..instruction import Access, Allocation, Instruction, engine
-from ..memory import PSUM, SBUF
+from ..machine.instruction import Access, Allocation, Instruction, engine
+from ..machine.memory import PSUM, SBUF
 
 # How long a successor waits for its predecessor.
 RAW = 0  # until what it wrote can be read

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from ..chip import PARTITIONS
-from ..instruction import Transfer
+from ..machine.chip import PARTITIONS
+from ..machine.instruction import Transfer
 from .constants import Machine
 from .scheduled import DESCRIPTORS, Phases
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..chip import Target
-from ..instruction import Allocation, Instruction
-from ..memory import PSUM, SBUF
+from ..machine.chip import Target
+from ..machine.instruction import Allocation, Instruction
+from ..machine.memory import PSUM, SBUF
 from .scheduled import Schedule
 
 REGIONS = {"sbuf": SBUF, "psum": PSUM}

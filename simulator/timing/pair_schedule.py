@@ -7,8 +7,8 @@ moves more than half of what it gives to two.
 
 from __future__ import annotations
 
-from ..chip import Target
-from ..instruction import Instruction
+from ..machine.chip import Target
+from ..machine.instruction import Instruction
 from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule

@@ -7,9 +7,9 @@ other, as nobody has published what else it costs.
 
 from __future__ import annotations
 
-from ..chip import PSUM_BANK_BYTES, PSUM_BANKS
-from ..instruction import Instruction, engine
-from ..memory import PSUM, SBUF
+from ..machine.chip import PSUM_BANK_BYTES, PSUM_BANKS
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM, SBUF
 from .dependencies import Version
 
 _AT_PSUM = (engine.vector, engine.scalar)

@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-from ..chip import PARTITIONS, Target
-from ..instruction import Instruction, engine
-from ..memory import PSUM, SBUF
+from ..machine.chip import PARTITIONS, Target
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM, SBUF
 from .buffers import Buffers
 from .clock import PeClock
 from .constants import Machine, machine

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..chip import Target
-from ..instruction import Transfer
-from ..memory import MemoryRegion
+from ..machine.chip import Target
+from ..machine.instruction import Transfer
+from ..machine.memory import MemoryRegion
 from .constants import machine
 from .dma import LANES
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..instruction import Cost, Instruction, engine
+from ..machine.instruction import Cost, Instruction, engine
 from .constants import TABLE, Machine
 from .critical_path import MEETINGS
 

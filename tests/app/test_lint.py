@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from trninfer.app.main import run
-from trninfer.simulator.lint.source import MAX_SOURCE_BYTES, MAX_SOURCE_LINES
+from trninfer.simulator.checking.lint.source import MAX_SOURCE_BYTES, MAX_SOURCE_LINES
 
 CLEAN = "import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n"
 BROKEN = "import nki\n\n@nki.jit\ndef kernel(a):\n    nki.trace(a)\n"

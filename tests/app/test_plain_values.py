@@ -64,7 +64,12 @@ print(status, *sys.modules, file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     status, *modules = done.stderr.split()
     others = ("app.bench", "app.serve", "app.lint", "app.simulate", "runtime.cluster", "runtime.fallback")
-    unused = ("simulator.ranking", "simulator.parallel", "inference.python_inputs", "inference.csv_tables")
+    unused = (
+        "simulator.search.ranking",
+        "simulator.search.parallel",
+        "inference.python_inputs",
+        "inference.csv_tables",
+    )
     unwanted = {f"trninfer.{name}" for name in (*others, *unused)}
     unwanted |= {"pydantic", "torch", "ray", "fastapi"}
     unwanted |= {"PIL.PdfImagePlugin"}  # Pillow imports all of its formats where one is missing

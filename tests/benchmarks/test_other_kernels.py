@@ -14,7 +14,7 @@ from trninfer.benchmarks.kernels.attention_prefill import attention_prefill
 from trninfer.benchmarks.kernels.moe import moe_sparse
 from trninfer.benchmarks.measurements import family, kernel_name, launch_of, load_other_rows
 from trninfer.benchmarks.other_launches import PARAMETERS
-from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.machine.instruction import Transfer
 
 ROWS = {row.id: row for row in load_other_rows()}
 D = 128

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from trninfer.simulator.lint import examine_file
+from trninfer.simulator.checking.lint import examine_file
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])

@@ -33,11 +33,11 @@ from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
 from trninfer.runtime.measure.float8_cases import float8_case
 from trninfer.runtime.selftest import layer_checks
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.chip import PARTITIONS, TARGETS, find_target
-from trninfer.simulator.core import NeuronCore
-from trninfer.simulator.errors import ReportedOnChipWarning
 from trninfer.simulator.instructions import scalar_engine, vector_engine
-from trninfer.simulator.kernel import execute
+from trninfer.simulator.instructions.core import NeuronCore
+from trninfer.simulator.machine.chip import PARTITIONS, TARGETS, find_target
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
+from trninfer.simulator.running.kernel import execute
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 NARROW = ("bfloat16", "float16", EIGHT_BITS)
@@ -116,7 +116,7 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "ffnn_predict of long rows": ("ffnn_predict", [(3, 64), (64, 129), (1, 129), (129, 700), (1, 700)], {}),
     "ffnn_predict": ("ffnn_predict", [(5, 64), (64, 32), (1, 32), (32, 10), (1, 10)], {"matmul": "tiled"}),
 }
-BREAK_REPORTED_RULES = {"sums side by side"}  # of simulator/reported.py; the self-test asks the chip
+BREAK_REPORTED_RULES = {"sums side by side"}  # of simulator/instructions/reported.py; the self-test asks the chip
 PACKED = {
     "packed, one channel": ((3, 1, 12, 12), (8, 1, 3), {"pool_size": 2, "padding": 1, "activation": "relu"}),
     "packed, 8 channels": ((2, 8, 8, 8), (16, 8, 3), {"padding": 1, "activation": "tanh"}),

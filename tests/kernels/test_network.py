@@ -6,7 +6,7 @@ import pytest
 from trninfer.kernels import program
 from trninfer.kernels.network import BODIES, run_network
 from trninfer.kernels.program import Operation, Pool
-from trninfer.simulator.lint import examine_file
+from trninfer.simulator.checking.lint import examine_file
 
 ABSTRACT = {  # operations that are no operation by themselves, and why
     "Operation": "what all have",

@@ -1,5 +1,5 @@
 """16-bit kernels at odd sizes: they are right, read nothing that was not written, and keep to the rules that are
-reported of chips (simulator/reported.py)."""
+reported of chips (simulator/instructions/reported.py)."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from trninfer import kernels, simulator
-from trninfer.simulator.errors import ReportedOnChipWarning
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 DTYPES = [ml_dtypes.bfloat16, np.float16]
 MATMULS = ["matmul_tiled", "matmul_hoist_load", "matmul_block_free_dimension", "matmul_fully_optimized"]

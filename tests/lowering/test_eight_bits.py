@@ -21,7 +21,7 @@ from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
-from trninfer.simulator.chip import find_target
+from trninfer.simulator.machine.chip import find_target
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 LAYERS: tuple[Layer, ...] = (

@@ -9,7 +9,7 @@ from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.footprint import SCRATCH_BYTES, Footprint
 from trninfer.models.layers import Activation, Affine, Layer, LayerNorm, Pool
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS
+from trninfer.simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS
 
 AFTER: dict[str, Layer] = {
     "conv2d": conv("b", 64, 64, 3),

@@ -22,7 +22,7 @@ from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 
 def _check(session: Session, model: Model, batch: int) -> None:

@@ -10,7 +10,7 @@ from trninfer.lowering.cache_folder import CACHE_VARIABLE
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
-from trninfer.simulator.chip import PARTITIONS, TARGETS
+from trninfer.simulator.machine.chip import PARTITIONS, TARGETS
 
 GRAPH = graph_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)]))
 

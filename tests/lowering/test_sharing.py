@@ -35,7 +35,7 @@ from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.layer_launches import specs_of
-from trninfer.simulator.sanitizer import SanitizerFinding
+from trninfer.simulator.checking.sanitizer import SanitizerFinding
 from trninfer.simulator.timing.constants import machine
 
 

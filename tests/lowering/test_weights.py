@@ -26,7 +26,7 @@ from trninfer.lowering.weights import in_pieces, lay_out, loads_of
 from trninfer.models import load_model
 from trninfer.models.layers import Conv2d, Dense, Flatten
 from trninfer.models.network import Network
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 FLOAT32 = np.dtype(np.float32)
 NETWORKS = st.one_of(chains(), graphs(), joined_channels(), few_channels())

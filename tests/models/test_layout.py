@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from trninfer.kernels.program import OutputOrder
 from trninfer.kernels.tiling.packing import Taps, filter_steps, packed_layout, taps_in_partitions
 from trninfer.models.layout import pack_conv2d, pack_images
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 channels = st.sampled_from([1, 3, 5, 14, 15, 42, 43, 64, 65, 127, 128, 129])
 

@@ -12,7 +12,7 @@ from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Result, Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.timing import total_utilization
-from trninfer.simulator.run import Run
+from trninfer.simulator.running.run import Run
 
 NAMES = [layer.name for layer in load_model("digits-cnn").network.layers if layer.name not in ("flatten", "softmax")]
 

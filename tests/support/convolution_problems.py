@@ -5,7 +5,7 @@ from typing import Any
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.convolution.problem import Problem, output_extent
 from trninfer.kernels.tiling.packing import taps_in_partitions
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 
 def problem(**fields: Any) -> Problem:

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from trninfer.simulator.lint.rules import Finding
-from trninfer.simulator.lint.scope import FunctionScope
-from trninfer.simulator.lint.source import Files, FunctionNode, parse_module
+from trninfer.simulator.checking.lint.rules import Finding
+from trninfer.simulator.checking.lint.scope import FunctionScope
+from trninfer.simulator.checking.lint.source import Files, FunctionNode, parse_module
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n"
 

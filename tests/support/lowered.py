@@ -28,7 +28,7 @@ from trninfer.models.golden import probabilities_of, run_network
 from trninfer.models.layers import Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.runtime.backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES
-from trninfer.simulator.chip import find_target
+from trninfer.simulator.machine.chip import find_target
 
 TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
 IN_EIGHT_BITS = 0.2  # tolerance of networks in 8 bits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from trninfer.simulator.instruction import Access, Allocation, Cost, Instruction, Transfer, engine
-from trninfer.simulator.memory import SBUF
+from trninfer.simulator.machine.instruction import Access, Allocation, Cost, Instruction, Transfer, engine
+from trninfer.simulator.machine.memory import SBUF
 from trninfer.simulator.timing.constants import Machine, machine
 
 ROWS = 128

@@ -6,8 +6,8 @@ from typing import Any
 
 import nki.language as nl
 import numpy as np
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 
 @contextmanager

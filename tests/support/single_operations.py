@@ -11,7 +11,7 @@ from trninfer.kernels.network import run_network
 from trninfer.kernels.operations.weight_loads import weight_loads
 from trninfer.kernels.places import Memory
 from trninfer.kernels.program import LAUNCH_INPUT, Answers, Load, Operation, Place, Program, Room, Stage, Store
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 
 def columns_of(*numbers: Any) -> NDArray[np.float32]:

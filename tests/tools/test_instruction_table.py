@@ -1,6 +1,6 @@
 """The table of instructions: a row for each, with what its declaration says."""
 
-from trninfer.simulator.instruction import DECLARATIONS
+from trninfer.simulator.machine.instruction import DECLARATIONS
 from trninfer.tools.instruction_table import instructions_block
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...errors import NkiValidationError
+from ...machine.errors import NkiValidationError
 from .engines import ENGINES
 from .entry import Constant, Row
 from .movement import MOVEMENT

@@ -8,7 +8,7 @@ from nki_tensors import on
 from trninfer.kernels.convolution.forms import QUICKEST, Form, input_room, matmul_columns, matrices, most_columns
 from trninfer.kernels.convolution.plan import Conv2dPlan, input_columns, input_rows, plan_conv2d, psum_pieces, ramp
 from trninfer.kernels.convolution.problem import Block
-from trninfer.simulator.chip import PSUM_BANK_FLOATS
+from trninfer.simulator.machine.chip import PSUM_BANK_FLOATS
 
 
 def test_filters_too_large_for_sbuf_are_told() -> None:

@@ -10,7 +10,7 @@ from nki_tensors import on
 from trninfer.kernels.convolution.forms import Form, combined_elements, matmul_columns, most_columns, rows_together
 from trninfer.kernels.convolution.plan import Conv2dPlan, psum_pieces
 from trninfer.kernels.convolution.resident import plan_resident
-from trninfer.simulator.chip import PSUM_BANK_FLOATS
+from trninfer.simulator.machine.chip import PSUM_BANK_FLOATS
 
 
 def planned(what: Any, channels: list[int], combined_bytes: int = 0, **options: bool) -> Conv2dPlan:

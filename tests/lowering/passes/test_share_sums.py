@@ -15,7 +15,7 @@ from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.share_sums import share_sums, shared_sums
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

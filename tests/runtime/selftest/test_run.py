@@ -17,7 +17,7 @@ from trninfer.runtime.neuron.errors import CompileError, DeviceLost
 from trninfer.runtime.selftest.checks import SIZES, checks
 from trninfer.runtime.selftest.run import FAILED, OK, WRONG, _settled, check_kernels, check_network
 from trninfer.runtime.simulated import open_simulated_backend
-from trninfer.simulator.errors import ReportedOnChipWarning
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
 class Spoiling:

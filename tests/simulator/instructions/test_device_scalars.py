@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, indices, on, psum, tile
-from trninfer.simulator import NkiValidationError, nki_version
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.machine import nki_version
 
 
 def scalar(value, dtype=nl.int32):

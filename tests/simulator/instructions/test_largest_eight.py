@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import integers, like, new, on, tile
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 
 @given(st.integers(8, 300), st.integers(1, 20), st.integers(0, 10**6))

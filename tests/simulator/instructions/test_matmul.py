@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import new, normal, on, psum, tile
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.errors import UndefinedOnChipWarning
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
+from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
 FLOAT8_ONLY = {
     "trn1 has no double rows": ("trn1", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {}, "needs NeuronCore-v3"),

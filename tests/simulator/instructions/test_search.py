@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import integers, like, on, tile, uniform
-from trninfer.simulator import NkiValidationError, nki_version
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.machine import nki_version
 
 
 @given(groups=st.integers(1, 2), n=st.integers(8, 60), ordered=st.booleans(), data=st.data())

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import normal, on, psum, tile, uniform
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 SIZES = st.sampled_from([1, 2, 3, 31, 64, 127, 128])
 

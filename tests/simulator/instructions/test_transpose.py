@@ -5,8 +5,8 @@ import nki.language as nl
 import numpy as np
 import pytest
 from nki_tensors import tile, uniform
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

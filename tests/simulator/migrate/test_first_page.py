@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from trninfer import simulator
-from trninfer.simulator.lint import check_source
+from trninfer.simulator.checking.lint import check_source
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate import migrate_source

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("libcst")
 from migrated_kernels import FIRST, migrate_kernel, migrated
-from trninfer.simulator.lint import check_source
+from trninfer.simulator.checking.lint import check_source
 from trninfer.simulator.migrate import CANNOT, migrate_source
 from trninfer.simulator.migrate.notes import MARK
 

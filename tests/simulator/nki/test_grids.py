@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, on, tile
 from trninfer import simulator
-from trninfer.simulator import NkiValidationError, nki_version
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.machine import nki_version
 
 
 @nki.jit

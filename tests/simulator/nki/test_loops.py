@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, indices
 from trninfer import simulator
-from trninfer.simulator import NkiValidationError, nki_version
-from trninfer.simulator import core as core_module
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
-from trninfer.simulator.errors import UndefinedOnChipWarning
+from trninfer.simulator import NkiValidationError
+from trninfer.simulator.instructions import core as core_module
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine import nki_version
+from trninfer.simulator.machine.chip import find_target
+from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 from trninfer.simulator.nki import loops
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from nki_tensors import on, tile, uniform
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 SHAPES = st.sampled_from([(1, 1), (5, 7), (128, 3), (4, 3, 5)])
 NUMBERS = st.floats(-1e6, 1e6, width=32)

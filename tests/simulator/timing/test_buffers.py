@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.simulator.chip import PSUM_BANK_BYTES, PSUM_BANKS
+from trninfer.simulator.machine.chip import PSUM_BANK_BYTES, PSUM_BANKS
 from trninfer.simulator.timing.buffers import Buffers
 from trninfer.simulator.timing.dependencies import Version
 

@@ -7,10 +7,10 @@ from made_by_hand import tensor
 from nki_tensors import new
 from trninfer import simulator
 from trninfer.simulator import CapacityError
-from trninfer.simulator.chip import TARGETS, find_target
-from trninfer.simulator.core import NeuronCore
-from trninfer.simulator.kernel import execute
-from trninfer.simulator.memory import PSUM
+from trninfer.simulator.instructions.core import NeuronCore
+from trninfer.simulator.machine.chip import TARGETS, find_target
+from trninfer.simulator.machine.memory import PSUM
+from trninfer.simulator.running.kernel import execute
 from trninfer.simulator.timing.capacity import Banks
 
 

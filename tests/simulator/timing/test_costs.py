@@ -8,8 +8,8 @@ import nki.language as nl
 import numpy as np
 import pytest
 from trninfer.benchmarks.measurements import DATA, load_instruction_rows
-from trninfer.simulator.chip import find_target
-from trninfer.simulator.core import NeuronCore, running
+from trninfer.simulator.instructions.core import NeuronCore, running
+from trninfer.simulator.machine.chip import find_target
 
 VECTOR_GHZ, GPSIMD_GHZ = find_target("trn2").vector_ghz, find_target("trn2").gpsimd_ghz
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_by_hand import ROWS, Listing, part, tensor
-from trninfer.simulator.instruction import Access, Allocation, Instruction
-from trninfer.simulator.memory import PSUM, SBUF, MemoryRegion
+from trninfer.simulator.machine.instruction import Access, Allocation, Instruction
+from trninfer.simulator.machine.memory import PSUM, SBUF, MemoryRegion
 from trninfer.simulator.timing.dependencies import BUCKETS, ORDER, RAW, WAR, WAW, analyse
 
 HBM = MemoryRegion.shared_hbm

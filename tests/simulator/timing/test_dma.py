@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 from made_by_hand import another_machine
-from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.machine.instruction import Transfer
 from trninfer.simulator.timing.dma import channel_time, element_time, engine_times
 
 M = another_machine(

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from made_by_hand import Listing, part, tensor
 from random_programs import all_steps, large, small, walk
 from trninfer import simulator
-from trninfer.simulator.chip import TARGETS
-from trninfer.simulator.instruction import Allocation
-from trninfer.simulator.memory import PSUM
+from trninfer.simulator.machine.chip import TARGETS
+from trninfer.simulator.machine.instruction import Allocation
+from trninfer.simulator.machine.memory import PSUM
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.memory_use import MemoryUse, memory_use
 from trninfer.simulator.timing.schedule import schedule

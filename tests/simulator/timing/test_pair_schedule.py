@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from made_by_hand import Listing, another_machine, part, tensor
-from trninfer.simulator.chip import TARGETS
-from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.machine.chip import TARGETS
+from trninfer.simulator.machine.instruction import Transfer
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.pair_schedule import of_two_cores, pair_schedule
 from trninfer.simulator.timing.schedule import schedule

@@ -2,9 +2,9 @@
 
 import pytest
 from made_by_hand import part, tensor
-from trninfer.simulator.chip import PSUM_BANK_BYTES
-from trninfer.simulator.instruction import Access, Cost, Instruction, engine
-from trninfer.simulator.memory import PSUM, SBUF
+from trninfer.simulator.machine.chip import PSUM_BANK_BYTES
+from trninfer.simulator.machine.instruction import Access, Cost, Instruction, engine
+from trninfer.simulator.machine.memory import PSUM, SBUF
 from trninfer.simulator.timing.dependencies import Version
 from trninfer.simulator.timing.ports import Ports
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import all_steps, large, program, small, targets, walk
 from trninfer import simulator
-from trninfer.simulator.instruction import Access, Instruction
-from trninfer.simulator.memory import PSUM, SBUF
+from trninfer.simulator.machine.instruction import Access, Instruction
+from trninfer.simulator.machine.memory import PSUM, SBUF
 from trninfer.simulator.timing.capacity import lives
 from trninfer.simulator.timing.schedule import schedule
 from trninfer.simulator.timing.scheduled import Schedule

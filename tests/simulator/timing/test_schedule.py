@@ -11,8 +11,8 @@ from made_by_hand import Listing, part, tensor
 from trninfer import simulator
 from trninfer.benchmarks.measurements import DATA
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.instruction import Transfer
-from trninfer.simulator.memory import MemoryRegion
+from trninfer.simulator.machine.instruction import Transfer
+from trninfer.simulator.machine.memory import MemoryRegion
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.schedule import schedule
 

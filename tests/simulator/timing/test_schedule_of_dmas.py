@@ -3,8 +3,8 @@
 import pytest
 from made_by_hand import Listing, part, tensor
 from trninfer import simulator
-from trninfer.simulator.instruction import Transfer
-from trninfer.simulator.memory import MemoryRegion
+from trninfer.simulator.machine.instruction import Transfer
+from trninfer.simulator.machine.memory import MemoryRegion
 from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.dma import engine_times
 from trninfer.simulator.timing.schedule import schedule

@@ -7,8 +7,8 @@ from typing import Any
 import nki.language as nl
 import pytest
 from nki_tensors import hbm, new, on
-from trninfer.simulator.chip import TARGETS
-from trninfer.simulator.instruction import Transfer
+from trninfer.simulator.machine.chip import TARGETS
+from trninfer.simulator.machine.instruction import Transfer
 from trninfer.simulator.timing.transfers import Generation, adding, constant_load, copying, left_to_compiler
 
 TRN1, TRN2, TRN3 = TARGETS.values()

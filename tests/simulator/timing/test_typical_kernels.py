@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.chip import PARTITIONS
+from trninfer.simulator.machine.chip import PARTITIONS
 from trninfer.simulator.timing.constants import TARGETS, constants, machine
 from trninfer.simulator.timing.schedule import schedule
 from typical_kernels import CASES

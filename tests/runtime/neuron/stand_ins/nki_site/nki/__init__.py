@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from trninfer import simulator
 from trninfer.simulator import jit as _simulated
-from trninfer.simulator.core import is_active as _is_active
-from trninfer.simulator.errors import ReportedOnChipWarning
+from trninfer.simulator.instructions.core import is_active as _is_active
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 __version__ = "0.7.0"
 _ARTIFACTS = os.environ.get("NKI_ARTIFACTS_DIR")

@@ -1,0 +1,1 @@
+"""Checks beyond the machine's limits: the linter, and sanitizers of memory and of numbers."""

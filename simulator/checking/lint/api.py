@@ -1,0 +1,155 @@
+"""The NKI API as the checker needs it: which names there are, and whether a call fits a signature."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from ...instructions.old_calls import SINCE
+from ...nki.api import other_version, suggestion, table
+
+MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
+OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
+"""Parts of the package whose names the table does not list; nothing is checked in them."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an API function; `kind` as in api.json."""
+
+    name: str
+    kind: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class Api:
+    """`names`: each module's names. `members`: what an enum or `nl.tile_size` has. `signatures`: by dotted name,
+    methods of tensors as "NkiTensor.<name>". `views`: methods that give a view of the tensor. `deprecated`: functions
+    that still work, and what to use instead."""
+
+    version: str
+    names: dict[str, frozenset[str]]
+    members: dict[str, frozenset[str]]
+    signatures: dict[str, tuple[Parameter, ...]]
+    views: frozenset[str]
+    deprecated: dict[str, str]
+
+
+@cache
+def api(version: str) -> Api:
+    """The API of a version of NKI, from the table that the simulator's modules are checked against."""
+    data = table(version)
+    names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
+    names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
+    members: dict[str, set[str]] = {}
+    signatures: dict[str, tuple[Parameter, ...]] = {}
+    for entry in data["classes"]:
+        names[entry["module"]].add(entry["name"])
+        if entry["members"] or entry["attributes"]:
+            own = {part["name"] for part in (*entry["members"], *entry["attributes"])}
+            members[f"{entry['module']}.{entry['name']}"] = own
+    for entry in data["constants"]:
+        names[entry["module"]].add(entry["name"])
+    for entry in data["functions"]:
+        parameters = tuple(
+            Parameter(part["name"], part["kind"], "default" not in part and not part["kind"].startswith("var_"))
+            for part in entry["params"]
+        )
+        if entry["kind"] == "method":
+            owner = f"{entry['module']}.{entry['class']}"
+            if owner in members:
+                members[owner].add(entry["name"])
+            signatures[f"{entry['class']}.{entry['name']}"] = parameters[1:]
+        else:
+            names[entry["module"]].add(entry["name"])
+            signatures[entry["qualname"]] = parameters
+    members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; the stubs leave it out
+    members["nki.language.tile_size"] = members["nki.language._TileSize"]
+    return Api(
+        version,
+        {module: frozenset(own) for module, own in names.items()},
+        {name: frozenset(own) for name, own in members.items()},
+        signatures,
+        frozenset(
+            entry["name"]
+            for entry in data["functions"]
+            if entry.get("class") == "NkiTensor" and entry.get("returns") == "NkiTensor"
+        ),
+        data["deprecated"],
+    )
+
+
+def unknown_name(dotted: str, known_api: Api) -> str | None:
+    """Return the problem with a dotted name that begins with "nki"; None if the API has it."""
+    if dotted == "nki" or dotted.startswith(OPAQUE):
+        return None
+    module, name, rest = _split(dotted)
+    if not name:
+        return None
+    known = known_api.names[module]
+    if name not in known:
+        other = other_version(f"{module}.{name}", known_api.version)
+        return other or f"{module} has no {name!r}{suggestion(name, known)}"
+    members = known_api.members.get(f"{module}.{name}")
+    if members is not None and rest and rest[0] not in members:
+        return f"{module}.{name} has no {rest[0]!r}{suggestion(rest[0], members)}"
+    return None
+
+
+def _split(dotted: str) -> tuple[str, str, list[str]]:
+    """("nki.language", "tile_size", ["pmax"]) of "nki.language.tile_size.pmax"."""
+    parts = dotted.split(".")
+    size = 2 if ".".join(parts[:2]) in MODULES else 1
+    return ".".join(parts[:size]), parts[size] if len(parts) > size else "", parts[size + 1 :]
+
+
+def tensor_member(name: str, known_api: Api) -> str | None:
+    """Return the problem with an attribute of a tensor; None if tensors have it."""
+    known = known_api.members["nki.language.NkiTensor"]
+    return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
+
+
+def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
+    """Return the argument of each parameter in a call, as far as the call shows it."""
+    bound: dict[str, ast.expr] = {}
+    for parameter, argument in zip(parameters, call.args, strict=False):
+        if isinstance(argument, ast.Starred):
+            break
+        if parameter.kind == "positional":
+            bound[parameter.name] = argument
+    bound.update({keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None})
+    return bound
+
+
+def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
+    """(rule, message) for each way in which a call does not fit a signature; `shown` is the function's name."""
+    expanded = any(isinstance(argument, ast.Starred) for argument in call.args)
+    expanded = expanded or any(keyword.arg is None for keyword in call.keywords)
+    named = {keyword.arg for keyword in call.keywords}
+    positional = [parameter for parameter in parameters if parameter.kind == "positional"]
+    takes_any = {parameter.kind for parameter in parameters}
+    allowed = ", ".join(parameter.name for parameter in parameters)
+    if not expanded and len(call.args) > len(positional) and "var_positional" not in takes_any:
+        yield (
+            "too-many-arguments",
+            f"{shown} takes at most {len(positional)} positional arguments, got {len(call.args)}; it takes ({allowed})",
+        )
+    given = {parameter.name for parameter in positional[: len(call.args)]} if not expanded else set()
+    for name in sorted(given & {name for name in named if name is not None}):
+        yield "duplicate-argument", f"{shown} gets {name!r} by position and by keyword"
+    known = frozenset(parameter.name for parameter in parameters)
+    for keyword in call.keywords:
+        if keyword.arg is not None and keyword.arg not in known and "var_keyword" not in takes_any:
+            yield (
+                "unknown-argument",
+                f"{shown} has no parameter {keyword.arg!r}{suggestion(keyword.arg, known)}; it takes ({allowed})",
+            )
+    missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
+    if missing and not expanded:
+        needed = ", ".join(repr(name) for name in missing)
+        # An instruction of the first NKI, which took no dst, lacks its last argument.
+        old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
+        yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"

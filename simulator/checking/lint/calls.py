@@ -1,0 +1,303 @@
+"""The NKI API in a function: names that exist, calls that fit, operators that the engines have, memories that agree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...instructions.operands import Function, Named, Operand, Operator, Scalar
+from ...instructions.tensor_operands import Moved, Tile
+from ...instructions.transpose import MOST_ON_VECTOR
+from ...machine.instruction import DECLARATIONS, engine
+from ...nki.dialect import ENUMS, old_argument, old_name
+from .api import arguments_of, misfits, tensor_member, unknown_name
+from .scope import FunctionScope
+from .source import parameters
+from .tensors import LocalTensors, Tensor
+
+BYPASS = frozenset({"bypass"})  # of op0 and op1: no page says which instructions take it, so none is refused
+INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles -> operators
+SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
+    "nki.language.divide": "multiply by nl.reciprocal(y)",
+    "nki.language.fmod": "there is no such instruction",
+    "nki.language.mod": "there is no such instruction",
+}
+INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
+OUTPUT_BUFFER = "shared_hbm"
+
+
+def check_calls(scope: FunctionScope) -> None:
+    """Check what a function does with the NKI API."""
+    visitor = _Calls(scope)
+    arguments = scope.function.args
+    for part in (*arguments.defaults, *arguments.kw_defaults, *scope.function.body):
+        if part is not None:
+            visitor.visit(part)
+
+
+def check_outputs(scope: FunctionScope) -> None:
+    """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be."""
+    tensors = LocalTensors(scope.function, scope.resolve, scope.api)
+    nodes = [node for statement in scope.function.body for node in _own(statement)]
+    outputs = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
+    for output in outputs:
+        for value in output.elts if isinstance(output, (ast.Tuple, ast.List)) else [output]:
+            tensor = tensors.of(value)
+            if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
+                message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
+                scope.report(output, "output-buffer", message)
+    if not outputs and not _writes_argument(scope, nodes):
+        for node in nodes:
+            made = tensors.of(node.value) if isinstance(node, ast.Assign) else None
+            if isinstance(node, ast.Assign) and made is not None and made.buffer == OUTPUT_BUFFER:
+                message = f"{ast.unparse(node)}: the kernel returns nothing, what it writes there is lost"
+                scope.report(node, "lost-output", message)
+
+
+def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
+    """True if an instruction writes to an argument of a kernel."""
+    own = {argument.arg for argument in parameters(scope.function.args)}
+    for call in nodes:
+        function = modern(scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and (function == "nki.language.store" or function.startswith("nki.isa.")):
+            written = [keyword.value for keyword in call.keywords if keyword.arg == "dst"] or call.args[:1]
+            if any(_base(argument) in own for argument in written):
+                return True
+    return False
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement and all in it, but for functions and classes: what these return is theirs."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _own(child)
+
+
+def takes_tiles(scope: FunctionScope) -> bool:
+    """True if a function passes one of its parameters, or a view of one, to a compute engine: that parameter is
+    a tile."""
+    own = {argument.arg for argument in parameters(scope.function.args)}
+    for node in ast.walk(scope.function):
+        if not isinstance(node, ast.Call):
+            continue
+        function = modern(scope.external(node.func) or "")
+        bound = arguments_of(node, scope.api.signatures.get(function, ()))
+        tiles = [
+            name for name, kind in _operands(function).items() if isinstance(kind, Tile) and type(kind) is not Moved
+        ]
+        if any(_base(bound[name]) in own for name in tiles if name in bound):
+            return True
+    return False
+
+
+def _operands(function: str) -> dict[str, Operand]:
+    """Return the declared operands of an instruction; empty for other functions."""
+    declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
+    return declaration.operands if declaration is not None else {}
+
+
+def _base(expression: ast.expr) -> str:
+    """The name that views are taken of."""
+    while isinstance(expression, (ast.Subscript, ast.Attribute, ast.Call)):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def modern(dotted: str) -> str:
+    """The name by which the API lists what goes by another: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
+    dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
+    return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
+
+
+class _Calls(ast.NodeVisitor):
+    def __init__(self, scope: FunctionScope) -> None:
+        self._scope = scope
+        self.tensors = LocalTensors(scope.function, scope.resolve, scope.api)
+
+    def _nki_name(self, expression: ast.expr) -> str | None:
+        dotted = modern(self._scope.external(expression) or "")
+        return dotted if dotted == "nki" or dotted.startswith("nki.") else None
+
+    def _check_name(self, node: ast.expr, dotted: str) -> None:
+        old = old_name(dotted)
+        if old is not None:
+            self._scope.report(node, "old-dialect", old)
+            return
+        wrong = unknown_name(dotted, self._scope.api)
+        if wrong is not None:
+            self._scope.report(node, "old-dialect" if " is gone since " in wrong else "unknown-name", wrong)
+        instead = self._scope.api.deprecated.get(dotted)
+        if instead is not None:
+            self._scope.report(node, "deprecated", f"{dotted} is deprecated since NKI {self._scope.version}: {instead}")
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.target)
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        dotted = self._nki_name(node)
+        if dotted is not None:
+            self._check_name(node, dotted)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        dotted = self._nki_name(node)
+        if dotted is not None:
+            self._check_name(node, dotted)
+            return  # the parts of the chain are parts of this name
+        if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
+            wrong = tensor_member(node.attr, self._scope.api)
+            if wrong is not None:
+                self._scope.report(node, "unknown-name", wrong)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self._check_operands(node, node.left, node.right)
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if not isinstance(node.op, ast.Not):
+            self._check_operands(node, node.operand)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._check_operands(node, node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if any(isinstance(operator, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for operator in node.ops):
+            self._check_operands(node, node.left, *node.comparators)
+        self.generic_visit(node)
+
+    def _check_operands(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
+        if self._scope.version == "0.6" and isinstance(getattr(node, "op", None), ast.MatMult):
+            return  # which 0.6 refuses whatever its operands are
+        if any(self.tensors.of(operand) is not None for operand in operands):
+            message = (
+                f"{ast.unparse(node)}: tensors have no operators: take a function of nki.language or an instruction"
+            )
+            self._scope.report(node, "tensor-operator", message)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        dotted = self._nki_name(node.func)
+        if dotted is not None:
+            if dotted in self._scope.api.signatures:
+                self._check_call(node, dotted)
+        elif isinstance(node.func, ast.Attribute) and self.tensors.of(node.func.value) is not None:
+            signature = self._scope.api.signatures.get(f"NkiTensor.{node.func.attr}")
+            if signature is not None:
+                for rule, message in misfits(f"a tensor's {node.func.attr}", node, signature):
+                    self._scope.report(node, rule, message)
+
+    def _check_call(self, node: ast.Call, function: str) -> None:
+        report = self._scope.report
+        signature = self._scope.api.signatures[function]
+        known = {parameter.name for parameter in signature}
+        kept = []
+        for keyword in node.keywords:
+            old = old_argument(function, keyword.arg) if keyword.arg is not None and keyword.arg not in known else None
+            if old is None:
+                kept.append(keyword)
+            else:
+                report(node, "old-dialect", old)
+        call = ast.Call(node.func, node.args, kept)
+        for rule, message in misfits(function, call, signature):
+            report(node, rule, message)
+        bound = arguments_of(call, signature)
+        self._check_values(bound)
+        for name, kind in _operands(function).items():
+            if name in bound and isinstance(kind, (Operator, Named)):
+                self._check_operator(bound[name], function, name, kind)
+        if function in SIMULATED_ONLY:
+            message = f"{function} works in AWS's simulator only: {SIMULATED_ONLY[function]}"
+            report(node, "not-on-chip", message)
+        if function == "nki.isa.memset":
+            self._check_memset(node, bound)
+        for name, kind in _operands(function).items():
+            if isinstance(kind, Moved) and not kind.written and name in bound:
+                self._check_dma(node, function, bound[name])
+        if function == "nki.language.store" and "value" in bound:
+            self._check_dma(node, function, bound["value"])
+        self._check_engine(node, function, bound)
+
+    def _check_values(self, bound: dict[str, ast.expr]) -> None:
+        for name, value in bound.items():
+            if not isinstance(value, ast.Constant):
+                continue
+            if name == "buffer" and isinstance(value.value, str):
+                message = f"strings no longer name memories: use buffer=nl.{value.value}"
+                self._scope.report(value, "old-dialect", message)
+            elif name in ENUMS and isinstance(value.value, int):
+                message = f"integers no longer stand for {ENUMS[name]}: use one of its members for {name}={value.value}"
+                self._scope.report(value, "old-dialect", message)
+
+    def _check_operator(self, value: ast.expr, function: str, name: str, kind: Operator | Named) -> None:
+        if isinstance(value, ast.IfExp):
+            self._check_operator(value.body, function, name, kind)
+            self._check_operator(value.orelse, function, name, kind)
+            return
+        dotted = modern(self._scope.external(value) or "")
+        module, _, operator = dotted.rpartition(".")
+        allowed = kind.names | (BYPASS if name in ("op0", "op1") else set())
+        own = INSTEAD.get(operator, operator)
+        listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
+        if module == "numpy":
+            self._scope.report(value, "old-dialect", f"{name}={dotted} is no operator of nki.language: {listed}")
+        elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
+            rule = "activation-function" if isinstance(kind, Function) else "alu-operator"
+            self._scope.report(value, rule, f"{function} takes no {name}=nl.{operator}: {listed}")
+
+    def _check_memset(self, node: ast.Call, bound: dict[str, ast.expr]) -> None:
+        value = bound.get("value")
+        tensor = self.tensors.of(bound["dst"]) if "dst" in bound else None
+        if tensor is None or tensor.dtype not in INTEGERS or not isinstance(value, ast.Constant):
+            return
+        if isinstance(value.value, float):
+            message = f"a memset of {tensor.dtype} takes an integer, got {value.value}"
+            self._scope.report(node, "memset-value", message)
+
+    def _check_dma(self, node: ast.Call, function: str, source: ast.expr) -> None:
+        for one in source.elts if isinstance(source, (ast.List, ast.Tuple)) else [source]:
+            tensor = self.tensors.of(one)
+            if tensor is not None and tensor.buffer == "psum":
+                message = f"{function} cannot read {ast.unparse(one)} in PSUM: copy it to SBUF first"
+                self._scope.report(node, "dma-reads-psum", message)
+
+    def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
+        """Memories that the engine of an instruction has no path to."""
+        if function in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and "dst" in bound:
+            tensor = self.tensors.of(bound["dst"])
+            moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
+            if tensor is not None and tensor.buffer not in (None, "psum") and not moved:
+                shown = f"{function}: dst {ast.unparse(bound['dst'])} is in nl.{tensor.buffer}"
+                message = f"{shown}: the Tensor Engine writes to nl.psum; nisa.tensor_copy moves it on"
+                self._scope.report(node, "matmul-output", message)
+        if not self._runs_on_gpsimd(function, bound):
+            return
+        in_memory = [name for name, kind in _operands(function).items() if isinstance(kind, (Tile, Scalar))] or ["x"]
+        for name in sorted(bound.keys() & in_memory):
+            tensor = self.tensors.of(bound[name])
+            if tensor is not None and tensor.buffer == "psum":
+                shown = ast.unparse(bound[name])
+                message = f"{function}: {name} {shown} is in PSUM, to which GpSimd has no path: copy it to SBUF first"
+                self._scope.report(node, "gpsimd-psum", message)
+
+    def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
+        """True if a transpose runs on the Tensor Engine: by request, or too large for the Vector Engine."""
+        large = dst is not None and dst.shape is not None and max(dst.shape) > MOST_ON_VECTOR
+        return large if chosen is None else self._is_member(chosen, "engine.tensor")
+
+    def _runs_on_gpsimd(self, function: str, bound: dict[str, ast.expr]) -> bool:
+        declaration = DECLARATIONS.get(function.removeprefix("nki.isa."))
+        only = function == "nki.language.rsqrt" or (declaration is not None and declaration.engines == (engine.gpsimd,))
+        if only or self._is_member(bound.get("engine"), "engine.gpsimd"):
+            return True
+        operators = [bound.get(name) for name in ("op0", "op1")] if function == "nki.isa.tensor_scalar" else []
+        return any(self._is_member(operator, "rsqrt") for operator in operators) and "engine" not in bound
+
+    def _is_member(self, value: ast.expr | None, name: str) -> bool:
+        """True if an argument is a name of nki.isa or nki.language."""
+        dotted = modern(self._scope.external(value) or "") if value is not None else ""
+        return dotted in (f"nki.isa.{name}", f"nki.language.{name}", f"nki.isa.{name.replace('engine.', '')}_engine")

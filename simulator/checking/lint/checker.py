@@ -1,0 +1,231 @@
+"""From a file to its findings: which functions are kernels, and which the compiler will inline into them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...machine.nki_version import checked, current
+from ...nki.dialect import old_argument
+from .calls import check_calls, check_outputs, modern, takes_tiles
+from .reported import check_reported
+from .rules import Finding
+from .scope import FunctionScope
+from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
+from .subset import check_subset
+from .tracing import check_tracing
+from .values import check_values
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Result of a check: the file's kernels, the findings in them and in everything they call, and the files with
+    findings."""
+
+    kernels: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    files: tuple[Path, ...]
+
+
+def examine_file(path: Path | str, nki: str | None = None) -> Examination:
+    """Check the kernels of a Python file and every function that they call, in other files too.
+
+    Args:
+        path: the file.
+        nki: the version of NKI that it is written for, "0.7" or "0.6"; None for the one that holds (nki_version.py).
+
+    Raises:
+        SourceError: the file, or one that a kernel needs, is missing or not Python; the message is one line.
+        NkiValidationError: there is no such version.
+    """
+    files = Files()
+    return _Check(files, checked(nki or current())).run(files.read(Path(path), str(path)))
+
+
+def check_file(path: Path | str, nki: str | None = None) -> list[Finding]:
+    """The findings of `examine_file`, sorted by file and line. Raises as it does."""
+    return list(examine_file(path, nki).findings)
+
+
+def check_source(text: str, path: Path | str = "<source>", nki: str | None = None) -> list[Finding]:
+    """The findings in a text that is, or could be, the file `path`. Raises as `examine_file` does."""
+    place = Path(path) if str(path) != "<source>" else None
+    module = parse_module(text, str(path), place)
+    return list(_Check(Files(), checked(nki or current())).run(module).findings)
+
+
+class _Check:
+    def __init__(self, files: Files, version: str) -> None:
+        self._files = files
+        self._version = version
+        self._findings: set[Finding] = set()
+        self._seen: set[int] = set()  # ids of what has been checked
+        self._reached: set[Path] = set()
+        self._inlined: set[int] = set()  # ids of what functions of kernels refer to
+        self._waiting: list[tuple[Definition, bool]] = []  # what to check, and whether it is decorated as a kernel
+
+    def run(self, module: Module) -> Examination:
+        try:
+            return self._run(module)
+        except RecursionError:
+            raise SourceError(f"{module.shown}: nested too deeply to be checked") from None
+
+    def _run(self, module: Module) -> Examination:
+        kernels = list(self._kernels(module))
+        self._waiting.extend((kernel, True) for kernel in kernels)
+        while self._waiting:
+            definition, jitted = self._waiting.pop()
+            if id(definition.node) in self._seen:
+                continue
+            self._seen.add(id(definition.node))
+            if definition.module.path is not None:
+                self._reached.add(Path(os.path.realpath(definition.module.path)))
+            if isinstance(definition.node, ast.ClassDef):
+                self._check_class(definition, definition.node)
+            else:
+                self._check_function(definition, definition.node, jitted)
+        for kernel in kernels:
+            # A kernel that another one calls is inlined there and may return any tensor; so is one whose parameters
+            # engines use, since the arguments of an entry are in HBM.
+            if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
+                scope = self._inside(kernel, kernel.node)
+                if not takes_tiles(scope):
+                    check_outputs(scope)
+        names = sorted({kernel.node.name for kernel in kernels})
+        return Examination(tuple(names), tuple(sorted(self._findings)), tuple(sorted(self._reached)))
+
+    # Kernels
+
+    def _kernels(self, module: Module) -> Iterator[Definition]:
+        """Functions that are decorated with nki.jit, or handed to it in a call."""
+        for definition in _functions(module, module.tree, ()):
+            if self._has_jit(definition):
+                yield definition
+        outside = self._outside(module, ())
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and node.args and self._is_jit_name(outside, node.func):
+                resolved = outside.resolve(node.args[0])
+                if isinstance(resolved, Definition) and not isinstance(resolved.node, ast.ClassDef):
+                    yield resolved
+
+    def _outside(self, module: Module, enclosing: tuple[FunctionNode, ...]) -> FunctionScope:
+        """The scope that a function's decorators are evaluated in."""
+        return FunctionScope(module, None, enclosing, self._files, self._findings.add, self._version)
+
+    def _has_jit(self, definition: Definition) -> bool:
+        if isinstance(definition.node, ast.ClassDef):
+            return False
+        scope = self._outside(definition.module, definition.enclosing)
+        return any([self._is_jit(scope, decorator) for decorator in definition.node.decorator_list])
+
+    def _is_jit(self, scope: FunctionScope, decorator: ast.expr) -> bool:
+        """True if a decorator is nki.jit: bare, called with options, or in functools.partial. Checks its options."""
+        if not isinstance(decorator, ast.Call):
+            return self._is_jit_name(scope, decorator)
+        partial = scope.external(decorator.func) == "functools.partial" and bool(decorator.args)
+        if not self._is_jit_name(scope, decorator.args[0] if partial else decorator.func):
+            return False
+        for keyword in decorator.keywords:
+            old = old_argument("nki.jit", keyword.arg or "")
+            if old is not None:
+                scope.report(decorator, "old-dialect", old)
+        return True
+
+    def _is_jit_name(self, scope: FunctionScope, expression: ast.expr) -> bool:
+        return modern(scope.external(expression) or "") == "nki.jit"
+
+    # Functions and classes
+
+    def _inside(self, definition: Definition, node: FunctionNode) -> FunctionScope:
+        enclosing = definition.enclosing
+        return FunctionScope(definition.module, node, enclosing, self._files, self._findings.add, self._version)
+
+    def _check_function(self, definition: Definition, node: FunctionNode, jitted: bool) -> None:
+        scope = self._inside(definition, node)
+        self._check_imports(definition.module)
+        if self._version == "0.6":
+            check_subset(scope, jitted)
+            check_values(scope)
+        else:
+            check_tracing(scope)
+        check_calls(scope)
+        check_reported(scope)
+        for resolved in _references(scope):
+            if isinstance(resolved, Definition):
+                self._inlined.add(id(resolved.node))
+                self._waiting.append((resolved, self._has_jit(resolved)))
+
+    def _check_imports(self, module: Module) -> None:
+        """Imports of the first NKI's package, in a module that a kernel needs."""
+        if id(module) in self._seen:
+            return
+        self._seen.add(id(module))
+        for node in ast.walk(module.tree):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported = [node.module or ""]
+            if any(name.split(".")[0] == "neuronxcc" for name in imported):
+                message = "neuronxcc.nki is gone: import nki, nki.language and nki.isa, or run `trninfer migrate`"
+                self._findings.add(Finding(module.shown, node.lineno, "old-dialect", message))  # type: ignore[attr-defined]
+
+    def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:
+        module = definition.module
+        add = self._findings.add
+        if self._version != "0.6":
+            self._check_traced_class(definition, node)
+            return
+        names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
+        if not names or not all("NKIObject" in name or "Enum" in name for name in names):
+            message = f"the class {node.name!r} is used in a kernel and must derive from nl.NKIObject or Enum alone"
+            add(Finding(module.shown, node.lineno, "class-base", message))
+        for statement in node.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._waiting.append((Definition(module, statement, definition.enclosing), False))
+            elif not isinstance(statement, (ast.Pass, ast.Assign, ast.AnnAssign)) and not _is_constant(statement):
+                kind = type(statement).__name__
+                message = f"the NKI compiler takes fields and methods in a class, got a statement {kind}"
+                add(Finding(module.shown, statement.lineno, "unsupported-statement", message))
+
+    def _check_traced_class(self, definition: Definition, node: ast.ClassDef) -> None:
+        """Its methods, and the classes that it derives from."""
+        scope = self._outside(definition.module, definition.enclosing)
+        for base in node.bases:
+            resolved = scope.resolve(base)
+            if isinstance(resolved, Definition):
+                self._waiting.append((resolved, False))
+        for statement in node.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._waiting.append((Definition(definition.module, statement, definition.enclosing), False))
+
+
+def _is_constant(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...]) -> Iterator[Definition]:
+    """Every function of a module, in others too."""
+    for child in ast.iter_child_nodes(node):
+        inner = enclosing
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Definition(module, child, enclosing)
+            inner = (*enclosing, child)
+        yield from _functions(module, child, inner)
+
+
+def _references(scope: FunctionScope) -> Iterator[Resolved | None]:
+    """Resolve the names and attribute chains in a function's body and defaults (annotations are not evaluated)."""
+    defaults = [
+        default for default in (*scope.function.args.defaults, *scope.function.args.kw_defaults) if default is not None
+    ]
+    waiting: list[ast.AST] = [*scope.function.body, *defaults]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            resolved = scope.resolve(node)
+            if resolved is not None and not isinstance(resolved, External):
+                yield resolved
+        skipped = node.annotation if isinstance(node, (ast.AnnAssign, ast.arg)) else None
+        waiting.extend(child for child in ast.iter_child_nodes(node) if child is not skipped)

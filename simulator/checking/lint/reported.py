@@ -1,0 +1,230 @@
+"""Rules that AWS does not document, as far as they can be checked in a source file.
+
+`simulator/instructions/reported.py` has their sources. Sizes, dtypes and memories that the source does not show are not
+reported.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ...machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
+from .api import arguments_of
+from .calls import modern
+from .scope import FunctionScope
+from .source import Assigned, Import, Module, stored_names
+from .tensors import CREATORS
+
+HALF_WORDS = frozenset({"bfloat16", "float16"})
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint32": 4}
+SIZES = {  # nl.tile_size
+    "pmax": PARTITIONS,
+    "gemm_stationary_fmax": STATIONARY_COLUMNS,
+    "gemm_moving_fmax": PSUM_BANK_BYTES // 4,
+    "psum_fmax": PSUM_BANK_BYTES // 4,
+    "psum_bank_fmax": PSUM_BANK_BYTES // 4,
+}
+MATMUL = "nki.isa.nc_matmul"
+
+
+def check_reported(scope: FunctionScope) -> None:
+    """Check the tiles and the sums of a function."""
+    visitor = _Reported(scope)
+    for statement in scope.function.body:
+        visitor.visit(statement)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A tile that a function makes: its free dimensions, None if one is unknown, and the loops around it."""
+
+    buffer: str
+    dtype: str
+    free: tuple[int | None, ...]
+    loops: tuple[ast.For, ...]
+
+    @property
+    def columns(self) -> int | None:
+        """The elements of a partition, if known."""
+        known = [extent for extent in self.free if extent is not None]
+        return prod(known) if self.free and len(known) == len(self.free) else None
+
+    def is_within_a_bank(self, indices: list[ast.expr], part: ast.expr) -> bool:
+        """True if the parts that `part`, one of the indices, takes of it are known to share a bank of PSUM."""
+        if self.columns is not None:
+            return self.columns * ITEM_BYTES.get(self.dtype, 4) <= PSUM_BANK_BYTES
+        return part is indices[-1] and len(indices) == len(self.free) + 1 and _is_one(part)
+
+
+class _Reported(ast.NodeVisitor):
+    def __init__(self, scope: FunctionScope) -> None:
+        self._scope = scope
+        self._loops: tuple[ast.For, ...] = ()
+        self._tiles: dict[str, _Tile] = {}
+        self._names: set[str] = set()  # given to tensors
+        self._within: dict[str, set[ast.For]] = {}  # local names, and the loops in which they are assigned
+
+    def visit_For(self, node: ast.For) -> None:
+        self.visit(node.iter)
+        outer, self._loops = self._loops, (*self._loops, node)
+        self._assigned(node.target)
+        for statement in node.body:
+            self.visit(statement)
+        self._loops = outer
+        for statement in node.orelse:
+            self.visit(statement)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """The body of a loop of the device, which is traced once."""
+        outer, self._loops = self._loops, ()
+        self.generic_visit(node)
+        self._loops = outer
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        for target in node.targets:
+            self._assigned(target)
+        value = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+        tile = self._made(value) if isinstance(value, ast.Call) else None
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self._tiles.pop(target.id, None)
+                if tile is not None:
+                    self._tiles[target.id] = tile
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        function = modern(self._scope.external(node.func) or "")
+        if function in CREATORS:
+            self._check_tile(node, function)
+        elif function == MATMUL:
+            self._check_matmul(node)
+
+    def _assigned(self, target: ast.expr) -> None:
+        for name in stored_names(target):
+            self._within.setdefault(name, set()).update(self._loops)
+
+    # Tiles
+
+    def _made(self, call: ast.Call) -> _Tile | None:
+        function = modern(self._scope.external(call.func) or "")
+        if function not in CREATORS:
+            return None
+        bound = arguments_of(call, self._scope.api.signatures[function])
+        buffer = self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf"
+        return _Tile(buffer, self._language_name(bound.get("dtype")), self._free(bound.get("shape")), self._loops)
+
+    def _free(self, shape: ast.expr | None) -> tuple[int | None, ...]:
+        extents = shape.elts[1:] if isinstance(shape, (ast.Tuple, ast.List)) else []
+        return tuple(number_of(self._scope, extent) for extent in extents)
+
+    def _language_name(self, expression: ast.expr | None) -> str:
+        dotted = modern(self._scope.external(expression) or "") if expression is not None else ""
+        return dotted.removeprefix("nki.language.") if dotted.startswith("nki.language.") else ""
+
+    def _check_tile(self, node: ast.Call, function: str) -> None:
+        tile = self._made(node)
+        assert tile is not None
+        columns = tile.columns
+        if columns is not None and tile.dtype in HALF_WORDS:
+            if tile.buffer == "psum" and columns % 2:
+                message = f"{columns} column(s) of {tile.dtype} end within a word of PSUM: make it {columns + 1}"
+                self._scope.report(node, "psum-words", message)
+            elif tile.buffer == "sbuf" and columns == 1:
+                message = f"one column of {tile.dtype} takes half a word: make two, and take a view of one"
+                self._scope.report(node, "one-column", message)
+        name = arguments_of(node, self._scope.api.signatures[function]).get("name")
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
+            if self._loops or name.value in self._names:
+                again = "in each turn of the loop" if self._loops else "again"
+                message = f"the name {name.value!r} is given {again}: give each tensor of a launch its own"
+                self._scope.report(node, "tensor-name", message)
+            self._names.add(name.value)
+
+    # Matmuls
+
+    def _check_matmul(self, node: ast.Call) -> None:
+        bound = arguments_of(node, self._scope.api.signatures[MATMUL])
+        stationary = bound.get("stationary")
+        if isinstance(stationary, ast.Subscript) and isinstance(stationary.value, ast.Name):
+            tile = self._tiles.get(stationary.value.id)
+            if tile is not None and tile.dtype in HALF_WORDS and _is_one(_indices(stationary)[-1]):
+                message = f"stationary {ast.unparse(stationary)} is one column of {tile.dtype}: take two"
+                self._scope.report(node, "one-column", message)
+        self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
+
+    def _check_sums(self, node: ast.Call, dst: ast.expr | None, accumulate: ast.expr | None) -> None:
+        """A loop over terms around a loop over parts of one bank, which are then begun one after the other."""
+        if accumulate is None or not isinstance(dst, ast.Subscript) or not isinstance(dst.value, ast.Name):
+            return
+        tile = self._tiles.get(dst.value.id)
+        if tile is None or tile.buffer != "psum":
+            return
+        terms = self._changed_in(accumulate)
+        if terms is None or terms in tile.loops:
+            return
+        parts = self._loops[self._loops.index(terms) + 1 :]
+        indices = _indices(dst)
+        moving = [index for index in indices[1:] if self._changed_in(index) in parts]
+        if any(tile.is_within_a_bank(indices, index) for index in moving):
+            message = (
+                f"dst {ast.unparse(dst)}: sums that grow in turn in one bank of PSUM lose terms on trn2: let the loop "
+                f"over {ast.unparse(terms.target)} be the inner one, or give each sum a bank"
+            )
+            self._scope.report(node, "interleaved-sums", message)
+
+    def _changed_in(self, expression: ast.expr) -> ast.For | None:
+        """The innermost loop that changes what an expression is."""
+        names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}
+        loops = [loop for name in names for loop in self._within.get(name, ())]
+        return next((loop for loop in reversed(self._loops) if loop in loops), None)
+
+
+def _indices(subscript: ast.Subscript) -> list[ast.expr]:
+    return subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
+
+
+def _is_one(index: ast.expr) -> bool:
+    """True if an index takes one element: a number, or `i : i + 1`."""
+    if not isinstance(index, ast.Slice):
+        return isinstance(index, (ast.Constant, ast.Name)) and getattr(index, "value", 0) is not ...
+    lower, upper = index.lower, index.upper
+    if lower is None or upper is None:
+        return False
+    if isinstance(lower, ast.Constant) and isinstance(upper, ast.Constant):
+        return isinstance(lower.value, int) and upper.value == lower.value + 1
+    step = ast.BinOp(lower, ast.Add(), ast.Constant(1))
+    return ast.dump(upper) == ast.dump(step)
+
+
+def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
+    """The integer that an expression is: written out, a constant of a module, or of nl.tile_size."""
+    if isinstance(expression, ast.Constant):
+        return expression.value if type(expression.value) is int else None
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
+        sides = [number_of(scope, side) for side in (expression.left, expression.right)]
+        return prod(side for side in sides if side is not None) if None not in sides else None
+    if isinstance(expression, ast.Name) and expression.id not in scope.locals:
+        return next(_constants(scope, scope.module, expression.id), None)
+    dotted = modern(scope.external(expression) or "") if isinstance(expression, ast.Attribute) else ""
+    return SIZES.get(dotted.removeprefix("nki.language.tile_size."))
+
+
+def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
+    """The integer that a name of a module is assigned, there or where it is imported from."""
+    for _ in range(20):  # imports that go round in a circle
+        binding = module.bindings.get(name)
+        if isinstance(binding, Import) and binding.name is not None:
+            source = scope.files.find(module, binding.level, binding.module)
+            if source is None:
+                return
+            module, name = source, binding.name
+        elif isinstance(binding, Assigned) and isinstance(binding.expression, ast.Constant):
+            if type(binding.expression.value) is int and name not in module.changed:
+                yield binding.expression.value
+            return
+        else:
+            return

@@ -1,0 +1,227 @@
+"""Values of a function's local names: tensors with their memory and dtype, and numbers known only to the device.
+
+No flow is followed: a name counts as a tensor of a memory only if every assignment to it in the function says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...instructions.operators import ACTIVATIONS, ALU
+from ...nki import tile_functions
+from .api import Api, arguments_of
+from .source import External, FunctionNode, Resolved, parameters, stored_names
+
+CREATORS = frozenset(f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "rand", "load"))
+LIKE = frozenset({"nki.language.zeros_like", "nki.language.empty_like"})
+IN_PSUM = frozenset({"nki.language.transpose", "nki.language.matmul"})
+OF_TILES = frozenset(
+    f"nki.language.{name}"
+    for name in (*ALU, *ACTIVATIONS, *tile_functions.__all__, "sum", "max", "min", "prod", "transpose", "matmul")
+    if name not in ("prelu", "random_seed", "rand")
+)
+"""Functions that compute a fresh tile, in SBUF but for those of IN_PSUM."""
+REGISTERS = frozenset({"nki.isa.register_alloc"})
+SCALARS = frozenset({"nki.isa.scalar_load"})
+LOOPS = frozenset({"nki.language.fori_loop", "nki.language.while_loop"})
+Resolve = Callable[[ast.expr], "Resolved | None"]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape, None if unknown."""
+
+    buffer: str | None
+    dtype: str | None
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DeviceNumber:
+    """A register or a scalar: a number that only the device knows. `shown`: what a message calls it."""
+
+    shown: str
+
+
+Value = Tensor | DeviceNumber
+
+
+class LocalTensors:
+    """The tensors and device numbers of one function."""
+
+    def __init__(self, function: FunctionNode, resolve: Resolve, api: Api) -> None:
+        self._resolve = resolve
+        self._api = api
+        self._assigned: dict[str, list[ast.expr | Value | None]] = {}
+        self._known: dict[str, Value | None] = {}  # of names that were looked at
+        self._bodies = _loop_bodies(function, resolve)
+        for argument in parameters(function.args):
+            self._assigned.setdefault(argument.arg, []).append(None)
+        for statement in function.body:
+            self._collect(statement)
+        for name in self._assigned:  # in their order, since most follow from those before
+            self._of_name(name)
+
+    def _collect(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._assign(target, node.value)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            self._assign(node.target, node.value)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            pass  # of a tensor it is refused, and it makes a number of a number
+        elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
+            self._assign(node.target, None)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self._assign(item.optional_vars, None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            self._parameters(node)
+        for child in ast.iter_child_nodes(node):
+            self._collect(child)
+
+    def _parameters(self, node: FunctionNode | ast.Lambda) -> None:
+        given = self._bodies.get(node if isinstance(node, ast.Lambda) else node.name)
+        for position, argument in enumerate(parameters(node.args)):
+            known = DeviceNumber(given) if given is not None and position == 0 else None
+            self._assigned.setdefault(argument.arg, []).append(known)
+
+    def _assign(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            whole = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+            if whole and len(target.elts) == len(value.elts):
+                for element, part in zip(target.elts, value.elts):
+                    self._assign(element, part)
+                return
+        for name in stored_names(target):
+            self._assigned.setdefault(name, []).append(value if isinstance(target, ast.Name) else None)
+
+    def of(self, expression: ast.expr) -> Tensor | None:
+        """Return the tensor that an expression is, or is a view of; None if unknown."""
+        value = self._of(expression)
+        return value if isinstance(value, Tensor) else None
+
+    def device_number(self, expression: ast.expr) -> DeviceNumber | None:
+        """Return the register or scalar that an expression is; None if unknown."""
+        value = self._of(expression)
+        return value if isinstance(value, DeviceNumber) else None
+
+    def _of(self, expression: ast.expr) -> Value | None:
+        if isinstance(expression, ast.Call):
+            return self._of_call(expression)
+        if isinstance(expression, ast.Subscript):
+            value = self._of(expression.value)
+            return replace(value, shape=None) if isinstance(value, Tensor) else None
+        if isinstance(expression, ast.IfExp):
+            return self._common([expression.body, expression.orelse])
+        if isinstance(expression, ast.BinOp):
+            sides = (self._of(side) for side in (expression.left, expression.right))
+            return next((side for side in sides if isinstance(side, DeviceNumber)), None)
+        if isinstance(expression, ast.Name) and expression.id in self._assigned:
+            return self._of_name(expression.id)
+        return None
+
+    def _of_name(self, name: str) -> Value | None:
+        if name not in self._known:
+            self._known[name] = None  # meanwhile: what leads back to itself is not known
+            self._known[name] = self._common(self._assigned[name])
+        return self._known[name]
+
+    def _common(self, assigned: list[ast.expr | Value | None]) -> Value | None:
+        """Return what all values of a name have in common."""
+        values = [self._of(value) if isinstance(value, ast.expr) else value for value in assigned]
+        if all(isinstance(value, DeviceNumber) for value in values):
+            return values[0]
+        known = [value for value in values if isinstance(value, Tensor)]
+        if len(known) < len(values):
+            return None
+        buffers = {tensor.buffer for tensor in known}
+        dtypes = {tensor.dtype for tensor in known}
+        shapes = {tensor.shape for tensor in known}
+        return Tensor(
+            buffers.pop() if len(buffers) == 1 else None,
+            dtypes.pop() if len(dtypes) == 1 else None,
+            shapes.pop() if len(shapes) == 1 else None,
+        )
+
+    def _of_call(self, call: ast.Call) -> Value | None:
+        resolved = self._resolve(call.func)
+        if isinstance(resolved, External):
+            return self._of_function(resolved.dotted, call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in self._api.views:
+            base = self._of(call.func.value)
+            changes = call.func.attr in ("view", "ap")  # either may give another dtype
+            if isinstance(base, Tensor):
+                return replace(base, shape=None, dtype=None if changes else base.dtype)
+        return None
+
+    def _of_function(self, function: str, call: ast.Call) -> Value | None:
+        if function in REGISTERS:
+            return DeviceNumber("a register")
+        if function in SCALARS:
+            return DeviceNumber("a scalar of the device")
+        if function not in self._api.signatures:
+            return None
+        bound = arguments_of(call, self._api.signatures[function])
+        if function in CREATORS:
+            return Tensor(
+                self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf",
+                self._dtype(bound),
+                _literal_shape(bound.get("shape")),
+            )
+        if function in LIKE or function == "nki.language.expand_dims":
+            base = self._of(bound["x"]) if "x" in bound else None
+            tensor = base if isinstance(base, Tensor) else Tensor(None, None)
+            if "buffer" in bound:
+                tensor = replace(tensor, buffer=self._language_name(bound["buffer"]))
+            return replace(tensor, dtype=self._dtype(bound)) if "dtype" in bound else tensor
+        if function in OF_TILES:
+            return Tensor("psum" if function in IN_PSUM else "sbuf", self._result_dtype(bound))
+        return None
+
+    def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
+        """The dtype of a function of tiles: the one asked for, else that of its first tile."""
+        if "dtype" in bound:
+            return self._dtype(bound)
+        operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]
+        return operands[0].dtype if operands and isinstance(operands[0], Tensor) else None
+
+    def _dtype(self, bound: dict[str, ast.expr]) -> str | None:
+        return self._language_name(bound["dtype"]) if "dtype" in bound else None
+
+    def _language_name(self, expression: ast.expr) -> str | None:
+        resolved = self._resolve(expression)
+        if isinstance(resolved, External) and resolved.dotted.startswith("nki.language."):
+            return resolved.dotted.removeprefix("nki.language.").removeprefix("MemoryRegion.")
+        return None
+
+
+def _literal_shape(expression: ast.expr | None) -> tuple[int, ...] | None:
+    """A shape that is written in numbers."""
+    if not isinstance(expression, (ast.Tuple, ast.List)):
+        return None
+    extents = [element.value if isinstance(element, ast.Constant) else None for element in expression.elts]
+    return tuple(extents) if all(type(extent) is int for extent in extents) else None  # type: ignore[arg-type]
+
+
+def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lambda, str]:
+    """Nested functions that a device loop calls, and what the loop hands to them."""
+    bodies: dict[str | ast.Lambda, str] = {}
+    for loop, call in _loops(function, resolve):
+        given = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(argument, ast.Name):
+                bodies[argument.id] = given
+            elif isinstance(argument, ast.Lambda):
+                bodies[argument] = given
+    return bodies
+
+
+def _loops(function: FunctionNode, resolve: Resolve) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(function):
+        resolved = resolve(node.func) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and isinstance(resolved, External) and resolved.dotted in LOOPS:
+            yield resolved.dotted, node

@@ -1,0 +1,191 @@
+"""Numbers that go wrong while a kernel runs, each where it first does so.
+
+    nan           an instruction computes NaN of operands without one
+    infinity      an instruction computes an infinity of finite operands
+    saturation    a number does not fit the dtype that it is written to
+    inexact       an int32 beyond 2^24 goes through the engines' float32, which has 24 bits
+    duplicate     a scatter has an index twice: the second write stands, or a sum loses the first
+    base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently
+
+Values are seen as they are stored, before they are rounded; what operands hold NaN or infinities is asked only then.
+What selects or fills may put NaN and infinities where it likes: kernels mask with them.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..instructions.core import active
+from ..machine.dtypes import Array, DType, convert
+from ..machine.instruction import Instruction
+from ..tensors.tensor import IndirectTensor, NkiTensor
+from .sanitizer import SanitizerFinding
+
+KINDS = ("nan", "infinity", "saturation", "inexact", "duplicate", "base offset")
+EXACT = 1 << 24  # the integers up to here are float32s (IEEE 754: 24 bits)
+_CHOOSING = frozenset(  # what puts given values into tiles, or leaves bits as they are
+    {"memset", "iota", "affine_select", "range_select", "select_reduce", "tensor_copy_predicated", "nc_match_replace8"}
+)
+_SUMMING = frozenset({"dma_compute"})
+
+
+class NumericSanitizer:
+    """Sees the instructions of a launch, on one core or two, and the values that they store."""
+
+    def __init__(self) -> None:
+        self.findings: list[SanitizerFinding] = []
+        self._known: set[tuple[str, str]] = set()
+        self._now = threading.local()  # the instruction of this core, which is a thread, and what it reads
+
+    def see(self, instruction: Instruction, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
+        """An instruction is issued; its values are not computed yet."""
+        self._now.instruction, self._now.reads = instruction, reads
+        for tensor in writes:
+            if isinstance(tensor, IndirectTensor) and tensor.gathers:
+                self._scattered(instruction, tensor)
+
+    def based(self, tensor: NkiTensor, offset: int | None) -> None:
+        """`tensor.ap(offset=)` on a view that begins at an offset of its own."""
+        core, own = active(), tensor.offset
+        if offset is None or core.numeric is not self:
+            return
+        why = (
+            f"ap(offset={offset}) of {tensor.label}, which begins at element {own} of its memory: taken from the "
+            f"start of the memory, {offset}; other documents add both, {own + offset}"
+        )
+        self._find("base offset", core.line_of_kernel(), 0, why)
+
+    # Values
+
+    def written(self, tensor: NkiTensor, values: Array) -> None:
+        """Values are about to be stored."""
+        instruction = self._instruction()
+        if instruction is None or values.dtype.kind not in "fiu":
+            return
+        dtype = tensor._dtype
+        if values.dtype.kind == "f" and instruction.op not in _CHOOSING:
+            self._not_finite(instruction, tensor, values)
+        if dtype.is_integer and values.dtype != dtype.held:
+            self._into_integers(instruction, tensor, values)
+        elif dtype.is_float and not dtype.exact and values.dtype.kind == "f":
+            with np.errstate(all="ignore"):
+                lost = np.isfinite(values) & ~np.isfinite(convert(values, dtype))
+            self._saturates(instruction, tensor, values, lost)
+
+    def read_as_float(self, tensor: NkiTensor, values: Array) -> None:
+        """Integers are read as float32."""
+        instruction = self._instruction()
+        if instruction is None or values.dtype.itemsize < 4:
+            return
+        given = values.astype(np.int64)
+        lost = values.astype(np.float32).astype(np.int64) != given
+        if lost.any():
+            at, number = _first(lost, given)
+            why = (
+                f"{instruction.op} reads {number} of {tensor.label} at {at} as float32 {int(np.float32(number))}: "
+                f"beyond 2^24 float32 does not have every integer{_of(lost)}"
+            )
+            self._find("inexact", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
+
+    def _not_finite(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
+        if np.isfinite(values).all():
+            return
+        reads = [read for read in self._now.reads if read._dtype.is_float]
+        nan = np.isnan(values)
+        for kind, wrong, has in (("nan", nan, np.isnan), ("infinity", np.isinf(values), np.isinf)):
+            if not wrong.any() or any(has(_values(read)).any() for read in reads):
+                continue
+            if kind == "infinity" and nan.any() and any(np.isnan(_values(read)).any() for read in reads):
+                continue
+            at, number = _first(wrong, values)
+            operands = _operands(at, tensor, reads)
+            why = f"{instruction.op} computes {number} for {tensor.label} at {at}{operands}{_of(wrong)}"
+            self._find(kind, instruction.line, int(wrong.sum()) * tensor._dtype.itemsize, why)
+
+    def _into_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
+        info = np.iinfo(tensor._dtype.held)
+        rounded = np.rint(values.astype(np.float64))
+        lost = ~((rounded >= info.min) & (rounded <= info.max))  # NaN too
+        self._saturates(instruction, tensor, values, lost)
+        if tensor._dtype.itemsize < 4 or values.dtype.kind != "f":
+            return
+        if not any(read._dtype.is_integer for read in self._now.reads):
+            return
+        beyond = ~lost & (np.abs(rounded) > EXACT)
+        if beyond.any():
+            at, number = _first(beyond, values)
+            why = (
+                f"{instruction.op} computes {int(number)} for {tensor.label} at {at} in float32, which has no odd "
+                f"integers beyond 2^24: it may be off{_of(beyond)}"
+            )
+            self._find("inexact", instruction.line, int(beyond.sum()) * tensor._dtype.itemsize, why)
+
+    def _saturates(self, instruction: Instruction, tensor: NkiTensor, values: Array, lost: Array) -> None:
+        if not lost.any():
+            return
+        at, number = _first(lost, values)
+        with np.errstate(all="ignore"):
+            stored = convert(np.asarray([number], values.dtype), tensor._dtype)[0]
+        why = (
+            f"{instruction.op} writes {number} to {tensor.label} at {at}, which holds {_range(tensor._dtype)}: it "
+            f"becomes {stored}{_of(lost)}"
+        )
+        self._find("saturation", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
+
+    def _scattered(self, instruction: Instruction, tensor: IndirectTensor) -> None:
+        indices, counts = np.unique(tensor.indices, return_counts=True)
+        twice = indices[counts > 1]
+        if twice.size:
+            result = "both are added to the old value, and one sum is lost" if instruction.op in _SUMMING else ""
+            why = (
+                f"{instruction.op} scatters into {tensor.label} with the index {int(twice[0])} "
+                f"{int(counts[counts > 1][0])} times: {result or 'which write stands is not documented, here the last'}"
+            )
+            self._find("duplicate", instruction.line, 0, why)
+
+    def _instruction(self) -> Instruction | None:
+        found: Instruction | None = getattr(self._now, "instruction", None)
+        return found
+
+    def _find(self, kind: str, line: tuple[str, int], size: int, why: str) -> None:
+        place = f"{line[0]}:{line[1]}"
+        if (kind, place) not in self._known:
+            self._known.add((kind, place))
+            self.findings.append(SanitizerFinding(kind, place, "", size, why))
+
+
+def _values(tensor: NkiTensor) -> Array:
+    """Return the values of an operand; of an indexed one, all that its index could reach."""
+    return tensor._table().values if isinstance(tensor, IndirectTensor) else tensor.values
+
+
+def _first(wrong: Array, values: Array) -> tuple[list[int], Any]:
+    """Return the index and the value of the first wrong element."""
+    at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    return [int(i) for i in at], values[at].item()
+
+
+def _of(wrong: Array) -> str:
+    count = int(wrong.sum())
+    return f"; {count} of {wrong.size} elements" if count > 1 else ""
+
+
+def _operands(at: list[int], tensor: NkiTensor, reads: list[NkiTensor]) -> str:
+    """The numbers at the same place of operands of the same shape."""
+    there = [read for read in reads if read.shape == tensor.shape and not isinstance(read, IndirectTensor)]
+    shown = [f"{read.values[tuple(at)].item():g}" for read in there if len(at) == len(read.shape)]
+    return f" from {' and '.join(shown)}" if shown else ""
+
+
+@functools.cache
+def _range(dtype: DType) -> str:
+    if dtype.is_integer:
+        info = np.iinfo(dtype.held)
+        return f"{info.min} to {info.max}"
+    limits: Any = ml_dtypes.finfo(dtype.bits)  # type: ignore[no-untyped-call]
+    return f"at most {float(limits.max):g}"

@@ -1,0 +1,303 @@
+"""Faults that neither the machine's limits nor the values show, found while a kernel runs.
+
+    uninitialised   an instruction reads what nothing has written
+    overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
+    lost            values are overwritten before anything has read them
+    not begun       a matmul accumulates onto what no matmul began
+    resumed         a matmul without `accumulate` adds to a sum that was read already
+    cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
+    unwritten       the kernel returns elements that it has never written
+    clobbered       an instruction writes elements that it has yet to read
+    race            both cores touch an element, one of them writes, and no barrier is between
+
+Every tensor has a shadow: for each element who wrote it last, and whether anything has read it since. Within one core
+the compiler orders instructions by what they read and write, so that order is no fault there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..machine.chip import PARTITIONS
+from ..machine.dtypes import Array
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import MemoryRegion, Storage
+from ..machine.psum_writes import Written
+from ..tensors.tensor import IndirectTensor, NkiTensor
+
+KINDS = ("uninitialised", "overlap", "lost", "not begun", "resumed", "cut short", "unwritten", "clobbered", "race")
+_NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
+
+
+class SanitizerFinding(NamedTuple):
+    """One fault: `line` is where it shows, `other` where the other side of it stands, "" where there is none."""
+
+    kind: str
+    line: str
+    other: str
+    bytes: int
+    why: str
+
+    def __str__(self) -> str:
+        size = f" ({self.bytes} bytes)" if self.bytes else ""
+        return f"{self.line}: {self.kind}: {self.why}{size}"
+
+
+class Shadow:
+    """State of each element of a storage, or of each byte of the memory that placed tensors share."""
+
+    __slots__ = ("grain", "label", "partitions", "read_epoch", "tensor", "unread", "write_epoch", "writer")
+
+    def __init__(self, count: int, grain: int, label: str, partitions: int, placed: bool, shared: bool) -> None:
+        self.grain = grain  # bytes of an entry
+        self.partitions = partitions
+        self.label = label
+        self.writer = np.zeros(count, np.int32)
+        self.unread = np.zeros(count, bool)
+        self.tensor = np.zeros(count, np.int32) if placed else None  # whose element it was when it was written
+        self.write_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
+        self.read_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
+
+
+class _Part(NamedTuple):
+    """An operand of which a sum did not take all partitions at once."""
+
+    label: str
+    line: str
+    others: set[int]  # partitions that a matmul of the sum left out
+    used: set[int]
+
+
+class Sanitizer:
+    """Sees every instruction of a launch, on one core or two, and keeps what it finds."""
+
+    def __init__(self) -> None:
+        self.findings: list[SanitizerFinding] = []
+        self._known: set[tuple[str, str, str]] = set()
+        self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) by the number of its writes
+        self._epochs = [1, 1]  # barriers that each core has passed, plus 1
+        self._shadows: list[Shadow] = []
+        self._tensors = 0
+        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadow of the sum, and of the operand
+
+    def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
+        """An instruction is issued; its values are not computed yet."""
+        self._seen.append((rank, instruction))
+        if instruction.op == "core_barrier":
+            self._epochs[rank] += 1
+            return
+        if instruction.op == "nc_matmul":
+            self._operands(instruction, writes[0], reads[:2])
+        for tensor in reads:
+            self._read(rank, instruction, tensor)
+        for tensor in writes:
+            self._write(rank, instruction, tensor)
+
+    def accumulates(self, instruction_line: tuple[str, int], dst: Any, found: Written) -> None:
+        """A matmul with accumulate=True comes onto a tile of which not all was begun by a matmul."""
+        line = _place(instruction_line)
+        self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
+
+    def resumes(self, instruction_line: tuple[str, int], dst: Any) -> None:
+        """A matmul without accumulate= adds to what matmuls have left in a tile."""
+        shadow = self._shadow(dst.storage)
+        if not _entries(shadow.unread, dst, shadow.grain).any():
+            last = int(_entries(shadow.writer, dst, shadow.grain).max())
+            why = f"nc_matmul adds to {dst.label}, a sum that was read: accumulate=False begins another, True goes on"
+            self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
+
+    def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
+        """An instruction writes elements of `dst` before it has read them (overlap.py)."""
+        self._find("clobbered", _place(instruction_line), "", dst.size * dst._dtype.itemsize, why)
+
+    def argument(self, tensor: NkiTensor) -> None:
+        """A tensor that the caller has filled."""
+        shadow = self._shadow(tensor.storage)
+        shadow.writer[:] = _ARGUMENT
+
+    def finish(self, returned: list[NkiTensor]) -> None:
+        """The kernel has ended and returned these tensors."""
+        for tensor in returned:
+            shadow = self._shadow(tensor.storage)
+            missing = int((_entries(shadow.writer, tensor, shadow.grain) == _NEVER).sum())
+            if missing:
+                why = f"{tensor.label} is returned, but not all of it was written"
+                self._find("unwritten", tensor.storage.line, "", missing * shadow.grain, why)
+        for shadow in self._shadows:
+            self._summed(shadow)
+
+    # Instructions
+
+    def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
+        """Keep which partitions a sum takes of operands that hold more of them."""
+        taken = self._taken.setdefault(id(self._shadow(dst.storage)), {})
+        for tensor in operands:
+            shadow = self._shadow(tensor.storage)
+            if tensor.storage.arena is not None or isinstance(tensor, IndirectTensor):
+                continue
+            first = tensor.offset % tensor.row * tensor._dtype.itemsize // shadow.grain
+            writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
+            rows = range(tensor.access.row, tensor.access.row_end)
+            others = {row for row in np.flatnonzero(writers > _ARGUMENT).tolist() if row not in rows}
+            if others and any(self._seen[w - 2][1].op not in _FILLS for w in {int(writers[row]) for row in others}):
+                part = taken.setdefault(
+                    (id(shadow), first), _Part(tensor.label, _place(instruction.line), others, set())
+                )
+                part.used.update(rows)
+
+    def _summed(self, shadow: Shadow) -> None:
+        """A sum is complete: what it took of its operands is all that it will take."""
+        for part in self._taken.pop(id(shadow), {}).values():
+            left = part.others - part.used
+            if left:
+                why = f"the sum takes {len(part.used)} partitions of {part.label}, whose columns hold {len(left)} more"
+                self._find("cut short", part.line, "", len(left), why)
+
+    def _read(self, rank: int, instruction: Instruction, tensor: Any) -> None:
+        shadow = self._shadow(tensor.storage)
+        if instruction.engine is not engine.tensor and id(shadow) in self._taken:
+            self._summed(shadow)
+        if isinstance(tensor, IndirectTensor):
+            table = tensor._table()
+            _entries(shadow.unread, table, shadow.grain)[...] = False
+            return
+        line = _place(instruction.line)
+        writer = _entries(shadow.writer, tensor, shadow.grain)
+        never = writer == _NEVER
+        if never.any():
+            why = f"{instruction.op} reads {tensor.label}, not all of which was written"
+            self._find("uninitialised", line, "", int(never.sum()) * shadow.grain, why)
+        if shadow.tensor is not None:
+            others = (_entries(shadow.tensor, tensor, shadow.grain) != tensor.storage.number) & ~never
+            if others.any():
+                last = int(writer[others].max())
+                why = (
+                    f"{instruction.op} reads {tensor.label}, over which {self._shown(last)} has written another tensor"
+                )
+                self._find("overlap", line, self._line(last), int(others.sum()), why)
+        _entries(shadow.unread, tensor, shadow.grain)[...] = False
+        self._race(rank, instruction, tensor, shadow, writes=False)
+
+    def _write(self, rank: int, instruction: Instruction, tensor: Any) -> None:
+        shadow = self._shadow(tensor.storage)
+        if isinstance(tensor, IndirectTensor):
+            table = tensor._table()
+            _entries(shadow.writer, table, shadow.grain)[...] = len(self._seen) + 1
+            _entries(shadow.unread, table, shadow.grain)[...] = False
+            return
+        writer = _entries(shadow.writer, tensor, shadow.grain)
+        unread = _entries(shadow.unread, tensor, shadow.grain)
+        if 0 not in tensor.strides:
+            self._lost(rank, instruction, tensor, shadow, writer, unread)
+        self._race(rank, instruction, tensor, shadow, writes=True)
+        writer[...] = len(self._seen) + 1
+        unread[...] = True
+        if shadow.tensor is not None:
+            _entries(shadow.tensor, tensor, shadow.grain)[...] = tensor.storage.number
+
+    def _lost(
+        self, rank: int, instruction: Instruction, tensor: Any, shadow: Shadow, writer: Array, unread: Array
+    ) -> None:
+        """Report values lost unread: a write over another tensor, or over everything that one earlier instruction
+        wrote."""
+        lost = unread & (writer > _ARGUMENT)
+        if not lost.any():
+            return
+        last = int(writer[lost].max())
+        core, before = self._seen[last - 2]
+        if core != rank:
+            return  # a race, or ordered by a barrier
+        if shadow.tensor is not None:
+            others = lost & (_entries(shadow.tensor, tensor, shadow.grain) != tensor.storage.number)
+            if others.any():
+                last = int(writer[others].max())
+                why = f"{instruction.op} writes {tensor.label} over another tensor's, unread, of {self._shown(last)}"
+                self._find("lost", _place(instruction.line), self._line(last), int(others.sum()), why)
+                return
+        if before.op in _FILLS or len(before.writes) > 1 or not lost.all() or int(writer.min()) != last:
+            return
+        why = f"{instruction.op} overwrites {tensor.label} before anything read what {self._shown(last)} put there"
+        self._find("lost", _place(instruction.line), self._line(last), int(lost.sum()) * shadow.grain, why)
+
+    def _race(self, rank: int, instruction: Instruction, tensor: Any, shadow: Shadow, writes: bool) -> None:
+        if shadow.write_epoch is None or shadow.read_epoch is None:
+            return
+        epoch, other = self._epochs[rank], 1 - rank
+        clash = _entries(shadow.write_epoch[other], tensor, shadow.grain) == epoch
+        if writes:
+            clash = clash | (_entries(shadow.read_epoch[other], tensor, shadow.grain) == epoch)
+        if clash.any():
+            writer = _entries(shadow.writer, tensor, shadow.grain)
+            last = int(writer[clash].max())
+            what = "writes" if writes else "reads"
+            why = (
+                f"core {rank}'s {instruction.op} {what} {tensor.label}, which core {other} uses too "
+                f"({self._shown(last)} wrote it last), with no barrier between"
+            )
+            self._find("race", _place(instruction.line), self._line(last), int(clash.sum()) * shadow.grain, why)
+        mine = shadow.write_epoch if writes else shadow.read_epoch
+        _entries(mine[rank], tensor, shadow.grain)[...] = epoch
+
+    # Shadows and lines
+
+    def _shadow(self, storage: Storage) -> Shadow:
+        if storage.shadow is None:
+            self._tensors += 1
+            storage.number = self._tensors
+            if storage.arena is not None:
+                arena = storage.arena
+                if arena.shadow is None:
+                    arena.shadow = Shadow(
+                        PARTITIONS * arena.row_bytes, 1, "placed tensors", PARTITIONS, placed=True, shared=False
+                    )
+                storage.shadow = arena.shadow
+            else:
+                shared = storage.region is MemoryRegion.shared_hbm
+                storage.shadow = Shadow(
+                    storage.size, storage.dtype.itemsize, storage.label, storage.shape[0], placed=False, shared=shared
+                )
+                self._shadows.append(storage.shadow)
+        shadow: Shadow = storage.shadow
+        return shadow
+
+    def _line(self, writer: int) -> str:
+        return _place(self._seen[writer - 2][1].line) if writer > _ARGUMENT else ""
+
+    def _shown(self, writer: int) -> str:
+        if writer <= _ARGUMENT:
+            return "the caller" if writer else "nothing"
+        rank, instruction = self._seen[writer - 2]
+        return f"{instruction.op} of {_place(instruction.line)} on core {rank}"
+
+    def _find(self, kind: str, line: str, other: str, size: int, why: str) -> None:
+        if (kind, line, other) not in self._known:
+            self._known.add((kind, line, other))
+            self.findings.append(SanitizerFinding(kind, line, other, size, why))
+
+
+_FILLS = ("memset", "iota", "full")  # that others may overwrite unread: tiles are cleared before parts are written
+
+
+def _place(line: tuple[str, int]) -> str:
+    return f"{line[0]}:{line[1]}"
+
+
+def _entries(entries: Array, tensor: Any, grain: int) -> Array:
+    """The entries of a view's elements: a view of the flat array, with an axis for those of one element."""
+    storage, size = tensor.storage, tensor._dtype.itemsize
+    strides, offset = [stride * size for stride in tensor.strides], tensor.offset * size
+    if storage.arena is not None:
+        partition, element = divmod(tensor.offset, tensor.row)
+        offset = (storage.partition_base + partition) * storage.arena.row_bytes + storage.base + element * size
+        strides[0] = storage.arena.row_bytes
+    if size < grain:  # elements narrower than an entry: every `grain // size`-th stands for its neighbours
+        first = offset // grain
+        return entries[first : first + max(1, tensor.size * size // grain)]
+    item = entries.itemsize
+    shape = (*tensor.shape, size // grain)
+    found: Array = np.ndarray(
+        shape, entries.dtype, entries, offset // grain * item, (*[s // grain * item for s in strides], item)
+    )
+    return found

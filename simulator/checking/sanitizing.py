@@ -1,0 +1,54 @@
+"""Choice of the checks made on launches: of memory (sanitizer.py) and of numbers (numeric.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..instructions.core import NeuronCore
+from ..machine.errors import NkiValidationError
+from .numeric import NumericSanitizer
+from .sanitizer import Sanitizer, SanitizerFinding
+
+CHOICES = ("memory", "numeric", "all")
+_chosen: list[frozenset[str]] = [frozenset()]  # what launches that name no choice are looked through for
+
+
+def choice(wanted: bool | str) -> frozenset[str]:
+    """The sanitizers asked for: True is "memory", "all" both.
+
+    Raises:
+        NkiValidationError: there is no such sanitizer.
+    """
+    if isinstance(wanted, bool):
+        return frozenset({"memory"} if wanted else ())
+    if wanted not in CHOICES:
+        raise NkiValidationError(f"sanitize={wanted!r}; allowed: True, False, {', '.join(map(repr, CHOICES))}")
+    return frozenset(CHOICES[:2] if wanted == "all" else {wanted})
+
+
+def chosen() -> frozenset[str]:
+    """Return the checks of launches that do not choose their own."""
+    return _chosen[-1]
+
+
+@contextmanager
+def sanitized(wanted: bool | str) -> Iterator[None]:
+    """Launches inside are looked through for what is `wanted`; observers find the faults in `Run.findings`."""
+    _chosen.append(choice(wanted))
+    try:
+        yield
+    finally:
+        _chosen.pop()
+
+
+def look_for(core: NeuronCore, kinds: frozenset[str]) -> None:
+    """Have the launch on a core looked through."""
+    core.sanitizer = Sanitizer() if "memory" in kinds else None
+    core.numeric = NumericSanitizer() if "numeric" in kinds else None
+
+
+def findings_of(core: NeuronCore) -> list[SanitizerFinding]:
+    """The faults found, where they were looked for."""
+    asked = [each for each in (core.sanitizer, core.numeric) if each is not None]
+    return [finding for each in asked for finding in each.findings]

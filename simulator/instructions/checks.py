@@ -1,0 +1,163 @@
+"""Rules that many instructions share, each with what it says when a kernel breaks it.
+
+Conditions are tested before a message is built: instructions are checked on the simulator's hot path.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..machine.chip import PARTITIONS
+from ..machine.dtypes import Array
+from ..machine.errors import AccessPatternError, EarlierNkiWarning, NkiValidationError
+from ..machine.memory import PSUM, PSUM_ALIGNMENT, SBUF
+from ..machine.watching import watchers
+from ..tensors.tensor import MAX_DIMENSIONS, NkiTensor
+from ..tensors.views import dimensions
+from .core import active
+from .reported import check_words
+
+MAX_COUNT = (1 << 16) - 1
+MAX_STRIDE = (1 << 15) - 1
+
+
+def tile(op: str, operand: str, tensor: object) -> NkiTensor:
+    """An operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can address.
+
+    Partitions: a start of 0 for up to 128 of them, 64 for up to 64, 32 or 96 for up to 32
+    (trainium_inferentia2_arch.rst, "start_partition").
+    """
+    if not isinstance(tensor, NkiTensor):
+        raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
+    region = tensor.storage.region
+    if region is not SBUF and region is not PSUM:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} must be in SBUF or PSUM; load it with nisa.dma_copy first"
+        )
+    if tensor.dtype == "int64" and op != "memset":
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label}: no engine computes with int64, which DMAs move and nisa.scalar_load loads"
+        )
+    if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has at most "
+            f"{MAX_DIMENSIONS - 1} free dimensions"
+        )
+    if tensor.row > MAX_STRIDE and not _within_limits(tensor):
+        raise AccessPatternError(
+            f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has up to {MAX_COUNT} "
+            f"elements a dimension, at most {MAX_STRIDE} apart"
+        )
+    access = tensor.access
+    if region is PSUM and access.byte % PSUM_ALIGNMENT:
+        active(op).warn(
+            f"{op}: {operand} {tensor.label} starts at byte {access.byte} of a partition of PSUM; addresses there are "
+            f"multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
+        )
+    start = access.row
+    if start:
+        count = access.row_end - start
+        if start % 32 or count > (64 if start == 64 else 32):
+            raise NkiValidationError(
+                f"{op}: {operand} {tensor.label} is {count} partition(s) from partition {start}; engines "
+                "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
+            )
+    return tensor
+
+
+def _within_limits(tensor: NkiTensor) -> bool:
+    """True if an instruction can encode the free dimensions of a view: sizes are 16 bits unsigned, strides 16 bits
+    signed, in elements (trainium_inferentia2_arch.rst, "Accessing SBUF/PSUM tensors"). Dimensions may be merged where
+    one continues where the other ends."""
+    given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
+    joined: list[tuple[int, int]] = []
+    for count, stride in given:
+        if joined and joined[-1][1] == count * stride:
+            count *= joined.pop()[0]
+        joined.append((count, stride))
+    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (given, joined))
+
+
+def destination(op: str, tensor: object) -> NkiTensor:
+    """The operand `dst` of a compute engine: a tile. Where a stride of 0 writes an element several times, the last
+    write stands (AWS's qkv kernels throw elementwise results away so)."""
+    dst = tile(op, "dst", tensor)
+    if dst.storage.region is PSUM:
+        check_words(active(op), op, dst)
+    return dst
+
+
+def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
+    """Two tensors that an instruction reads side by side: not both in PSUM; in SBUF from the same partition, which is
+    only warned of, because only nki-library documents it (core/embeddings/rope.py copies an operand "for tensor_tensor
+    base partition alignment"). A tile of up to 64 partitions may be placed where it suits."""
+    if a.storage.region is PSUM:
+        if b.storage.region is PSUM:
+            raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")
+    elif a.access.row != b.access.row and b.storage.region is SBUF and _placed(a) and _placed(b):
+        active().warn(
+            f"{op}: {first} {a.label} starts at partition {a.access.row}, {second} {b.label} at {b.access.row}; two "
+            "tensors in SBUF are read from the same partition on; copy one first"
+        )
+
+
+def _placed(tensor: NkiTensor) -> bool:
+    """True if the first partition of a tile is known: the kernel gave it an address, or it spans over half of the
+    partitions."""
+    storage = tensor.storage
+    return storage.arena is not None or storage.shape[0] > PARTITIONS // 2
+
+
+_Member = TypeVar("_Member", bound=Enum)
+
+
+def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
+    """The member of an enum of `nki.isa` that a kernel passed, itself or as its number."""
+    if type(value) is kind:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        for known in kind:
+            if known.value == value:
+                active().warn(
+                    f"{op}: {operand} {value}, a spelling of an earlier NKI, is taken as nisa.{kind.__name__}."
+                    f"{known.name}",
+                    EarlierNkiWarning,
+                )
+                return known
+    names = ", ".join(known.name for known in kind)
+    raise NkiValidationError(f"{op}: {operand} {value!r}; allowed: nisa.{kind.__name__} {names}")
+
+
+def broadcast_value(value: Any, ndim: int) -> Any:
+    """A scalar operand's value, ready to combine with data of `ndim` dimensions."""
+    if isinstance(value, NkiTensor):
+        values = value.values
+        return values.reshape((values.shape[0],) + (1,) * (ndim - 1))
+    return np.float32(value)
+
+
+def cast_values(src: NkiTensor, dst: NkiTensor) -> Array:
+    """The values as a copy moves them: bits as they are within one dtype, else by way of float32."""
+    return src.values if src._dtype is dst._dtype else float_values(src)
+
+
+def float_values(tensor: NkiTensor) -> Array:
+    """The values as the engines' float32 datapath sees them."""
+    values = tensor.values
+    if values.dtype == np.float32:
+        return values
+    for watcher in watchers:
+        watcher.read_as_float(tensor, values)
+    return values.astype(np.float32)
+
+
+def copy_values(dst: NkiTensor, src: NkiTensor) -> None:
+    """Compute a copy."""
+    dst.write(shaped(cast_values(src, dst), dst.shape))
+
+
+def shaped(values: Array, shape: tuple[int, ...]) -> Array:
+    return values if values.shape == shape else values.reshape(shape)

@@ -1,0 +1,396 @@
+"""The NeuronCore that a kernel runs on: it allocates memory, takes instructions, and knows the target.
+
+Instructions execute eagerly, in program order, on NumPy arrays; each is also noted in `program`, from which the timing
+model predicts when the engines would have run it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..machine.chip import Target
+from ..machine.configs import NO_CONFIGS
+from ..machine.dtypes import Array, lookup
+from ..machine.errors import NkiValidationError, UndefinedOnChipWarning, ours
+from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Settled, Transfer, engine
+from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
+from ..machine.nki_version import current
+from ..machine.pair import Pair
+from ..machine.psum_writes import Written
+from ..machine.world import World
+from ..tensors.tensor import IndirectTensor, NkiTensor
+from ..tensors.tensor_indirection import after_registers, check, with_indices
+from ..tensors.tensor_operators import naming_what_tensors_lack
+from ..tensors.views import integers
+from ..timing.capacity import Memory
+from ..timing.constants import Machine
+from ..timing.costs import NO_TIME, Costs
+from .old_calls import explaining_old_calls
+from .overlap import clobbers
+from .reported import check_name, check_width
+
+if TYPE_CHECKING:
+    from ..machine.instruction import Options
+    from ..running.replay import Recording
+
+MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
+
+MAX_SETTLED = 10_000  # calls of different forms that are remembered
+
+_TENSOR = engine.tensor
+
+
+class NeuronCore:
+    """One run of one kernel. `functional=False` walks shapes only: no values are computed or held."""
+
+    def __init__(self, target: Target, functional: bool = True, dge: bool = True) -> None:
+        self.target = target
+        self.functional = functional
+        self.dge = dge and target.generation >= 3  # hardware DGE: NeuronCore-v3 and newer (trainium2_arch.rst)
+        self.costs = Costs(target)
+        self.program: list[Instruction] = []
+        self.allocations: list[Allocation] = []
+        self.ordered = False  # inside `nl.no_reorder()`
+        self.loops: list[tuple[tuple[str, int], int]] = []  # of the device: where each stands, how often it ran
+        self.looping = 0  # how many of them run now, one in the other
+        self.named: set[str] = set()  # tensors that the kernel gave a name
+        self._fence: Instruction | None = None  # what everything after it waits for
+        self._fenced = 0  # instructions before it
+        self.memory = Memory(0, 0)  # what the program took at most, once it has run
+        self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
+        self.rank = 0  # which of them this is
+        self.pair: Pair | None = None  # what joins it with the other core of a launch on two
+        self.world: World | None = None  # the ranks of a launch on several, of which this is one
+        self.world_rank = 0
+        self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
+        self.numeric: Any = None  # sees every instruction and the values that it stores, likewise
+        self.configs = NO_CONFIGS  # of the kernel that runs
+        self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
+        self.registers: dict[str, Array] = {}  # state that engines keep between instructions
+        self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
+        self.idled = ""  # what may have changed the Vector Engine's accumulators since they were reset
+        self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
+        self.recording: Recording | None = None  # of how values are computed, where that is to be done again
+        self._arenas: dict[MemoryRegion, Arena] = {}
+        self._warned: set[tuple[tuple[str, int], str]] = set()
+        self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings, while a declaration is asked
+        self._scratch: dict[tuple[int, int], Array] = {}
+        self._settled = _settled_before(target, self.costs.machine, self.dge, current())
+        self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
+        # By the id of a code object, which takes long to hash: itself, its lines, whether it is of the simulator.
+        self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
+
+    def ndarray(
+        self,
+        shape: tuple[int, ...],
+        dtype: object,
+        region: MemoryRegion,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+        argument: bool = False,
+    ) -> NkiTensor:
+        """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
+        found, shape, line = lookup(dtype), tuple(shape), self._line()
+        if name and not argument:
+            check_name(self, name)
+        if shape == (1,) and (region is SBUF or region is PSUM):
+            shape = (1, 1)  # as in the examples of register_load: tensors on chip are always at least 2-D
+        if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
+            make = partial(allocate, region, found, shape, name, line, self.target)
+            storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
+            if storage.owner is not None:
+                return NkiTensor(storage.shape, found, storage)
+        else:
+            storage = allocate(region, found, shape, name, line, self.target)
+        if self.recording is not None:
+            self.recording.allocated(storage.size * storage.dtype.itemsize)
+        if address is not None:
+            if self.recording is not None:
+                self.recording.spoil()
+            if not storage.on_chip:
+                raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
+            place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
+        else:
+            storage.owner = self._note(region, storage.row_bytes, storage.identity, line, argument)
+            storage.core = self
+            if storage.on_chip:
+                check_width(self, storage)
+        return NkiTensor(storage.shape, found, storage)
+
+    def _note(
+        self, region: MemoryRegion, row_bytes: int, identity: Any, line: tuple[str, int], argument: bool = False
+    ) -> Allocation:
+        allocation = Allocation(len(self.allocations), region, row_bytes, identity, line, argument)
+        self.allocations.append(allocation)
+        return allocation
+
+    def _arena(self, region: MemoryRegion) -> Arena:
+        if region not in self._arenas:
+            row_bytes = self.target.usable_sbuf_bytes if region is SBUF else self.target.psum_bytes
+            owner = self._note(region, 0, ("placed by address", region, (), ""), ("", 0))
+            owner.placed = True
+            self._arenas[region] = Arena(row_bytes, owner, functional=self.functional)
+        return self._arenas[region]
+
+    def scratch(self, rows: int, columns: int) -> Array:
+        """Room for an intermediate [rows, columns] float32, used until the next call."""
+        found = self._scratch.get((rows, columns))
+        if found is None:
+            found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
+        return found
+
+    def issue(
+        self,
+        op: str,
+        unit: engine,
+        writes: tuple[NkiTensor, ...],
+        reads: tuple[NkiTensor, ...],
+        cost: Cost = NO_TIME,
+        name: str | None = None,
+        flops: int = 0,
+        hbm_bytes: int = 0,
+        dma: Transfer | None = None,
+        options: Options = (),
+    ) -> Instruction:
+        """Note an instruction. The caller has checked it and computes its values itself."""
+        program = self.program
+        indirect: list[NkiTensor] = []
+        for tensor in writes:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
+        for tensor in reads:
+            if type(tensor) is not NkiTensor:
+                indirect.append(tensor)
+        if indirect:
+            reads = self._admit_indirect(op, unit, writes, reads)
+        for tensor in writes:
+            storage = tensor.storage
+            if storage.region is PSUM and unit is not _TENSOR and type(tensor) is NkiTensor:
+                storage.note_write(tensor, by_matmul=False)
+            for read in reads:
+                if read.storage is storage and read is not tensor and clobbers(op, tensor, read):
+                    self._clobbered(op, tensor, read)
+        instruction = Instruction(
+            len(program),
+            op,
+            unit,
+            _accesses(writes),
+            _accesses(reads),
+            cost,
+            dma,
+            flops,
+            hbm_bytes,
+            self._line(),
+            name,
+            self.ordered,
+            options,
+        )
+        if self._fence is not None:
+            instruction.after = (self._fence,)
+        if len(program) >= MAX_INSTRUCTIONS:
+            raise NkiValidationError(
+                f"the kernel has issued {MAX_INSTRUCTIONS:,} instructions, more than any compiler takes: does it end?"
+            )
+        program.append(instruction)
+        if self.sanitizer is not None:
+            self.sanitizer.see(self.rank, instruction, writes, reads)
+        if self.numeric is not None:
+            self.numeric.see(instruction, writes, reads)
+        if indirect:
+            after_registers(instruction, indirect)
+        return instruction
+
+    def _admit_indirect(
+        self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
+    ) -> tuple[NkiTensor, ...]:
+        """Check accesses through registers and index tiles; return `reads` with the tiles that hold the indices."""
+        if self.recording is not None:
+            self.recording.spoil()
+        check(self, op, unit, writes, reads)
+        for tensor in writes if unit is not _TENSOR else ():
+            if isinstance(tensor, IndirectTensor) and tensor.storage.region is PSUM:
+                for part in tensor.parts(self.functional):
+                    tensor.storage.note_write(part, by_matmul=False)
+        return with_indices(writes, reads)
+
+    def fence(self, op: str) -> None:
+        """Let all engines come to rest: what comes after waits for all that came before."""
+        fence = self.issue(op, engine.sync, (), (), self.costs.register())
+        fence.depends_on(*self.program[self._fenced : -1])
+        self._fence, self._fenced = fence, len(self.program)
+
+    def perform(self, compute: Callable[..., None], *operands: Any) -> None:
+        """Compute the values of an instruction just issued: compute(*operands), from nothing but the operands.
+
+        The first is the tensor that it writes. Those that it reads are operands themselves, or in tuples of them;
+        arrays are room for what passes, state of the engine, or never change.
+        """
+        if self.functional:
+            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+                compute(*operands)
+            if self.recording is not None:
+                self.recording.performed += 1
+                self.recording.note(compute, operands)
+
+    def not_begun(self, dst: NkiTensor, found: Written) -> None:
+        """A matmul is to accumulate onto a tile of which not all was begun by a matmul."""
+        if self.sanitizer is not None:
+            self.sanitizer.accumulates(self._line(), dst, found)
+
+    def resumed(self, dst: NkiTensor) -> None:
+        """A matmul is to accumulate since matmuls were the last to write to its tile."""
+        if self.sanitizer is not None:
+            self.sanitizer.resumes(self._line(), dst)
+
+    def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
+        """An instruction writes elements that it has yet to read."""
+        why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"
+        self.warn(why)
+        if self.sanitizer is not None:
+            self.sanitizer.clobbers(self._line(), written, why)
+
+    def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
+        """Warn of undefined behaviour on the chip, or of another category, once for each line of the kernel."""
+        if self._heard is not None:
+            self._heard.append((message, category))
+        line = self._line()
+        if (line, message) not in self._warned:
+            self._warned.add((line, message))
+            warnings.warn_explicit(message, category, *line)
+
+    def warner(self) -> Callable[[str], None]:
+        """`warn` of this line, for when values are computed, also in a replay; once, whatever the message."""
+        line, warned = self._line(), self._warned
+
+        def tell(message: str) -> None:
+            if (line, "") not in warned:
+                warned.add((line, ""))
+                warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
+
+        return tell
+
+    def settle(self, op: str, *operands: Any) -> Settled:
+        """Check the operands of an instruction; return the engine it runs on and its cost, by its declaration.
+
+        Declarations go by the forms of tensors and by the other operands, never by addresses or values, and so are
+        asked once for each. Where they warn, the warnings are repeated, for another line of the kernel.
+        """
+        key: list[Any] = [op]
+        for operand in operands:
+            kind = type(operand)
+            if kind is NkiTensor:
+                key.append(operand._form or operand.form)
+            elif isinstance(operand, NkiTensor):  # at an address of run time, or outside
+                return DECLARATIONS[op](self, *operands)
+            else:
+                key.append(kind)
+                key.append(operand)
+        known = tuple(key)
+        try:
+            found = self._settled.get(known)
+        except TypeError:  # something that no rule allows
+            return DECLARATIONS[op](self, *operands)
+        return self._settle_first(known, operands) if found is None else found
+
+    def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
+        """Ask a declaration for the first time, or repeat its warnings, which name the tensors."""
+        named = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
+        warned = self._settled_with_warnings.get(named)
+        if warned is not None:
+            for message, category in warned[1]:
+                self.warn(message, category)
+            return warned[0]
+        heard = self._heard = []
+        try:
+            found: Settled = DECLARATIONS[known[0]](self, *operands)
+        finally:
+            self._heard = None
+        if heard:
+            self._settled_with_warnings[named] = found, heard
+        else:
+            if len(self._settled) >= MAX_SETTLED:
+                self._settled.clear()
+            self._settled[known] = found
+        return found
+
+    def _line(self) -> tuple[str, int]:
+        """File and line of the kernel code that called into the simulator."""
+        frame: Any = sys._getframe(2)
+        code = frame.f_code
+        while True:
+            lines = self._lines.get(id(code))
+            if lines is None:
+                lines = self._lines[id(code)] = code, {}, ours(code.co_filename)
+            if not lines[2] or frame.f_back is None:
+                break
+            frame = frame.f_back
+            code = frame.f_code
+        line = lines[1].get(frame.f_lasti)
+        if line is None:
+            line = lines[1][frame.f_lasti] = code.co_filename, frame.f_lineno
+        return line
+
+    def line_of_kernel(self) -> tuple[str, int]:
+        """File and line of the kernel code that called the caller."""
+        return self._line()
+
+    def share(self, state: str, instruction: Instruction) -> None:
+        """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""
+        previous = self.last_use.get(state)
+        if previous is not None:
+            instruction.depends_on(previous)
+        self.last_use[state] = instruction
+
+
+@lru_cache(maxsize=16)
+def _settled_before(target: Target, machine: Machine, dge: bool, version: str) -> dict[tuple[Any, ...], Settled]:
+    """Return the results of declarations by the forms of operands, shared by all launches on such a core."""
+    return {}
+
+
+def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
+    """Return the accesses of an instruction; the usual one or two operands skip the list."""
+    if len(tensors) == 1:
+        first = tensors[0]
+        return (first._access or first.access,)
+    if len(tensors) == 2:
+        first, second = tensors
+        return first._access or first.access, second._access or second.access
+    return tuple([tensor._access or tensor.access for tensor in tensors])
+
+
+_state = threading.local()
+
+
+def active(what: str = "an NKI instruction") -> NeuronCore:
+    """The NeuronCore of the kernel that is running."""
+    core: NeuronCore | None = getattr(_state, "core", None)
+    if core is None:
+        raise NkiValidationError(f"{what} can only be called inside a kernel (see nki.simulate, simulator.run)")
+    return core
+
+
+def is_active() -> bool:
+    """True if a kernel is running in this thread."""
+    return getattr(_state, "core", None) is not None
+
+
+@contextmanager
+def running(core: NeuronCore) -> Iterator[NeuronCore]:
+    """Make `core` the one that instructions go to."""
+    previous = getattr(_state, "core", None)
+    _state.core = core
+    try:
+        with naming_what_tensors_lack(), explaining_old_calls():
+            yield core
+    finally:
+        _state.core = previous

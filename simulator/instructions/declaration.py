@@ -1,0 +1,245 @@
+"""Declarations of instructions: operands, engines, limits and cost, each stated once.
+
+An instruction is a function with the signature of `nki.isa` whose parameters are annotated with what they may be
+(operands.py), under `@declared(...)`. `NeuronCore.settle` asks the declaration whether a call may have its operands, on
+which engine it runs and what that costs; the linter and the documentation read the same declarations. A function under
+`@instruction(...)` is nothing but what it computes: checks, cost and issue come from the declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import DECLARATIONS, Instruction, Settled, engine
+from ..machine.memory import PSUM
+from ..tensors.tensor import NkiTensor
+from .checks import member, read_together
+from .core import NeuronCore, active
+from .operands import Call, Operand, Scalar, Unchecked
+from .tensor_operands import Tile
+
+_UNKNOWN, _GPSIMD = engine.unknown, engine.gpsimd
+_MISSING = inspect.Parameter.empty
+_VERSIONS = {3: "v3 (trn2) or newer", 4: "v4 (trn3)"}
+
+Rule = Callable[[Call], None]
+_P = ParamSpec("_P")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Engine(Operand):
+    """The parameter `engine`: one of those that the instruction is declared for."""
+
+    @property
+    def limits(self) -> str:
+        return "one of the engines"
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """An instruction of `nki.isa`, without `name` among its operands.
+
+    `rules` are what goes beyond single operands: each raises NkiValidationError, and its docstring says what it asks
+    for; they may set `unit`, `cost` and `options` of the call.
+    """
+
+    function: Callable[..., Any]
+    engines: tuple[engine, ...]  # that run it, the default first
+    cost: tuple[str, ...] = ()  # a method of `Costs` and the operands it goes by; () where a rule says what it costs
+    generation: int = 2  # the first NeuronCore version that has it
+    engine_generations: Mapping[engine, int] = field(default_factory=dict)  # of engines that came to run it later
+    default: Callable[[Call], engine] | None = None  # the engine where the kernel leaves it open
+    together: tuple[str, ...] = ()  # two operands that are read side by side
+    rules: tuple[Rule, ...] = ()
+    finds: tuple[str, ...] = ()  # what rules note of the call, for the function to have
+    flops: tuple[int, str] = (0, "dst")  # for each element of an operand
+    state: Mapping[engine, str] = field(default_factory=dict)  # of an engine, which other instructions share
+    watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None  # sees what is found at every call
+    repeatable: bool = False  # it computes from its operands alone, the first of which it writes
+    packed: int = 0  # how many of the last operands `settle` is given as one tuple, which is found sooner
+    source: str = ""  # beside the instruction's page
+
+    @cached_property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @cached_property
+    def operands(self) -> dict[str, Operand]:
+        """The operands in order; a parameter without a declaration may be anything."""
+        parameters = inspect.signature(self.function, eval_str=True).parameters.values()
+        declared = {p.name: getattr(p.annotation, "__metadata__", (Operand(),))[-1] for p in parameters}
+        declared.pop("name", None)
+        return declared
+
+    @cached_property
+    def checked(self) -> tuple[str, ...]:
+        """The operands that `NeuronCore.settle` is given, in order."""
+        return tuple(name for name, operand in self.operands.items() if not isinstance(operand, Unchecked))
+
+    @cached_property
+    def resolved(self) -> tuple[str, ...]:
+        """The operands that stand for something: operators, members of enums."""
+        return tuple(name for name, operand in self.operands.items() if operand.resolves)
+
+    @cached_property
+    def _alone(self) -> list[tuple[str, Callable[[Call, str, Any], Any]]]:
+        """The checks of single operands."""
+        return [(n, o.check) for n, o in self.operands.items() if type(o).check is not Operand.check]
+
+    @cached_property
+    def _related(self) -> list[tuple[str, Callable[[Call, str, Any], None]]]:
+        """The checks of operands against others."""
+        return [(n, o.relate) for n, o in self.operands.items() if type(o).relate is not Operand.relate and o.relates]
+
+    @cached_property
+    def _noted(self) -> tuple[str, ...]:
+        return (*self.resolved, *self.finds)
+
+    @cached_property
+    def _tensors(self) -> list[str]:
+        return [name for name, operand in self.operands.items() if isinstance(operand, (Tile, Scalar))]
+
+    def __call__(self, core: NeuronCore, *given: Any) -> Settled:
+        """Check the operands of a call; NkiValidationError names the first that is wrong, and what is allowed."""
+        if core.target.generation < self.generation:
+            raise NkiValidationError(
+                f"{self.name}: needs NeuronCore-{_VERSIONS[self.generation]}, came {core.target.name}"
+            )
+        if self.packed:
+            given = (*given[:-1], *given[-1])
+        call = Call(core, self.name, zip(self.checked, given))
+        values = call.__dict__
+        for name, check in self._alone:
+            values[name] = check(call, name, values[name])
+        for name, relate in self._related:
+            relate(call, name, values[name])
+        if self.together:
+            first, second = (values[name] for name in self.together)
+            if isinstance(first, NkiTensor) and isinstance(second, NkiTensor):
+                read_together(self.name, self.together[0], first, self.together[1], second)
+        call.unit = self._engine(call)
+        for rule in self.rules:
+            rule(call)
+        if call.unit is _GPSIMD:
+            self._refuse_psum(values)
+        if self.cost:
+            method, *names = self.cost
+            call.cost = getattr(core.costs, method)(*[values[name] for name in names])
+        return call.unit, call.cost, call.options, tuple([values[name] for name in self._noted])
+
+    def _engine(self, call: Call) -> engine:
+        default = self.default(call) if self.default is not None else self.engines[0]
+        if not self._chooses or call.engine is _UNKNOWN:
+            return default
+        chosen = member(self.name, "engine", engine, call.engine)
+        if chosen is _UNKNOWN:
+            return default
+        generation = call.core.target.generation
+        allowed = [e for e in self.engines if self.engine_generations.get(e, 2) <= generation]
+        if chosen not in allowed:
+            shown = ", ".join(e.name for e in allowed)
+            raise NkiValidationError(f"{self.name}: engine {chosen.name} cannot run it; allowed: {shown}")
+        return chosen
+
+    def _refuse_psum(self, values: Mapping[str, Any]) -> None:
+        """GpSimd has no path to PSUM (trainium_inferentia2_arch.rst, section GpSimd Engine)."""
+        for name in self._tensors:
+            tensor = values[name]
+            if isinstance(tensor, NkiTensor) and tensor.storage.region is PSUM:
+                raise NkiValidationError(f"{self.name}: GpSimd Engine cannot access PSUM, where {tensor.label} is")
+
+    @cached_property
+    def _chooses(self) -> bool:
+        """True if the kernel chooses the engine."""
+        return isinstance(self.operands.get("engine"), Engine)
+
+    def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by parameter, in order; TypeError, as Python words it, where they do not fit."""
+        names = self._names
+        values = self._defaults | dict(zip(names, given)) | named
+        fits = len(values) == len(names) and len(given) + len(named) <= len(names)
+        for name in self._required:
+            fits = fits and values[name] is not _MISSING
+        if not fits or (given and named and not named.keys().isdisjoint(names[: len(given)])):
+            self.function(*given, **named)
+        return values
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        return {p.name: p.default for p in inspect.signature(self.function).parameters.values()}
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._defaults)
+
+    @cached_property
+    def _required(self) -> list[str]:
+        return [name for name, default in self._defaults.items() if default is _MISSING]
+
+    @cached_property
+    def _written(self) -> list[str]:
+        return [name for name, operand in self.operands.items() if isinstance(operand, Tile) and operand.written]
+
+    @cached_property
+    def _read(self) -> list[str]:
+        """The operands that may be tensors to read; last those that are written in part."""
+        kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
+        return [name for name in self._tensors if name not in self._written] + kept
+
+    def run(self, core: NeuronCore, values: dict[str, Any]) -> Instruction:
+        """Check a call, issue it with the operands that it reads and writes, and compute its values: the function, on
+        what its operators, enums and engine stand for."""
+        name = values.pop("name", None)
+        unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
+        writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
+        reads = tuple([values[operand] for operand in self._read if isinstance(values[operand], NkiTensor)])
+        each, of = self.flops
+        flops = each * values[of].size if each else 0
+        issued = core.issue(self.name, unit, writes, reads, cost, name, flops=flops, options=options)
+        if self.state:
+            core.share(self.state[unit], issued)
+        if self.watch is not None:
+            self.watch(core, self.name, found)
+        values.update(zip(self.resolved, found))
+        if self._chooses:
+            values["engine"] = unit
+        if self.repeatable:
+            core.perform(self.function, *values.values())
+        elif core.functional:
+            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+                self.function(*values.values())
+        return issued
+
+
+def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function]:
+    """Declare an instruction that settles, issues and computes its calls itself; `limits` are those of Declaration."""
+
+    def declare(function: _Function) -> _Function:
+        DECLARATIONS[function.__name__] = Declaration(function, engines, **limits)
+        return function
+
+    return declare
+
+
+def instruction(*engines: engine, **limits: Any) -> Callable[[Callable[_P, None]], Callable[_P, Instruction]]:
+    """Declare an instruction and make it of a function that computes its values."""
+
+    def declare(function: Callable[_P, None]) -> Callable[_P, Instruction]:
+        declaration = DECLARATIONS[function.__name__] = Declaration(function, engines, **limits)
+
+        @wraps(function)
+        def issue(*given: _P.args, **named: _P.kwargs) -> Instruction:
+            values = declaration.bind(given, named)
+            return declaration.run(active(declaration.name), values)
+
+        return issue
+
+    return declare

@@ -1,0 +1,50 @@
+"""Calls in the manner of the first NKI, whose instructions returned tiles: what to say of them."""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from ..machine.errors import OperatorError, ours
+
+SINCE = "instructions return nothing since NKI 0.2: allocate dst and pass it first, or run `trninfer migrate`"
+_UNFIT = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:missing|got an unexpected|got multiple|takes)")
+
+
+@contextmanager
+def explaining_old_calls() -> Iterator[None]:
+    """Add what changed to the TypeError of an instruction that is called for its value."""
+    try:
+        yield
+    except TypeError as error:
+        found = _UNFIT.match(str(error))
+        if found is None or not _writes_to_dst(found[1]) or not _wants_value(error.__traceback__):
+            raise
+        raise OperatorError(f"{error}; {SINCE}").with_traceback(error.__traceback__) from None
+
+
+def _writes_to_dst(name: str) -> bool:
+    """True of an instruction whose first parameter is dst."""
+    from ..nki.api import table  # nki imports the core that asks
+
+    for entry in table()["functions"]:
+        if entry["module"] == "nki.isa" and entry["name"] == name:
+            return bool(entry["params"]) and entry["params"][0]["name"] == "dst"
+    return False
+
+
+def _wants_value(trace: TracebackType | None) -> bool:
+    """True if what the last frame of a traceback outside of the simulator calls is called for its value."""
+    last = None
+    while trace is not None:
+        last = last if last is not None and ours(trace.tb_frame.f_code.co_filename) else trace
+        trace = trace.tb_next
+    if last is None:
+        return False
+    instructions = list(dis.get_instructions(last.tb_frame.f_code))
+    following = [after.opname for each, after in itertools.pairwise(instructions) if each.offset == last.tb_lasti]
+    return following not in ([], ["POP_TOP"])

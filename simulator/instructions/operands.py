@@ -1,0 +1,314 @@
+"""Kinds of operands that instructions declare: what each may be, and the message where it is something else.
+
+`check` sees an operand alone and returns what it stands for (the operator of a function, the member of an enum);
+`relate` holds it against the others. `limits` is what the documentation lists, generated from the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..machine.dtypes import DTYPES
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Options, engine
+from ..tensors.tensor import NkiTensor
+from ..timing.costs import NO_TIME
+from .checks import member, tile
+from .core import NeuronCore
+from .operators import ACTIVATIONS, ALU, AluOperator, alu_operator, shown_operator
+
+_UNKNOWN = engine.unknown
+REDUCING = tuple(name for name, operator in ALU.items() if operator.reduction is not None)
+FLOATS = tuple(name for name, dtype in DTYPES.items() if dtype.is_float)
+COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+
+
+class Call:
+    """A call under check: `core`, `instruction` (its name), `unit` (its engine), and each operand by its name."""
+
+    def __init__(self, core: NeuronCore, instruction: str, operands: Iterable[tuple[str, Any]]) -> None:
+        self.core = core
+        self.instruction = instruction
+        self.unit = _UNKNOWN
+        self.cost = NO_TIME
+        self.options: Options = ()
+        self.__dict__.update(operands)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def refuse(self, operand: str, value: Any, why: str) -> NkiValidationError:
+        """The error of an operand."""
+        shown = value.label if isinstance(value, NkiTensor) else repr(value)
+        return NkiValidationError(f"{self.instruction}: {operand} {shown} {why}")
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A parameter that any value may be given for; `optional`: None stands for none."""
+
+    optional: bool = field(default=False, kw_only=True)
+    resolves: ClassVar[bool] = False  # stands for something else than the value
+
+    @property
+    def relates(self) -> bool:
+        """True if it is held against other operands."""
+        return True
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        """Return the value as the instruction uses it. NkiValidationError if it is not allowed."""
+        return value
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        """NkiValidationError where the value does not go with the other operands."""
+
+    @property
+    def limits(self) -> str:
+        """Describe the allowed values in a few words."""
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Unchecked(Operand):
+    """A parameter that no check and no cost depends on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar(Operand):
+    """A number, or a tile with one element for each partition of the operand `of`.
+
+    `operator` names the operand that it is combined by: one that takes one input has None or 0 here, one on bits an
+    integer or a tile of integers.
+    """
+
+    of: str = "data"
+    dtypes: tuple[str, ...] = ("float32",)  # of a tile, () for all
+    refused: tuple[str, ...] = ()
+    operator: str = ""
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        operator: AluOperator | None = getattr(call, self.operator) if self.operator else None
+        if (value is None and self.optional) or (self.operator and operator is None):
+            return
+        if operator is not None and operator.unary:
+            if value is not None and not (isinstance(value, (int, float)) and value == 0):
+                why = f"{name} must be None or 0, because nl.{operator.name} takes one input"
+                raise NkiValidationError(f"{call.instruction}: {why}")
+            return
+        bits = operator is not None and operator.bits
+        if (
+            operator is not None
+            and bits
+            and not (value._dtype.is_integer if isinstance(value, NkiTensor) else _is_whole(value))
+        ):
+            came = value.label if isinstance(value, NkiTensor) else repr(value)
+            why = f"{name} of nl.{operator.name} must be an integer or an integer tile, came {came}"
+            raise NkiValidationError(f"{call.instruction}: {why}")
+        if isinstance(value, NkiTensor):
+            self._check_tile(call, name, tile(call.instruction, name, value), bits)
+        elif not isinstance(value, (bool, int, float, np.integer, np.floating)):
+            came = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be a number or an NkiTensor, came {came}")
+
+    def _check_tile(self, call: Call, name: str, value: NkiTensor, bits: bool) -> None:
+        data: NkiTensor = getattr(call, self.of)
+        if value.shape[0] != data.shape[0] or value.free_size != 1:
+            why = f"must be a scalar or one element for each of the {data.shape[0]} partitions of {data.label}"
+            raise call.refuse(name, value, why)
+        if self.dtypes and not bits and value.dtype not in self.dtypes:
+            raise call.refuse(name, value, f"must be {among(self.dtypes)}")
+        if value.dtype in self.refused:
+            raise call.refuse(name, value, f"cannot be {among(self.refused)}")
+
+    @property
+    def limits(self) -> str:
+        dtypes = f" ({among(self.dtypes)})" if self.dtypes else f" (not {among(self.refused)})" * bool(self.refused)
+        return f"a number or one element a partition of {self.of}{dtypes}"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
+@dataclass(frozen=True, eq=False)
+class Operator(Operand):
+    """An ALU operator, of `allowed`; `binary`: of two inputs, `arithmetic`: none that works on bits.
+
+    The operands `bits_of` must be tiles of integers where it is one on bits.
+    """
+
+    resolves: ClassVar[bool] = True
+    allowed: tuple[str, ...] = tuple(ALU)
+    why: str = "is not allowed"
+    binary: bool = False
+    arithmetic: bool = False
+    bits_of: tuple[str, ...] = ()
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if value is None and self.optional:
+            return None
+        operator = alu_operator(value, call.instruction, name)
+        why = self._misfit(operator)
+        if not why and operator.name not in self.allowed:
+            why = f"{self.why}; allowed: {shown_operators(self.allowed)}"
+            if len(self.allowed) == 1:
+                raise NkiValidationError(
+                    f"{call.instruction}: {name} must be nl.{self.allowed[0]}, came nl.{operator.name}"
+                )
+        if why:
+            raise NkiValidationError(f"{call.instruction}: {name}=nl.{operator.name} {why}")
+        return operator
+
+    def _misfit(self, operator: AluOperator) -> str:
+        if self.binary and operator.unary:
+            return "takes one input; two are given"
+        return "must be arithmetic, not a bit operator" if self.arithmetic and operator.bits else ""
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        operator = getattr(call, name)
+        for operand in self.bits_of if operator is not None and operator.bits else ():
+            tensor = getattr(call, operand)
+            if not tensor._dtype.is_integer:
+                raise call.refuse(
+                    operand, tensor, f"is of no integers; nl.{operator.name} works on bits and takes integers"
+                )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The operators that are allowed."""
+        return frozenset(name for name in self.allowed if not self._misfit(ALU[name]))
+
+    @property
+    def relates(self) -> bool:
+        return bool(self.bits_of)
+
+    @property
+    def limits(self) -> str:
+        if self.allowed != tuple(ALU):
+            return shown_operators(self.allowed)
+        bits = ", on integers where it works on bits" if self.bits_of else ""
+        return f"an {'arithmetic' if self.arithmetic else 'ALU'} operator{' of two inputs' * self.binary}{bits}"
+
+
+def shown_operators(names: Sequence[str]) -> str:
+    return ", ".join("nl." + name for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Operand):
+    """A function of nki.language by its name, of `allowed`, which are not all ALU operators."""
+
+    resolves: ClassVar[bool] = True
+    allowed: tuple[str, ...]
+    why: str = "is not allowed"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The functions that are allowed."""
+        return frozenset(self.allowed)
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        found = getattr(value, "__name__", "")
+        if found not in self.allowed and not (value is None and self.optional):
+            shown = f"{name}={shown_operator(value)} {self.why}; allowed: {shown_operators(self.allowed)}"
+            raise NkiValidationError(f"{call.instruction}: {shown}")
+        return found
+
+    @property
+    def limits(self) -> str:
+        return shown_operators(self.allowed)
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Named):
+    """An activation function, whose lookup table is `table` of the call."""
+
+    allowed: tuple[str, ...] = tuple(ACTIVATIONS)
+    why: str = "is no activation function"
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        found = super().check(call, name, value)
+        call.table = ACTIVATIONS[found].table if found in ACTIVATIONS else ""
+        return found
+
+    @property
+    def limits(self) -> str:
+        return "an activation function"
+
+
+@dataclass(frozen=True, eq=False)
+class Member(Operand):
+    """A member of an enum of nki.isa, of `allowed` where these are not all."""
+
+    resolves: ClassVar[bool] = True
+    kind: type[Enum] = Enum
+    allowed: tuple[Enum, ...] = ()
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        found = member(call.instruction, name, self.kind, value)
+        if self.allowed and found not in self.allowed:
+            raise NkiValidationError(f"{call.instruction}: {name} {found.name}; allowed: {self.limits}")
+        return found
+
+    @property
+    def limits(self) -> str:
+        return f"nisa.{self.kind.__name__} {', '.join(known.name for known in self.allowed or self.kind)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Integer(Operand):
+    """An integer from `least` to `most`."""
+
+    least: int = -(1 << 31)
+    most: int = (1 << 31) - 1
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if value is None and self.optional:
+            return None
+        if not _is_whole(value) or not self.least <= value <= self.most:
+            raise NkiValidationError(f"{call.instruction}: {name} must be {self.limits}, came {value!r}")
+        return value
+
+    @property
+    def limits(self) -> str:
+        if (self.least, self.most) == (-(1 << 31), (1 << 31) - 1):
+            return "an int32"
+        return f"an integer of {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, eq=False)
+class Number(Operand):
+    """A number, not a tile."""
+
+    booleans: bool = False  # are taken for 0 and 1
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        return check_number(call, name, value, self.booleans)
+
+    @property
+    def limits(self) -> str:
+        return "a number"
+
+
+def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
+    """The number; NkiValidationError where it is none."""
+    if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise NkiValidationError(f"{call.instruction}: {name} must be a number, came {value!r}")
+    return value
+
+
+def among(names: Sequence[str], most: int = 4) -> str:
+    """ "a", "a or b", "one of a, b, c, d, e"; "of a float type" for all of these."""
+    if tuple(names) == FLOATS:
+        return "of a float type"
+    if len(names) > most:
+        return f"one of {', '.join(names)}"
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,192 @@
+"""Kinds of operands that are tensors: tiles of the engines, and what DMAs and registers read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from ..machine.errors import NkiValidationError
+from ..machine.memory import PSUM, SBUF, MemoryRegion
+from ..machine.nki_version import is_traced
+from ..tensors.tensor import MAX_DIMENSIONS, NkiTensor
+from ..tensors.views import dimensions
+from .checks import destination, tile
+from .operands import Call, Operand, among, check_number
+
+IN_PSUM = "must be in PSUM, the only memory the Tensor Engine writes"
+
+
+@dataclass(frozen=True, eq=False)
+class Tile(Operand):
+    """A tensor in SBUF or PSUM.
+
+    `size_of` names the operand whose partitions and elements it must have, `partitions_of` the one whose partitions,
+    `dtype_of` the one whose dtype. `elements` are the least and the most of a partition.
+    """
+
+    written: bool = False
+    kept: bool = False  # written in part, so that what was there is read
+    buffers: tuple[MemoryRegion, ...] = (SBUF, PSUM)
+    dtypes: tuple[str, ...] = ()  # that are allowed, () for all
+    refused: tuple[str, ...] = ()  # dtypes that are not
+    dtype_of: str = ""
+    size_of: str = ""
+    partitions_of: str = ""
+    partitions: int = 1  # a multiple of these
+    elements: tuple[int, int] | None = None
+    dimensions: int | None = None  # at most
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if value is None and self.optional:
+            return None
+        found = destination(call.instruction, value) if name == "dst" else tile(call.instruction, name, value)
+        if self._is_limited:
+            self.check_limits(call, name, found)
+        return found
+
+    def check_limits(self, call: Call, name: str, found: NkiTensor) -> None:
+        """Refuse a tensor beyond what is declared of it alone."""
+        if found.storage.region not in self.buffers:
+            raise call.refuse(name, found, IN_PSUM if self.buffers == (PSUM,) else f"must be in {self._buffers}")
+        if self.dtypes and found.dtype not in self.dtypes:
+            raise call.refuse(name, found, f"must be {among(self.dtypes)}")
+        if found.dtype in self.refused:
+            raise call.refuse(name, found, f"cannot be {among(self.refused)}")
+        if self.dimensions is not None and len(found.shape) > self.dimensions:
+            raise call.refuse(name, found, f"has {len(found.shape)} dimensions, at most {self.dimensions}")
+        if found.shape[0] % self.partitions:
+            raise call.refuse(name, found, f"must have a multiple of {self.partitions} partitions")
+        if self.elements is not None and not self.elements[0] <= found.free_size <= self.elements[1]:
+            raise call.refuse(name, found, f"must have {self._elements}, has {found.free_size}")
+
+    @cached_property
+    def _is_limited(self) -> bool:
+        """True if it is not any tile."""
+        given = self.buffers, self.dtypes, self.refused, self.dimensions, self.partitions, self.elements
+        return given != (type(self).buffers, (), (), None, 1, None)
+
+    @property
+    def relates(self) -> bool:
+        return bool(self.size_of or self.partitions_of or self.dtype_of)
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        if value is None:
+            return
+        if self.size_of:
+            same_size(call, name, value, self.size_of)
+        if self.partitions_of:
+            other = getattr(call, self.partitions_of)
+            if value.shape[0] != other.shape[0]:
+                raise call.refuse(
+                    name,
+                    value,
+                    f"has {value.shape[0]} partitions, {self.partitions_of} {other.label} has {other.shape[0]}; they "
+                    "must be equal",
+                )
+        if self.dtype_of and value.dtype != getattr(call, self.dtype_of).dtype:
+            wanted = getattr(call, self.dtype_of).dtype
+            raise call.refuse(name, value, f"must have the dtype of {self.dtype_of}, {wanted}")
+
+    @property
+    def _buffers(self) -> str:
+        return among([buffer.name.upper() for buffer in self.buffers])
+
+    @property
+    def _elements(self) -> str:
+        assert self.elements is not None
+        least, most = self.elements
+        counted = "one element" if most == 1 else f"{most} elements" if least == most else f"{least} to {most} elements"
+        return f"{counted} in a partition"
+
+    @property
+    def limits(self) -> str:
+        parts = [self._buffers]
+        parts += [among(self.dtypes)] if self.dtypes else []
+        parts += [f"not {among(self.refused)}"] if self.refused else []
+        parts += [f"dtype of {self.dtype_of}"] if self.dtype_of else []
+        parts += [f"size of {self.size_of}"] if self.size_of else []
+        parts += [f"partitions of {self.partitions_of}"] if self.partitions_of else []
+        parts += [f"a multiple of {self.partitions} partitions"] if self.partitions > 1 else []
+        parts += [self._elements] if self.elements else []
+        parts += [f"at most {self.dimensions} dimensions"] if self.dimensions is not None else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved(Tile):
+    """A tensor that DMA reads or writes: in SBUF or HBM."""
+
+    buffers: tuple[MemoryRegion, ...] = tuple(region for region in MemoryRegion if region is not PSUM)
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if not isinstance(value, NkiTensor):
+            came = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, came {came}")
+        if value.storage.region is PSUM:
+            raise NkiValidationError(
+                f"{call.instruction}: {name} {value.label}: DMA cannot access PSUM; copy through SBUF"
+            )
+        if len(value.shape) > MAX_DIMENSIONS and dimensions(value) > MAX_DIMENSIONS:
+            why = f"has strides {value.strides}; a view has at most {MAX_DIMENSIONS} dimensions"
+            raise call.refuse(name, value, why)
+        if self._is_limited:
+            self.check_limits(call, name, value)
+        return value
+
+    @property
+    def _buffers(self) -> str:
+        return "SBUF" if self.buffers == (SBUF,) else "SBUF or HBM"
+
+
+@dataclass(frozen=True, eq=False)
+class TileOrNumber(Tile):
+    """A tile, or a number for all of its elements."""
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        return super().check(call, name, value) if isinstance(value, NkiTensor) else check_number(call, name, value)
+
+    def relate(self, call: Call, name: str, value: Any) -> None:
+        if isinstance(value, NkiTensor):
+            super().relate(call, name, value)
+
+    @property
+    def limits(self) -> str:
+        return f"a number, or {super().limits}"
+
+
+def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
+    """Equal partitions and equal elements per partition (the shapes may differ)."""
+    other: NkiTensor = getattr(call, other_name)
+    if value.shape != other.shape and (value.shape[0] != other.shape[0] or value.free_size != other.free_size):
+        why = f"and {other_name} {other.label} must have the same number of partitions and of elements in each"
+        raise call.refuse(name, value, why)
+
+
+@dataclass(frozen=True, eq=False)
+class OneElement(Operand):
+    """A tensor of one element in SBUF or HBM, of `dtypes`, since NKI 0.7 of `since_0_7` too."""
+
+    dtypes: tuple[str, ...] = ()
+    since_0_7: tuple[str, ...] = ()
+    written: bool = False
+
+    def check(self, call: Call, name: str, value: Any) -> Any:
+        if not isinstance(value, NkiTensor):
+            came = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, came {came}")
+        allowed = (*self.dtypes, *(self.since_0_7 if is_traced() else ()))
+        if value.size != 1 or value.storage.region is PSUM or value.dtype not in allowed:
+            raise call.refuse(name, value, f"must be one element of {among(allowed, len(allowed))} in SBUF or HBM")
+        return value
+
+    @property
+    def limits(self) -> str:
+        new = f" (since NKI 0.7 {among(self.since_0_7)} too)" if self.since_0_7 else ""
+        return f"one element in SBUF or HBM of {among(self.dtypes, len(self.dtypes))}{new}"
+
+
+Output = Annotated[NkiTensor, Tile(written=True)]
+"""A tile that the instruction writes."""
+LikeDst = Annotated[NkiTensor, Tile(size_of="dst")]
+"""A tile of the size of dst."""

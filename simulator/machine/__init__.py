@@ -1,0 +1,1 @@
+"""The machine: chips and their limits, data types, memories, registers, and pairs and groups of cores."""

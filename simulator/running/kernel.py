@@ -1,0 +1,377 @@
+"""Kernels: `jit` and `simulate` as NKI has them, and a launch on a core or two."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import warnings
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checking.sanitizer import SanitizerFinding
+from ..checking.sanitizing import chosen, findings_of, look_for
+from ..instructions.core import NeuronCore, active, is_active, running
+from ..machine.chip import default_target
+from ..machine.configs import NO_CONFIGS, CompileConfig, Configs, SpecializationConfig
+from ..machine.dtypes import Array, hold, lookup, name_of_array, release
+from ..machine.errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError, UndefinedOnChipWarning
+from ..machine.host import one_thread
+from ..machine.instruction import Instruction
+from ..machine.memory import MemoryRegion
+from ..machine.nki_version import is_traced
+from ..machine.pair import CORES, Pair
+from ..machine.watching import watching
+from ..tensors.tensor import NkiTensor
+from ..timing.capacity import Memory, check
+from ..timing.program_timing import PairTiming, ProgramTiming
+from .replay import never_changes
+from .run import Run
+from .torch_tensors import array_of, is_tensor, tensor_of
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape and dtype of a kernel argument whose values do not matter (`run(..., functional=False)`)."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # cores of a logical core (nki/get-started/about/lnc.rst of SDK 2.33)
+
+Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of what it runs after
+
+
+class Kernel:
+    """A function decorated with `nki.jit`: called in another kernel it inlines, called with arrays it simulates."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        programs: int | None = None,
+        schedule: tuple[Edge, ...] = (),
+        configs: Configs = NO_CONFIGS,
+        lnc: int | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.programs = programs  # of the launch grid: kernel[1], kernel[2]
+        self.schedule = schedule
+        self.configs = configs
+        self.lnc = lnc  # cores, whatever the environment says; None where that decides
+        self.__name__ = getattr(function, "__name__", "kernel")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_active():
+            self.configs.nested(self.__name__, active().configs)
+            return self.function(*args, **kwargs)
+        return _simulate(self, args, kwargs)
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
+        if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)) or not 1 <= cores <= CORES:
+            raise NkiValidationError(f"{self.__name__}[{grid}]: a kernel runs on one core or two; allowed: 1, 2")
+        return Kernel(self.function, int(cores), self.schedule, self.configs)
+
+    def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with more to wait for: each pair is an instruction's name, and that or those it runs after."""
+        pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
+        return Kernel(self.function, self.programs, (*self.schedule, *pairs), self.configs)
+
+
+_EARLIER_OPTIONS = ("mode", "platform_target")
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
+    **kwargs: Any,
+) -> Any:
+    """`nki.jit`: make a kernel of a function; usable with or without parentheses.
+
+    The configurations (configs.py) are checked and change nothing that is simulated. `mode` and `platform_target` of
+    earlier versions are taken with a note and change nothing: who launches chooses.
+    """
+    for name in kwargs:
+        if name in _EARLIER_OPTIONS:
+            warnings.warn(
+                f"nki.jit({name}=...): a spelling of an earlier NKI, accepted and ignored; `trninfer lint` names "
+                "the replacement",
+                EarlierNkiWarning,
+                stacklevel=2,
+            )
+    configs = Configs(compile_config, specialization_config)
+    if fn is None:
+        return functools.partial(Kernel, configs=configs)
+    return Kernel(fn, configs=configs)
+
+
+def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """`nki.simulate`: a callable that runs the kernel on the simulator and returns arrays, or PyTorch tensors for such.
+
+    The target is NEURON_PLATFORM_TARGET_OVERRIDE, else trn3. Arrays that the kernel writes to are updated in place.
+    """
+    return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+
+
+class Simulated:
+    """Kernel made by `nki.simulate`: call it with arrays, on one core or, with [2], on two."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _simulate(self.kernel, args, kwargs)
+
+    def __getitem__(self, grid: Any) -> Simulated:
+        return Simulated(self.kernel[grid])
+
+
+def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensors: list[Any] = []
+
+    def from_torch(value: Any) -> Any:
+        if not is_tensor(value):
+            return value
+        tensors.append(value)
+        return array_of(value)
+
+    args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
+    core = NeuronCore(default_target())
+    look_for(core, chosen())
+    with one_thread():
+        result = execute(core, kernel, args, kwargs, update_arguments=True)
+    return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
+
+
+observers: list[Callable[[Run, list[str]], None]] = []  # are shown every launch, with the shapes of its arguments
+
+
+def execute(
+    core: NeuronCore,
+    kernel: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    update_arguments: bool = False,
+) -> Any:
+    """Run a kernel on `core`: arrays go to HBM, everything else is passed as is; what it returns comes back as arrays
+    (None for a tensor where the core does not compute)."""
+    arguments: list[tuple[Any, NkiTensor]] = []
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+    def enter(value: Any) -> Any:
+        value = array_of(value) if is_tensor(value) else value
+        if not isinstance(value, (np.ndarray, TensorSpec)):
+            _check_object(made.__name__, value)
+            return value
+        tensor = argument(core, value)
+        arguments.append((value, tensor))
+        return tensor
+
+    for name, value in (*enumerate(args), *kwargs.items()) if not is_traced() else ():
+        if _holds_list(value):
+            raise NkiValidationError(
+                f"{made.__name__}: argument {name} holds a list, no kernel argument up to NKI 0.6; pass a tuple"
+            )
+    cores = _cores(core, made)
+    args, kwargs = _each(args, enter), _each(kwargs, enter)
+
+    for each in cores:
+        each.configs = made.configs
+
+    def on_core(rank: int) -> Any:
+        with running(cores[rank]):
+            return made.function(*args, **kwargs)
+
+    with watching(core.numeric):
+        returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
+    if isinstance(returned, (Generator, Coroutine)):  # nothing of it has run
+        returned.close()
+        raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
+    _compare_loops(cores)
+    if core.recording is not None:
+        core.recording.arguments = [tensor for _, tensor in arguments]
+        core.recording.fixed = [never_changes(array) for array, _ in arguments]
+        core.recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    for each in cores:
+        _follow(each.program, made.schedule)
+        each.memory = check(each.program, each.target)
+    if core.sanitizer is not None:
+        core.sanitizer.finish(_tensors(returned))
+    if observers:
+        notify(predict(core), made.__name__, [tensor for _, tensor in arguments], findings_of(core))
+    result = _each(returned, lambda value: _leave(core, value))
+    if update_arguments and core.functional:
+        _copy_back(cores, arguments)
+    return result
+
+
+def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) -> None:
+    """Write the tensors that the kernel has written to into the arrays that were passed for them."""
+    written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
+    for array, tensor in arguments:
+        if id(tensor.storage.owner) in written:
+            if not array.flags.writeable:
+                raise NkiValidationError(
+                    f"the kernel writes to its argument {list(array.shape)} {tensor.dtype}, a read-only array"
+                )
+            array[...] = release(tensor.values, tensor._dtype)
+
+
+def notify(
+    prediction: ProgramTiming, name: str, arguments: Iterable[Any], findings: Sequence[SanitizerFinding] = ()
+) -> None:
+    """Show a launch to the observers, with the shapes of its arguments."""
+    for observe in observers:
+        shapes = [f"{list(value.shape)} {lookup(value.dtype).name}" for value in arguments]
+        observe(Run(prediction, (), name, profiled=False, findings=findings), shapes)
+
+
+def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
+    """The cores that a kernel runs on: `core`, and where it was launched on two the other one."""
+    core.programs = degree(kernel)
+    if core.programs != CORES:
+        return [core]
+    if core.target.generation < 3:
+        raise NkiValidationError(
+            f"{kernel.__name__}[{CORES}]: two cores are one logical core from NeuronCore-v3 (trn2) on, came "
+            f"{core.target.name}"
+        )
+    other = NeuronCore(core.target, core.functional, core.dge)
+    other.sanitizer, other.numeric = core.sanitizer, core.numeric
+    other.rank, other.programs = 1, CORES
+    core.pair = other.pair = Pair()
+    core.partner = other
+    return [core, other]
+
+
+def degree(kernel: Kernel) -> int | None:
+    """Return the number of cores of a launch: set by the launcher, else the environment, else brackets; None if by
+    none."""
+    if kernel.lnc is not None:
+        return kernel.lnc
+    said = os.environ.get(LNC_VARIABLE) if is_traced() else None
+    if said is None:
+        return kernel.programs
+    if said not in ("1", "2"):
+        raise NkiValidationError(f"{LNC_VARIABLE} is {said!r}; allowed: 1, 2")
+    if kernel.programs is not None and kernel.programs != int(said):
+        raise NkiValidationError(
+            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; a launch grid must be of that many "
+            "cores, and can be left out"
+        )
+    return int(said)
+
+
+def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
+    """Return the kernel for a logical core of `lnc` cores, 1 or 2, whatever the environment says."""
+    if lnc not in range(1, CORES + 1):
+        raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Kernel(made.function, made.programs, made.schedule, made.configs, lnc)
+
+
+def _compare_loops(cores: list[NeuronCore]) -> None:
+    """Warn where two cores run a loop of the device a different number of times."""
+    for (line, count), (_, other) in zip(cores[0].loops, cores[-1].loops):
+        if count != other:
+            warnings.warn_explicit(
+                f"this loop runs {count} times on core 0 and {other} times on core 1; on the chip both cores of a "
+                "logical core iterate in lockstep, and kernels hang where they do not",
+                UndefinedOnChipWarning,
+                *line,
+            )
+
+
+def predict(core: NeuronCore) -> ProgramTiming:
+    """The prediction of what has run on a core, and on its partner where there is one."""
+    if core.partner is None or core.pair is None:
+        return ProgramTiming(core.program, core.target, core.memory)
+    memory = Memory(*(max(peaks) for peaks in zip(core.memory, core.partner.memory)))
+    return PairTiming((core.program, core.partner.program), core.pair.meetings, core.target, memory)
+
+
+def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
+    """Add what `with_schedule` gave a program to wait for; every name must be an instruction's."""
+    named: dict[str, list[Instruction]] = {}
+    for instruction in program if edges else ():
+        if instruction.name:
+            named.setdefault(instruction.name, []).append(instruction)
+    for after, firsts in edges:
+        for name in (after, *firsts):
+            if name not in named:
+                raise NkiValidationError(f"with_schedule: no instruction is named {name!r}")
+        for later in named[after]:
+            for first in [i for name in firsts for i in named[name]]:
+                if first.index >= later.index:
+                    raise NotSimulatedError(
+                        f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are "
+                        "computed in the program's order, only edges that go with it are simulated"
+                    )
+                later.depends_on(first)
+
+
+def _holds_list(value: Any) -> bool:
+    """True if there is a list in what a kernel is called with: none from NKI 0.3 to 0.6 (nki/migration/index.rst)."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
+    return isinstance(value, list) or any(map(_holds_list, items))
+
+
+def _check_object(kernel: str, value: Any) -> None:
+    """Refuse an object with arrays in it: only arguments, and those in tuples, lists and dicts, go to HBM."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            if isinstance(getattr(value, field.name, None), np.ndarray):
+                raise NkiValidationError(
+                    f"{kernel}: {type(value).__name__}.{field.name} is an array; pass arrays as arguments of the "
+                    "kernel, and in objects what is known when it is compiled"
+                )
+
+
+def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
+    """An array as a kernel finds it, in HBM."""
+    if 0 in value.shape or len(value.shape) == 0:
+        raise NkiValidationError(
+            f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "
+            "elements, and numbers as numbers"
+        )
+    dtype = lookup(value.dtype) if isinstance(value, TensorSpec) else lookup(name_of_array(value))
+    tensor = core.ndarray(tuple(value.shape), dtype, MemoryRegion.shared_hbm, "argument", argument=True)
+    if core.sanitizer is not None:
+        core.sanitizer.argument(tensor)
+    if core.functional:
+        if isinstance(value, TensorSpec):
+            raise NkiValidationError("a TensorSpec has no values; pass arrays, or functional=False")
+        tensor.storage.array = hold(np.ascontiguousarray(value), dtype).reshape(-1)
+        tensor.storage.borrowed = True
+    return tensor
+
+
+def _tensors(value: Any) -> list[NkiTensor]:
+    """The tensors among what a kernel returned."""
+    found: list[NkiTensor] = []
+    _each(value, lambda item: found.append(item) if isinstance(item, NkiTensor) else None)
+    return found
+
+
+def _leave(core: NeuronCore, value: Any) -> Any:
+    if not isinstance(value, NkiTensor):
+        return value
+    if value.storage.on_chip:
+        raise NkiValidationError(f"the kernel returns {value.label}; outputs must be in nl.shared_hbm")
+    return release(value.values, value._dtype) if core.functional else None
+
+
+def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists and dicts with every other value converted."""
+    if type(value) in (tuple, list):
+        return type(value)(_each(item, convert) for item in value)
+    if type(value) is dict:
+        return {name: _each(item, convert) for name, item in value.items()}
+    return convert(value)

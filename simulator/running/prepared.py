@@ -1,0 +1,326 @@
+"""The steps of a replay as the NumPy calls that they come to, on arrays that are found once.
+
+Tiles keep their memory from one replay to the next, so which call a step makes, on which views of which arrays, is the
+same each time. Left as they are: steps on arguments of the launch, whose arrays are the caller's, on bits and on
+numbers that are rounded where they are stored, and steps that would compute into arrays of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..instructions.checks import broadcast_value, copy_values, shaped
+from ..instructions.operators import ActivationFunction, AluOperator
+from ..instructions.scalar_engine import activate
+from ..instructions.tensor_engine import multiply
+from ..instructions.tensor_scalar import apply_in_turn
+from ..instructions.vector_engine import elementwise, set_values
+from ..machine.dtypes import Array
+from ..machine.memory import Storage
+from ..tensors.strided import StridedMemory
+from .blocks import (
+    Blocks,
+    add_by_blocks,
+    band_of,
+    band_product,
+    block_product,
+    blocks_of,
+    by_runs,
+    in_blocks,
+    sum_of_blocks,
+)
+from .diagonal import same, scale_and_add, scaling, without_zeros
+from .replay import Step, fill, views_of
+
+MAX_PACKED = 1 << 21  # elements of copies for BLAS that are kept at a time
+
+Calls = list[Callable[[], Any]]
+
+
+def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
+    """Steps that compute the same; `fixed` are the storages, by id, whose values are known and stay."""
+    rooms = _Rooms(fixed)
+    made: list[Step] = []
+    for compute, operands in _limited(in_blocks(without_zeros(steps, fixed), fixed)):
+        prepare = _CALLS.get(compute)
+        calls = prepare(rooms, *operands) if prepare and all(map(_stays, views_of(operands))) else None
+        made += [(compute, operands)] if calls is None else [(call, ()) for call in calls]
+        rooms.written(operands[0])
+    return made
+
+
+def _limited(steps: Sequence[Step]) -> list[Step]:
+    """Steps, where an activation and a tensor_scalar in place after it are one."""
+    merged: list[Step] = []
+    for step in steps:
+        before, operands = merged[-1] if merged else step, step[1]
+        in_place = step[0] is apply_in_turn and before[0] is activate and same(operands[0], operands[1])
+        if in_place and same(before[1][0], operands[0]):
+            merged[-1] = (_activate_and_apply, (operands[0], before[1], operands))
+        else:
+            merged.append(step)
+    return merged
+
+
+def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars: tuple[Any, ...]) -> None:
+    activate(*activation)
+    apply_in_turn(*scalars)
+
+
+def _stays(view: StridedMemory) -> bool:
+    """True if a view is of the same float32 array in each replay."""
+    storage = view.storage
+    same_array = not (storage.borrowed or storage.bits) and view._dtype is storage.dtype
+    return same_array and storage.array is not None and storage.array.dtype == np.float32
+
+
+class _Rooms:
+    """Room for what passes, and copies of tiles that BLAS cannot read where they lie: one for all matmuls that read the
+    same values."""
+
+    def __init__(self, fixed: set[int]) -> None:
+        self.fixed = fixed  # storages, by id, whose values are known and stay
+        self._scratch: dict[tuple[str, int], Array] = {}
+        self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by the view of it
+        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, whether all numbers are
+        self._free: dict[int, list[Array]] = {}  # by elements
+        self._elements = 0
+
+    def scratch(self, purpose: str, elements: int) -> Array:
+        return self._scratch.setdefault((purpose, elements), np.empty(elements, np.float32))
+
+    def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
+        """Return the values as a matrix of `rows` rows; a copy, if needed, is added to the calls."""
+        return self._packed(view, view.values, (rows, -1), calls)
+
+    def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
+        """Return the values [K, ...] as a matrix for each block of their rows, likewise."""
+        values = by_runs(view.values, blocks.row_runs, blocks.number)
+        return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
+
+    def finiteness(self, view: StridedMemory, matrix: Array, calls: Calls) -> list[bool]:
+        """Return a list in which a call that is added says whether all numbers of a view, as a matrix, are finite."""
+        known = self._finite.setdefault(id(view.storage), {})
+        key = view.offset, view.shape, view.strides
+        if key not in known:
+            found = known[key] = [False]
+
+            def look() -> None:
+                found[0] = bool(np.isfinite(np.add.reduce(matrix, axis=None)))
+
+            calls.append(look)
+        return known[key]
+
+    def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
+        """Return values of a view in a shape that BLAS can read."""
+        matrix = values.reshape(shape)
+        if np.may_share_memory(matrix, values):
+            return matrix
+        copies = self._copies.setdefault(id(view.storage), {})
+        key = view.offset, view.shape, view.strides, values.shape
+        if key not in copies:
+            free = self._free.get(matrix.size)
+            copies[key] = free.pop() if free else matrix.reshape(-1)
+            self._elements += matrix.size
+            calls.append(partial(np.copyto, copies[key].reshape(values.shape), values))
+        return copies[key].reshape(shape)
+
+    def written(self, tensor: StridedMemory | Storage) -> None:
+        """Forget what was found of a storage that is written, and its copies; all copies where they are many."""
+        self._finite.pop(id(tensor if isinstance(tensor, Storage) else tensor.storage), None)
+        if self._elements > MAX_PACKED:
+            gone = [copy for copies in self._copies.values() for copy in copies.values()]
+            self._copies.clear()
+        else:
+            key = id(tensor if isinstance(tensor, Storage) else tensor.storage)
+            gone = list(self._copies.pop(key, {}).values())
+        for copy in gone:
+            self._elements -= copy.size
+            self._free.setdefault(copy.size, []).append(copy)
+
+
+def _matmul(
+    rooms: _Rooms,
+    dst: StridedMemory,
+    stationary: StridedMemory,
+    moving: StridedMemory,
+    contracted: int,
+    turns: bool,
+    adds: Any,
+    room: Array,
+) -> Calls | None:
+    if turns or not isinstance(adds, bool) or not dst._dtype.exact:
+        return None
+    calls: Calls = []
+    if id(stationary.storage) in rooms.fixed and len(moving.values) == contracted:
+        matrix = stationary.values.reshape(contracted, -1)
+        operands = dst, stationary, moving, contracted, turns, adds, room
+        blocks = blocks_of(matrix, room.shape[1])
+        if blocks is not None:
+            right = rooms.matrices(moving, blocks, calls)
+            return [*calls, block_product(blocks, operands, matrix, right)]
+        rows = band_of(matrix, room.shape[1])
+        if rows is not None:
+            right = rooms.matrix(moving, contracted, calls)
+            finite = rooms.finiteness(moving, right, calls)
+            return [*calls, band_product(rows, operands, matrix, right, finite)]
+    left, right = rooms.matrix(stationary, contracted, calls).T, rooms.matrix(moving, contracted, calls)
+    values = dst.values
+    if values.flags.c_contiguous and not adds:
+        return [*calls, partial(np.matmul, left, right, values.reshape(room.shape))]
+    values, product = _dense(values, room.reshape(values.shape))
+    store = partial(np.add, values, product, out=values) if adds else partial(np.copyto, values, product)
+    return [*calls, partial(np.matmul, left, right, room), store]
+
+
+def _sum_of_blocks(
+    rooms: _Rooms, dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], blocks: Blocks
+) -> Calls | None:
+    if not dst._dtype.exact:
+        return None
+    whole = sum_of_blocks(taps, blocks, rooms.scratch)
+    if whole is not None:
+        return [whole]
+    calls: Calls = []
+    for operands in taps:
+        calls += _matmul(rooms, *operands) or [partial(multiply, *operands)]
+    return calls
+
+
+def _dense(*arrays: Array) -> Sequence[Array]:
+    """Arrays of one shape, as vectors where all are dense: NumPy begins sooner."""
+    return [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else arrays
+
+
+def _scaling(rooms: _Rooms, dst: StridedMemory, taps: tuple[tuple[Any, ...], ...]) -> Calls:
+    return [scaling(dst, taps, rooms.scratch)]
+
+
+def _activation(
+    rooms: _Rooms,
+    dst: StridedMemory,
+    function: ActivationFunction,
+    data: StridedMemory,
+    scale: Any,
+    bias: Any,
+    lanes: Array | None,
+    command: Any,
+    *,
+    limits: tuple[Any, Any] | None = None,
+) -> Calls | None:
+    """`limits`: the least and the largest number that is to come of a copy."""
+    scaled = isinstance(scale, StridedMemory) or scale != 1.0
+    if scaled or lanes is not None or data.shape != dst.shape or not dst._dtype.exact:
+        return None
+    values, result = data.values, dst.values
+    if function.name == "copy" and limits is None:
+        return [_copied(result, values) if bias is None else _sum(values, bias, result)]
+    if function.name not in ("copy", "relu"):
+        return None
+    calls = Calls()
+    if bias is not None:
+        sums = result if result.flags.c_contiguous else rooms.scratch("sums", values.size).reshape(values.shape)
+        calls, values = [_sum(values, bias, sums)], sums
+    values, result = _dense(values, result)
+    if limits is not None:
+        return [*calls, partial(values.clip, *limits, out=result)]
+    return [*calls, partial(np.maximum, values, np.float32(0), out=result)]
+
+
+def _sum(values: Array, bias: Any, out: Array) -> Callable[[], Any]:
+    """The values and a number for all, or for each partition."""
+    if values.flags.c_contiguous and out.flags.c_contiguous:
+        values, out = (array.reshape(len(array), -1) for array in (values, out))
+    return partial(np.add, values, broadcast_value(bias, values.ndim), out=out)
+
+
+def _copied(dst: Array, src: Array) -> Callable[[], Any]:
+    dst, src = _dense(dst, src)
+    return partial(np.copyto, dst, src)
+
+
+def _in_turn(
+    rooms: _Rooms, dst: StridedMemory, data: StridedMemory, steps: tuple[tuple[AluOperator, Any, bool], ...]
+) -> Calls | None:
+    if data.shape != dst.shape or not dst._dtype.exact:
+        return None
+    limits = _limits(steps)
+    if limits is not None:
+        values, result = _dense(data.values, dst.values)
+        return [partial(values.clip, *limits, out=result)]
+    operator, operand, reverse = steps[0]
+    if len(steps) > 1 or not isinstance(operator.compute, np.ufunc):
+        return None
+    terms = [data.values] if operator.unary else [data.values, broadcast_value(operand, len(data.shape))]
+    return [partial(operator.compute, *(reversed(terms) if reverse else terms), out=dst.values)]
+
+
+def _limits(steps: tuple[tuple[AluOperator, Any, bool], ...]) -> tuple[Any, Any] | None:
+    """The least and the largest number, where that is what a tensor_scalar sees to."""
+    numbers = [operand for _, operand, _ in steps]
+    if [operator.name for operator, _, _ in steps] != ["maximum", "minimum"]:
+        return None
+    if any(isinstance(number, StridedMemory) for number in numbers):
+        return None
+    return np.float32(numbers[0]), np.float32(numbers[1])
+
+
+def _limited_activation(
+    rooms: _Rooms, dst: StridedMemory, activation: tuple[Any, ...], scalars: tuple[Any, ...]
+) -> Calls | None:
+    limits = _limits(scalars[2])
+    return None if limits is None else _activation(rooms, *activation, limits=limits)
+
+
+def _elementwise(
+    rooms: _Rooms,
+    dst: StridedMemory,
+    operator: AluOperator,
+    one: StridedMemory,
+    other: StridedMemory,
+    as_integers: bool,
+) -> Calls | None:
+    terms = _in_shape(dst, one, other)
+    if as_integers or terms is None or not isinstance(operator.compute, np.ufunc):
+        return None
+    *terms, result = _dense(*terms, dst.values)
+    return [partial(operator.compute, *terms, out=result)]
+
+
+def _copy(rooms: _Rooms, dst: StridedMemory, src: StridedMemory) -> Calls | None:
+    values = _in_shape(dst, src)
+    return None if values is None else [_copied(dst.values, *values)]
+
+
+def _in_shape(dst: StridedMemory, *tensors: StridedMemory) -> list[Array] | None:
+    """Values in the shape of dst; None where that takes a copy, or where dst rounds."""
+    given = [tensor.values for tensor in tensors]
+    found = [shaped(values, dst.shape) for values in given]
+    return found if dst._dtype.exact and all(map(np.may_share_memory, found, given)) else None
+
+
+def _set(rooms: _Rooms, dst: StridedMemory, values: Array) -> Calls | None:
+    return [partial(np.copyto, dst.values, values)] if dst._dtype.exact else None
+
+
+def _fill(rooms: _Rooms, storage: Storage) -> Calls | None:
+    assert storage.array is not None
+    return None if storage.bits else [partial(storage.array.fill, storage.dtype.fill)]
+
+
+_CALLS: dict[Any, Callable[..., Calls | None]] = {
+    _activate_and_apply: _limited_activation,
+    activate: _activation,
+    add_by_blocks: _sum_of_blocks,
+    apply_in_turn: _in_turn,
+    copy_values: _copy,
+    elementwise: _elementwise,
+    fill: _fill,
+    multiply: _matmul,
+    scale_and_add: _scaling,
+    set_values: _set,
+}

@@ -1,0 +1,298 @@
+"""Computing a launch again: the values of its instructions, without the kernel that issued them.
+
+The instructions of a kernel depend on the shapes and dtypes of its arguments, never on their values, but where it
+reads registers. So a launch on other arrays of the same shapes is the same NumPy work over again: a `Recording` notes
+it while the kernel runs, a `Replay` does it on new arguments. Checks, views and times are not worked out a second
+time, and tiles whose lives do not overlap share their memory, also those of different replays. What depends on nothing
+but arguments that never change, a network's weights, is computed once (`fixed_tiles`).
+
+Launches that shapes do not determine are not replayed: instructions that compute outside of `NeuronCore.perform`,
+addresses and loops of run time, tensors at addresses of the kernel's choice, launches on two cores.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..machine.dtypes import Array, hold, release, rounds
+from ..machine.memory import Storage
+from ..tensors.strided import StridedMemory
+
+MAX_FIXED_BYTES = 1 << 27  # of tiles that a launch keeps from one time to the next
+MAX_ALL_FIXED_BYTES = 1 << 28  # of those of all replays
+MAX_STEPS = 20_000  # of a recording, of about 3 KB each with the views that it holds
+MAX_REMEMBERED_STEPS = 40_000  # of all replays together
+MAX_LAUNCHES = 1_000  # that are remembered as seen
+MAX_BYTES = 5 << 28  # of all tiles of a launch, which live side by side while it is recorded; 1.1 GB in VGG-11
+
+Step = tuple[Callable[..., None], tuple[Any, ...]]
+Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and elements
+Shorten = Callable[[list[Step], set[int]], list[Step]]  # from steps and what they read that never changes, by id
+
+
+class Recording:
+    """The work of a launch, as it is done."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.performed = 0  # instructions that passed on how they compute
+        self.repeatable = True
+        self.arguments: list[StridedMemory] = []
+        self.fixed: list[bool] = []  # of each argument, whether it never changes
+        self.outputs: list[Any] = []  # what the kernel returned
+        self._bytes = 0
+
+    def spoil(self) -> None:
+        """The launch depends on more than shapes, or is too large: let go of what was noted."""
+        self.repeatable = False
+        self.steps.clear()
+
+    def allocated(self, size: int) -> None:
+        """A tile of this number of bytes was made."""
+        self._bytes += size
+        if self._bytes > MAX_BYTES:
+            self.spoil()
+
+    def note(self, compute: Callable[..., None], operands: tuple[Any, ...]) -> None:
+        """Work done: the first operand is what it writes."""
+        if len(self.steps) >= MAX_STEPS:
+            self.spoil()
+        if self.repeatable:
+            self.steps.append((compute, operands))
+
+    def filled(self, storage: Storage) -> None:
+        """Memory was made that reads as uninitialised."""
+        self.note(fill, (storage,))
+
+    def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> Replay | None:
+        """The launch, of `issued` instructions, ready to be computed again; None where it cannot be."""
+        told = self.performed == issued and not set(registers) - {"scalar"}
+        tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
+        if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
+            return None
+        return Replay(self, registers, buffers, shorten)
+
+
+def fill(storage: Storage) -> None:
+    assert storage.array is not None
+    storage.array.fill(storage.dtype.fill)
+
+
+def _refilled_as_bits(step: Step) -> bool:
+    """True if a step makes memory uninitialised that is later viewed as bits: its fill value is then unknown."""
+    compute, operands = step
+    return compute is fill and operands[0].bits
+
+
+class Replay:
+    """A launch that can be computed again on arguments of the same shapes and dtypes."""
+
+    def __init__(self, recording: Recording, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> None:
+        self._arguments = tuple(recording.arguments)
+        self._outputs: tuple[StridedMemory, ...] = tuple(recording.outputs)
+        self._registers = registers
+        self.steps = len(recording.steps)
+        given = {id(tensor.storage) for tensor in self._arguments}
+        changing = {id(t.storage) for t, fixed in zip(self._arguments, recording.fixed) if not fixed}
+        found = fixed_tiles(recording.steps, changing)
+        self.fixed_bytes = sum(size for key, size in found.items() if key not in given)
+        if self.fixed_bytes > MAX_FIXED_BYTES:
+            found, self.fixed_bytes = {}, 0
+        self._fixed = set(found)
+        self._once = [step for step in recording.steps if id(_written(step)) in found]
+        self._steps = [step for step in recording.steps if id(_written(step)) not in found]
+        read = {id(storage) for step in self._steps for storage in _storages(step[1])}
+        self._only_once = [id(tensor.storage) in found and id(tensor.storage) not in read for tensor in self._arguments]
+        self._shorten = shorten
+        self._shortened: list[Step] = []
+        self._known: tuple[Any, ...] | None = None  # the fixed arguments that `_once` was done with
+        kept = {id(tensor.storage) for tensor in self._outputs}
+        _share_memory(self._steps, given | self._fixed, kept, buffers)
+        views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
+        self._views = [*self._arguments, *[view for view in views.values() if id(view.storage) in given]]
+        self._let_go()
+
+    def __call__(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs for arguments of the recorded shapes and dtypes."""
+        again = self._knows(arrays)
+        for tensor, array, only_once in zip(self._arguments, arrays, self._only_once, strict=True):
+            if not (again and only_once):
+                tensor.storage.array = hold(np.ascontiguousarray(array), tensor._dtype).reshape(-1)
+        if not again:
+            self._begin(arrays)
+        for held in self._registers.values():
+            held.fill(np.nan)
+        for compute, operands in self._shortened:
+            compute(*operands)
+        outputs = tuple([release(tensor.values, tensor._dtype) for tensor in self._outputs])
+        self._let_go()
+        return outputs
+
+    def _fixed_of(self, arrays: Sequence[Array]) -> list[Array]:
+        return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]
+
+    def _knows(self, arrays: Sequence[Array]) -> bool:
+        """True if the fixed arguments are those of the previous call."""
+        if self._known is None or self._known[0] != rounds():
+            return False
+        return all(
+            known() is array and never_changes(array) for known, array in zip(self._known[1:], self._fixed_of(arrays))
+        )
+
+    def _begin(self, arrays: Sequence[Array]) -> None:
+        """Compute what depends on the fixed arguments alone."""
+        for compute, operands in self._once:
+            compute(*operands)
+        fixed = self._fixed_of(arrays)
+        self._known, self._shortened = None, self._steps
+        if all(map(never_changes, fixed)):
+            self._known = (rounds(), *map(weakref.ref, fixed))
+            self._shortened = self._shorten(self._steps, self._fixed)
+
+    def _let_go(self) -> None:
+        """Hold none of the caller's arrays."""
+        for view in self._views:
+            view.storage.array = view._values = view._source = None
+
+
+def never_changes(array: Array) -> bool:
+    """True if an array cannot be written to: it is read-only and owns its memory."""
+    return not array.flags.writeable and array.flags.owndata
+
+
+def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
+    """The storages, by id, that the same is always written to as long as those `changing` do not count: their bytes."""
+    sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
+    writes: dict[int, set[int] | None] = {}  # what a storage is computed from; None: not from storages alone
+    for step in steps:
+        key, operands = id(_written(step)), step[1][1:]
+        read = writes.setdefault(key, set())
+        if read is None or any(isinstance(operand, np.ndarray) for operand in operands):
+            writes[key] = None
+        else:
+            read.update(id(storage) for storage in _storages(operands))
+    varying = set(changing)
+    before = -1
+    while before != len(varying):
+        before = len(varying)
+        varying |= {key for key, read in writes.items() if read is None or not varying.isdisjoint(read)}
+    return {key: size for key, size in sizes.items() if key not in varying}
+
+
+def _written(step: Step) -> Storage:
+    """Return the storage that a step writes: that of its first operand."""
+    first = step[1][0]
+    return first.storage if isinstance(first, StridedMemory) else first
+
+
+def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
+    """Give each storage memory of `buffers` for as long as steps use it; `kept` ones to the end."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    storages: dict[int, Storage] = {}
+    for number, (_, operands) in enumerate(steps):
+        for storage in _storages(operands):
+            key = id(storage)
+            if key not in given:
+                storages[key] = storage
+                first.setdefault(key, number)
+                last[key] = len(steps) if key in kept else number
+    begins: dict[int, list[Storage]] = {}
+    ends: dict[int, list[Storage]] = {}
+    for key, storage in storages.items():
+        begins.setdefault(first[key], []).append(storage)
+        ends.setdefault(last[key], []).append(storage)
+    for number in range(len(steps) + 1):
+        for storage in begins.get(number, ()):
+            assert storage.array is not None
+            size = storage.array.dtype, storage.array.size
+            free = buffers.get(size)
+            storage.array = free.pop() if free else storage.array
+        for storage in ends.get(number, ()):
+            assert storage.array is not None
+            buffers.setdefault((storage.array.dtype, storage.array.size), []).append(storage.array)
+
+
+def _storages(operands: Any) -> Iterator[Storage]:
+    """Yield the storages of a step's operands."""
+    if operands and isinstance(operands[0], Storage):
+        yield operands[0]
+    for view in views_of(operands):
+        yield view.storage
+
+
+def views_of(operands: Any) -> Iterator[StridedMemory]:
+    """The tensors among operands of a step, and in tuples among them."""
+    for operand in operands:
+        if isinstance(operand, StridedMemory):
+            yield operand
+        elif isinstance(operand, tuple):
+            yield from views_of(operand)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A launch that is replayed, and its prediction."""
+
+    replay: Replay
+    prediction: Any
+
+
+class Replays:
+    """The launches that were seen, by what they depend on, those that can be replayed among them; oldest go first."""
+
+    def __init__(self, shorten: Shorten = lambda steps, fixed: steps) -> None:
+        """`shorten` gives steps that compute the same sooner, knowing the values of tiles that never change."""
+        self._shorten = shorten
+        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: once; False: never to be replayed
+        self._buffers: Buffers = {}
+        self._lock = threading.Lock()  # memory is shared, so one at a time
+
+    def seen(self, key: Any) -> Replayed | bool:
+        """Return the recording to replay, True if the launch should be recorded (it was seen before), or False for
+        neither."""
+        if key is None:
+            return False
+        found = self._seen.get(key)
+        if found is None:
+            self._seen[key] = True
+            self._forget()
+            return False
+        self._seen.move_to_end(key)
+        return found
+
+    def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
+        """Note what came of recording a launch."""
+        self._seen[key] = False if replay is None else Replayed(replay, prediction)
+        self._forget()
+
+    def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
+        """Return a recording that can be computed again; None if it cannot be."""
+        with self._lock:
+            return recording.replay(issued, registers, self._buffers, self._shorten)
+
+    def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Compute a launch again."""
+        with self._lock, np.errstate(all="ignore"):
+            return launch.replay(arrays)
+
+    def clear(self) -> None:
+        """Forget all launches and let go of their memory."""
+        self._seen.clear()
+        self._buffers.clear()
+
+    def _forget(self) -> None:
+        while len(self._seen) > MAX_LAUNCHES or (len(self._seen) > 1 and self._full()):
+            self._seen.popitem(last=False)
+
+    def _full(self) -> bool:
+        replays = [found.replay for found in self._seen.values() if isinstance(found, Replayed)]
+        steps, fixed = sum(replay.steps for replay in replays), sum(replay.fixed_bytes for replay in replays)
+        return steps > MAX_REMEMBERED_STEPS or fixed > MAX_ALL_FIXED_BYTES

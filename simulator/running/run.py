@@ -1,0 +1,235 @@
+"""Result of a simulated launch: outputs, the predicted time and its breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..checking.sanitizer import SanitizerFinding
+from ..machine.errors import require
+from ..machine.instruction import COLLECTIVES, Instruction
+from ..timing import trace
+from ..timing.by_line import LineTime, line_times
+from ..timing.capacity import Memory
+from ..timing.constants import scaled_note
+from ..timing.critical_path import RESOURCES, Step, critical_times
+from ..timing.expected_error import expected_error, kind_of
+from ..timing.memory_use import REGIONS, MemoryUse, memory_use
+from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
+from ..timing.schedule import QUEUES
+
+BUSY_SHARE = 0.5  # of the kernel, from which an engine counts as the one that bounds it for expected errors
+
+
+class Parts(NamedTuple):
+    """Parts of a launch, for traces: (name, start_ns, end_ns) of each, in order, and the part that each instruction of
+    the program belongs to."""
+
+    spans: tuple[tuple[str, float, float], ...]
+    owners: tuple[int, ...]
+
+
+class Critical(NamedTuple):
+    """Microseconds of the critical path, its launch included, by resource (timing/critical_path.py), and by line of
+    the kernel, (file, number), and resource; both add up to the latency."""
+
+    by_resource: dict[str, float]
+    by_line: dict[tuple[str, int], dict[str, float]]
+
+
+_COLLECTIVES = "collectives count as taking no time: nobody has measured any of a kernel"
+TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it"
+
+
+class Run:
+    """One launch. Figures of time are predictions; `note` is what must be said beside them (trn3), or None.
+
+    outputs: what the kernel returned, as arrays (None where functional=False).
+    """
+
+    def __init__(
+        self,
+        prediction: ProgramTiming,
+        outputs: tuple[Any, ...],
+        name: str,
+        profiled: bool,
+        findings: Sequence[SanitizerFinding] = (),
+    ) -> None:
+        self.prediction = prediction
+        self.outputs = outputs
+        self.name = name
+        self.profiled = profiled
+        self.findings = list(findings)  # of the sanitizer, where it was asked for
+        self.parts: Parts | None = None  # set by whoever knows them
+        self.target = prediction.target.name
+        notes = [scaled_note(self.target), TWO_CORES_NOTE if prediction.cores == 2 else None]
+        if any(instruction.op in COLLECTIVES for instruction in prediction.program):
+            notes.append(_COLLECTIVES)
+        self.note = "; ".join(note for note in notes if note) or None
+
+    @property
+    def program(self) -> list[Instruction]:
+        """The instructions, in the kernel's order."""
+        return self.prediction.program
+
+    @property
+    def launch_us(self) -> float:
+        """Microseconds of a launch beside the kernel's own work: as a benchmark counts it, or of a profile's
+        total_time."""
+        constants = self.prediction.machine
+        profiled = constants.launch_before_ns + constants.launch_after_ns
+        return (profiled if self.profiled else constants.launch_ns) / 1000
+
+    @property
+    def latency_us(self) -> float:
+        """Predicted device time in microseconds, launch included, in whole picoseconds."""
+        return round(self.launch_us + self.prediction.makespan / 1000, 6)
+
+    @property
+    def timeline(self) -> tuple[Event, ...]:
+        """One event an instruction, by start."""
+        return self.prediction.timeline
+
+    @property
+    def engines(self) -> dict[str, EngineUse]:
+        """Busy time and share of tensor, vector, scalar, gpsimd; of dma (any data moving, as a profile's
+        dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16)."""
+        return self.prediction.engines
+
+    @property
+    def memory(self) -> Memory:
+        """Peak SBUF bytes of a partition and PSUM banks, in program order."""
+        return self.prediction.memory
+
+    def memory_use(self, region: str = "sbuf") -> MemoryUse:
+        """Return the use of "sbuf" or "psum" over time on the core that ends last, and the tiles at its peak."""
+        require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
+        prediction = self.prediction
+        last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
+        program, schedule = prediction.programs[last], prediction.schedules[last]
+        renames = prediction.machine.tile_renaming > 0
+        return memory_use(program, schedule, prediction.target, region, renames)
+
+    @property
+    def flops(self) -> int:
+        """Operations asked for: 2 a multiply-accumulate, 1 an elementwise operation."""
+        return self.prediction.flops
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Bytes read from and written to HBM."""
+        return self.prediction.hbm_bytes
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilisation as AWS's profiler defines it: matmul operations over what the PE array could do in
+        16 bits in the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
+        return min(self.prediction.matmul_flops, self.hardware_flops) / (self._peak * self.latency_us)
+
+    @property
+    def hardware_flops(self) -> int:
+        """Operations of the PE array: matmuls and transposes, at most its 16-bit peak (pairs of 8-bit rows
+        count once)."""
+        return self.prediction.hardware_flops
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilisation: `hardware_flops` over what the PE array could do, as `mfu` has it."""
+        return self.hardware_flops / (self._peak * self.latency_us)
+
+    @property
+    def _peak(self) -> float:
+        """The 16-bit peak of the PE arrays of all cores, in FLOP per microsecond."""
+        return peak_flops(self.prediction.target) * 1000 * self.prediction.cores
+
+    @property
+    def mbu(self) -> float:
+        """HBM bytes over what the stack of HBM that a core uses could move in the whole time."""
+        return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
+
+    @property
+    def critical_path(self) -> tuple[Step, ...]:
+        """The steps that each nanosecond of the kernel was spent on, from its first trigger to its last result: without
+        gaps, each of one instruction and one resource (timing/critical_path.py)."""
+        return self.prediction.critical_path
+
+    @cached_property
+    def critical(self) -> Critical:
+        """The time on the critical path by resource and by line of the kernel; the launch is of no line, ("", 0)."""
+        lines = critical_times(self.critical_path, lambda step: step.line)
+        launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
+        lines.setdefault(("", 0), {})["launch"] = launch
+        total = {name: sum(spent.get(name, 0) for spent in lines.values()) for name in RESOURCES}
+        return Critical(_microseconds(total), {line: _microseconds(spent) for line, spent in lines.items()})
+
+    @cached_property
+    def lines(self) -> tuple[LineTime, ...]:
+        """Critical and busy time by line of the kernel, the line with most critical time first."""
+        return line_times(self)
+
+    @property
+    def bound_by(self) -> str:
+        """The resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor, vector,
+        scalar, gpsimd, semaphore or other_core."""
+        spent = self.critical.by_resource
+        return max(spent, key=lambda name: spent[name], default="launch")
+
+    def what_if(self, resource: str, times: float = 2.0) -> float:
+        """The latency in microseconds with a resource that many times as fast: the same instructions, scheduled anew.
+
+        NkiValidationError for a resource that there is not, and for a factor that is no positive number.
+        """
+        require(resource in RESOURCES, f"what_if: resource {resource!r}; allowed: {', '.join(RESOURCES)}")
+        require(0 < times < float("inf"), f"what_if: times={times!r} must be a positive number")
+        if resource == "launch":
+            return round(self.latency_us - self.launch_us * (1 - 1 / times), 6)
+        return round(self.launch_us + self.prediction.faster_makespan(resource, times) / 1000, 6)
+
+    def _repr_html_(self) -> str:
+        """The figures and the timeline, as a notebook shows them."""
+        from . import html
+
+        return html.fragment(self)
+
+    @property
+    def latency_error(self) -> float | None:
+        """Likely error of `latency_us`, as a share of it: two of three measurements are within it. None for a target
+        without measurements, and for a machine with other constants."""
+        return None if self.prediction.changed else expected_error(self.target, self.kind)
+
+    @property
+    def kind(self) -> str:
+        """The resource that bounds the launch, one of the kinds of timing/expected_error.py: the engine, or DMA (by its
+        triggers or by moving data), that is busy for the largest share of the kernel."""
+        issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
+        shares = {name: self.engines[name].share for name in QUEUES}
+        shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
+        busiest = max(shares, key=lambda key: shares[key])
+        bound = busiest if shares[busiest] >= BUSY_SHARE else "latency"
+        return kind_of(bound, issues, self.launch_us, self.latency_us)
+
+    def trace(self) -> dict[str, Any]:
+        """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
+        parts = self.parts.spans if self.parts else ()
+        return trace.chrome_trace([(self.name, self.launch_us, self.timeline, parts, self.critical_path)])
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.name} on {self.target}: {len(self.program)} instructions>"
+
+
+def _microseconds(spent: dict[str, int]) -> dict[str, float]:
+    """Picoseconds by resource, in the order of RESOURCES, as microseconds; without those of which there are none."""
+    return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
+
+
+def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
+    """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
+    trace.write(
+        Path(path),
+        [
+            (run.name, run.launch_us, run.timeline, run.parts.spans if run.parts else (), run.critical_path)
+            for run in runs
+        ],
+    )

@@ -1,0 +1,152 @@
+"""Running a script with `import nki` resolved to the simulator, and what it launched."""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from ..checking.sanitizing import sanitized
+from ..machine.chip import TARGET_VARIABLE, find_target
+from ..machine.errors import NkiValidationError, without_ours
+from ..machine.nki_version import checked, using
+from ..timing.by_line import describe_line
+from . import kernel
+from .install import install
+from .run import Run
+
+FAILED, INTERRUPTED = 1, 130
+DEFAULT_TARGET = "trn2"
+MAX_SCRIPT_BYTES = 4 << 20  # Python takes up to a thousand bytes of memory for each byte that it compiles
+MAX_SCRIPT_LINES = 200_000
+
+Observer = Callable[[Run, list[str]], None]
+
+
+def run_script(
+    arguments: Sequence[str],
+    observe: Observer,
+    target: str | None = None,
+    sanitize: bool | str = False,
+    nki: str | None = None,
+    constants: Mapping[str, ast.expr] = MappingProxyType({}),
+) -> int:
+    """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
+
+    `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
+    script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
+    standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
+    `constants`: names that are assigned at the top level of the script, and what they are assigned instead.
+
+    Raises:
+        NkiValidationError: the target or the version is not known, or the script is too long.
+    """
+    script = os.path.abspath(arguments[0])
+    _check_length(script, arguments[0])
+    found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
+    nki = checked(nki) if nki else None
+    install()
+    changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = list(arguments)
+    sys.path.insert(0, os.path.dirname(script))
+    kernel.observers.append(observe)
+    try:
+        with sanitized(sanitize), using(nki):
+            if constants:
+                _run_changed(script, constants)
+            else:
+                runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        return _status(end.code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:
+        _show(error, script)
+        return FAILED
+    finally:
+        kernel.observers.remove(observe)
+        sys.argv, sys.path[:] = argv, path
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    return 0
+
+
+def _run_changed(script: str, constants: Mapping[str, ast.expr]) -> None:
+    """Run a script with other values of names that its top level assigns."""
+    module = ModuleType("__main__")
+    module.__file__ = script
+    with open(script, "rb") as file:
+        tree = ast.parse(file.read(), script)
+    for statement in tree.body:
+        for name in assigned(statement) & set(constants):
+            statement.value = ast.copy_location(constants[name], statement.value)  # type: ignore[attr-defined]
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        exec(compile(ast.fix_missing_locations(tree), script, "exec"), module.__dict__)
+    finally:
+        sys.modules["__main__"] = before
+
+
+def assigned(statement: ast.stmt) -> set[str]:
+    """The name that a statement `NAME = ...` assigns, as a set; an empty one of other statements."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return {target.id for target in targets if len(targets) == 1 and isinstance(target, ast.Name)}
+
+
+def _check_length(script: str, shown: str) -> None:
+    """NkiValidationError for a script that is too long to be compiled in a fair amount of memory."""
+    advice = "keep data in a file that it reads"
+    if (size := os.path.getsize(script)) > MAX_SCRIPT_BYTES:
+        most = f"at most {MAX_SCRIPT_BYTES >> 20} MiB"
+        raise NkiValidationError(f"{shown}: a script of {size >> 20} MiB; {most} are run; {advice}")
+    with open(script, "rb") as file:
+        lines = file.read(MAX_SCRIPT_BYTES).count(b"\n")
+    if lines > MAX_SCRIPT_LINES:
+        most = f"at most {MAX_SCRIPT_LINES:,}"
+        raise NkiValidationError(f"{shown}: a script of {lines:,} lines; {most} are run; {advice}")
+
+
+def line_of(run: Run, shapes: list[str]) -> str:
+    """One line about a launch: name, shapes, target, predicted time and what bounds it."""
+    note = f"; {run.note}" if run.note else ""
+    predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}{note}"
+    cores = f", {run.prediction.cores} cores" if run.prediction.cores > 1 else ""
+    return f"{run.name}({', '.join(shapes)}) on {run.target}{cores}: {predicted}"
+
+
+def lines_of(run: Run, most: int) -> list[str]:
+    """The lines of the kernel that take most of the critical path, one a line of text."""
+    return [f"  {describe_line(line)}" for line in run.lines[:most]]
+
+
+def _show(error: BaseException, script: str) -> None:
+    """The script's own traceback, without the frames that brought us there; none of a script that is no Python."""
+    trace = without_ours(error)
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    if trace is not None:
+        traceback.print_exception(type(error), error, trace)
+        return
+    place = "" if getattr(error, "filename", None) else f"{script}: "
+    print(place + "".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
+
+
+def _status(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return FAILED

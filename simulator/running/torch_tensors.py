@@ -1,0 +1,54 @@
+"""PyTorch tensors in and out of the simulator, where the caller has PyTorch: it is imported by the caller, never here
+before.
+
+NumPy has no narrow floats of its own, and PyTorch passes none to it: these go over as their bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..machine.dtypes import Array
+
+_NARROW: dict[str, Any] = {
+    "torch.bfloat16": ml_dtypes.bfloat16,
+    "torch.float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "torch.float8_e5m2": ml_dtypes.float8_e5m2,
+    "torch.float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+}
+
+
+def is_tensor(value: object) -> bool:
+    """True if a value is a PyTorch tensor (of any subclass that lives in a module of PyTorch's)."""
+    return type(value).__module__.partition(".")[0] in ("torch", "torch_xla") and hasattr(value, "detach")
+
+
+def array_of(tensor: Any) -> Array:
+    """The values of a tensor; the memory too, where the tensor is on the CPU."""
+    values = tensor.detach().cpu()
+    narrow = _NARROW.get(str(values.dtype))
+    if narrow is None:
+        array: Array = values.numpy()
+        return array
+    import torch
+
+    bits = values.view(torch.int16 if np.dtype(narrow).itemsize == 2 else torch.uint8).numpy()
+    array = bits.view(narrow)
+    return array
+
+
+def tensor_of(array: Array) -> Any:
+    """A tensor of the array's values; float8_e4m3, which PyTorch lacks, as float32."""
+    import torch
+
+    array = np.ascontiguousarray(array)
+    for name, narrow in _NARROW.items():
+        if array.dtype == narrow:
+            bits = array.view(np.int16 if array.itemsize == 2 else np.uint8)
+            return torch.from_numpy(bits).view(getattr(torch, name.partition(".")[2]))
+    if array.dtype == ml_dtypes.float8_e4m3:
+        array = array.astype(np.float32)
+    return torch.from_numpy(array)

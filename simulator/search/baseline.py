@@ -1,0 +1,146 @@
+"""Predicted times of launches, kept in a JSON file to compare later versions of a kernel with.
+
+    entry = entry_of(run)                  # what is kept of a launch
+    text = slower(entry, run, 0.01)        # by which lines and resources it has become slower; "" where it has not
+    write(path, {"test_softmax": entry})   # beside the entries that the file has
+
+A line is recognised by its text and the count of equal lines before it, so that it may move within its file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..machine.host import replacing
+from ..timing.by_line import MOST_TEXT
+
+if TYPE_CHECKING:
+    from ..running.run import Run
+
+SCHEMA_VERSION = 1
+SHOWN_LINES = 5  # that became slower
+LEAST_US = 0.005  # a difference that is shown
+
+Entry = dict[str, Any]
+
+
+class BaselineError(Exception):
+    """A file of baselines that cannot be used."""
+
+
+class _Line(NamedTuple):
+    """A line of a kernel, and its microseconds on the critical path by resource."""
+
+    place: str
+    text: str
+    critical: dict[str, float]
+
+
+def entry_of(run: Run) -> Entry:
+    """Return the record of a launch: its target, its latency, and its critical path by resource and by line."""
+    lines = [{"text": text, "critical_us": line.critical} for text, line in _lines(run).items() if line.critical]
+    return {
+        "kernel": run.name,
+        "target": run.target,
+        "latency_us": run.latency_us,
+        "critical_us": run.critical.by_resource,
+        "lines": lines,
+    }
+
+
+def read(path: Path) -> dict[str, Entry]:
+    """The entries of a file by name; none where there is no file.
+
+    Raises:
+        BaselineError: the file is not one of baselines.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BaselineError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
+        raise BaselineError(f"{path}: not a file of baselines (schema_version {SCHEMA_VERSION})")
+    entries = found.get("launches")
+    if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
+        raise BaselineError(f"{path}: damaged; delete it and run pytest --nki-update-baselines")
+    return entries
+
+
+def _is_entry(entry: Any) -> bool:
+    """True of a result of `entry_of`."""
+
+    def times(value: Any) -> bool:
+        return isinstance(value, dict) and all(isinstance(time, (int, float)) for time in value.values())
+
+    if not isinstance(entry, dict) or not isinstance(entry.get("lines"), list):
+        return False
+    lines = [line if isinstance(line, dict) else {} for line in entry["lines"]]
+    return (
+        isinstance(entry.get("latency_us"), (int, float))
+        and isinstance(entry.get("target"), str)
+        and times(entry.get("critical_us"))
+        and all(isinstance(line.get("text"), str) and times(line.get("critical_us")) for line in lines)
+    )
+
+
+def write(path: Path, entries: dict[str, Entry]) -> None:
+    """Write entries into a file, beside those of other names that it has. The file is written whole or not at all.
+
+    Raises:
+        BaselineError: the file is not one of baselines, or cannot be written.
+    """
+    kept = {**read(path), **entries}
+    text = json.dumps({"schema_version": SCHEMA_VERSION, "launches": dict(sorted(kept.items()))}, indent=1)
+    try:
+        with replacing(path) as file:
+            file.write(f"{text}\n".encode())
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def slower(entry: Entry, run: Run, tolerance: float) -> str:
+    """Describe, by resource and line, a launch slower than its baseline by more than `tolerance` (a share); "" if it is
+    not."""
+    before, now = float(entry["latency_us"]), run.latency_us
+    if now <= before * (1 + tolerance):
+        return ""
+    head = f"{run.name} is predicted to take {now:.2f} us on {run.target}, {before:.2f} us in the baseline"
+    parts = [f"{name} {change:+.2f}" for name, change in _changes(entry["critical_us"], run.critical.by_resource)]
+    told = [f"{head} ({now / before - 1:+.1%}, {tolerance:.1%} allowed)", f"critical path: {', '.join(parts)} us"]
+    return "\n".join([*told, *_slower_lines(entry, run)])
+
+
+def _slower_lines(entry: Entry, run: Run) -> list[str]:
+    """The lines of a kernel that take longer than before, that with the largest difference first."""
+    former = {line["text"]: line["critical_us"] for line in entry["lines"]}
+    found = []
+    for text, line in _lines(run).items():
+        before = former.get(text, {})
+        change = sum(line.critical.values()) - sum(before.values())
+        if change >= LEAST_US:
+            parts = ", ".join(f"{name} {part:+.2f}" for name, part in _changes(before, line.critical))
+            was = "" if text in former else ", new on the critical path"
+            shown = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."
+            found.append((change, f"{line.place} {change:+.2f} us ({parts}{was}): {shown}"))
+    return [told for _, told in sorted(found, key=lambda each: -each[0])[:SHOWN_LINES]]
+
+
+def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str, float]]:
+    """By resource, how much longer it takes now; the largest growth first."""
+    changes = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **now}}
+    return sorted(((n, c) for n, c in changes.items() if abs(c) >= LEAST_US), key=lambda part: -part[1])
+
+
+def _lines(run: Run) -> dict[str, _Line]:
+    """The lines of a run by their text; equal ones are numbered in the order of their file."""
+    found: dict[str, _Line] = {}
+    counts: dict[str, int] = {}
+    for line in sorted(run.lines, key=lambda line: (line.file, line.line)):
+        counts[line.text] = counts.get(line.text, 0) + 1
+        key = line.text if counts[line.text] == 1 else f"{line.text} #{counts[line.text]}"
+        found[key] = _Line(line.place, line.text, line.critical)
+    return found

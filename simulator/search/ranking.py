@@ -1,0 +1,232 @@
+"""Variants of a kernel, ordered by their predicted time: what a search for a faster one asks of the simulator.
+
+    found = simulator.rank({"v1": softmax, "v3": (softmax, {"tile": 512})}, TensorSpec((4096, 512), "float32"))
+    print(found)                              # a table, the fastest variant first
+    found.best.latency_us
+    found.difference("v3", "v1").told         # "-4.0 %, not distinguishable"
+
+Variants run in parallel. From shapes alone where there is no reference; with one, each computes the arrays and its
+outputs are compared.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..machine.chip import find_target
+from ..machine.errors import NkiValidationError
+from ..machine.nki_version import using
+from ..running.launch import launch_key, run
+from ..timing.expected_error import DIFFERENCES
+from .parallel import each
+
+MOST_REMEMBERED = 10_000  # variants
+_known: OrderedDict[Any, Ranked] = OrderedDict()  # those that were timed from shapes
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A variant: its predicted time, what it takes of a partition at most, and how far its values are off.
+
+    problem: why it cannot be used, "" where it can: what the simulator refuses it for, what the kernel raised, or that
+    it differs from the reference. `error` is the largest difference from the reference as a share of the largest
+    reference value, None where nothing was compared. What is not known is None.
+    """
+
+    name: str
+    problem: str = ""
+    latency_us: float | None = None
+    sbuf_bytes: int | None = None
+    psum_banks: int | None = None
+    instructions: int | None = None
+    bound_by: str | None = None
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference between the times of two variants, as a share, and its uncertainty (None for a target without
+    measurements)."""
+
+    share: float
+    uncertainty: float | None
+
+    @property
+    def is_distinguishable(self) -> bool:
+        """True if the difference is larger than what two of three such differences are off by."""
+        return self.uncertainty is not None and max(self.share, 1 / (1 + self.share) - 1) > self.uncertainty
+
+    @property
+    def told(self) -> str:
+        """In words: "-4.0 %, not distinguishable"."""
+        if self.share == 0:
+            return "the same"
+        if self.uncertainty is None:
+            return f"{self.share:+.1%}, of unknown uncertainty".replace("%", " %")
+        return f"{self.share:+.1%}".replace("%", " %") + ("" if self.is_distinguishable else ", not distinguishable")
+
+
+class Ranking(Sequence[Ranked]):
+    """Variants, the fastest first; those that cannot be used last."""
+
+    def __init__(self, variants: Iterable[Ranked], target: str) -> None:
+        order = sorted(variants, key=lambda each: (bool(each.problem), each.latency_us or 0.0))
+        self._variants = order
+        self.target = target
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._variants[index]
+
+    def __len__(self) -> int:
+        return len(self._variants)
+
+    def __iter__(self) -> Iterator[Ranked]:
+        return iter(self._variants)
+
+    @property
+    def best(self) -> Ranked | None:
+        """The fastest variant that can be used; None where none can."""
+        return next((variant for variant in self if not variant.problem), None)
+
+    def difference(self, name: str, other: str) -> Difference:
+        """Return how much longer the variant `name` takes than `other`. KeyError if one is unknown or was not timed."""
+        times = {variant.name: variant.latency_us for variant in self if variant.latency_us is not None}
+        return Difference(times[name] / times[other] - 1, DIFFERENCES.get(self.target))
+
+    def __str__(self) -> str:
+        best = self.best
+        against = best.name if best is not None else ""
+        rows = [
+            ("variant", f"us predicted ({self.target})", f"against {against or 'the best'}", "SBUF KiB", "PSUM", "")
+        ]
+        for variant in self:
+            timed = variant.latency_us is not None
+            compared = self.difference(variant.name, against).told if timed and best is not None else ""
+            note = variant.problem or ("" if variant.error is None else f"off by {variant.error:.1e}")
+            rows.append(
+                (
+                    variant.name,
+                    f"{variant.latency_us:.2f}" if timed else "",
+                    "" if variant is best else compared,
+                    "" if variant.sbuf_bytes is None else f"{variant.sbuf_bytes / 1024:.1f}",
+                    "" if variant.psum_banks is None else str(variant.psum_banks),
+                    note,
+                )
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+Variants = Mapping[str, Any] | Iterable[Callable[..., Any]]
+
+
+def rank(
+    variants: Variants,
+    *arrays: Any,
+    reference: Any = None,
+    tolerance: float = 1e-3,
+    target: str = "trn2",
+    nki: str | None = None,
+    processes: int | None = None,
+) -> Ranking:
+    """Variants of a kernel by their predicted time, computed in parallel on `processes` processor cores (all of them).
+
+    variants: kernels by name, each alone or as (kernel, {parameter: value}); or kernels, which their own names name.
+    arrays: what all of them are given; TensorSpecs do without a reference.
+    reference: the right outputs, as an array or a tuple of them, or a function that computes them from the arrays. The
+        values of a variant may be off by `tolerance` of the largest value of its reference.
+    target, nki: as in `simulator.run`.
+
+    Raises:
+        NkiValidationError: no variants, two of one name, or a target or version that is not simulated.
+    """
+    named = _named(variants)
+    found = find_target(target).name
+    wanted = reference(*arrays) if callable(reference) else reference
+    with using(nki):
+        keys = [None if wanted is not None else _key(kernel, arrays, found, options) for _, kernel, options in named]
+        missing = [index for index, key in enumerate(keys) if key is None or key not in _known]
+
+        def work(at: int) -> Ranked:
+            return _try(named[missing[at]], arrays, found, wanted, tolerance)
+
+        def lost(at: int) -> Ranked:
+            return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
+
+        computed = dict(zip(missing, each(len(missing), work, lost, processes)))
+    ranked = []
+    for index, key in enumerate(keys):
+        one = computed[index] if index in computed else _known[key]
+        if key is not None and one.latency_us is not None:
+            _known[key] = one
+        ranked.append(Ranked(**{**vars(one), "name": named[index][0]}))
+    while len(_known) > MOST_REMEMBERED:
+        _known.popitem(last=False)
+    return Ranking(ranked, found)
+
+
+def _named(variants: Variants) -> list[tuple[str, Any, dict[str, Any]]]:
+    """(name, kernel, parameters) of each variant."""
+    pairs: Any = variants.items() if isinstance(variants, Mapping) else [(_name(kernel), kernel) for kernel in variants]
+    named = [(str(name), *(value if isinstance(value, tuple) else (value, {}))) for name, value in pairs]
+    names = [each[0] for each in named]
+    twice = {name for name in names if names.count(name) > 1}
+    if not named or twice:
+        what = f"two variants of the name {min(twice)!r}: give them as {{name: kernel}}" if twice else "no variants"
+        raise NkiValidationError(f"rank: {what}")
+    return named
+
+
+def _name(kernel: Any) -> str:
+    return getattr(kernel, "__name__", "kernel")
+
+
+def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, Any]) -> Any:
+    return launch_key(kernel, arrays, find_target(target), True, options)
+
+
+def _try(
+    variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
+) -> Ranked:
+    """Run one variant (name, kernel, parameters); whatever it raises is its problem."""
+    name, kernel, options = variant
+    try:
+        launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)
+    except Exception as error:
+        kind = "" if isinstance(error, NkiValidationError) else f"{type(error).__name__}: "
+        return Ranked(name, kind + (str(error) or "no message").splitlines()[0])
+    off, problem = _compared(launch.outputs, wanted, tolerance) if wanted is not None else (None, "")
+    return Ranked(
+        name=name,
+        problem=problem,
+        latency_us=launch.latency_us,
+        sbuf_bytes=launch.memory.sbuf_bytes,
+        psum_banks=launch.memory.psum_banks,
+        instructions=len(launch.program),
+        bound_by=launch.bound_by,
+        error=off,
+    )
+
+
+def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[float | None, str]:
+    """Return the largest error of the outputs, and a description of the problem with them, if any."""
+    references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
+    if len(outputs) != len(references):
+        return None, f"{len(outputs)} outputs, {len(references)} in the reference"
+    worst = 0.0
+    for output, reference in zip(outputs, references):
+        if output.shape != reference.shape:
+            return None, f"an output of shape {output.shape}, {reference.shape} in the reference"
+        exact, got = reference.astype(np.float64), output.astype(np.float64)
+        finite = np.isfinite(exact)
+        if not np.array_equal(got[~finite], exact[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
+            return None, "NaN or infinities where the reference has none, or the other way round"
+        largest = float(np.abs(exact[finite]).max(initial=0.0))
+        difference = float(np.abs(got[finite] - exact[finite]).max(initial=0.0))
+        worst = max(worst, difference / largest if largest else (0.0 if difference == 0 else np.inf))
+    return worst, "" if worst <= tolerance else f"differs from the reference by {worst:.1e}, {tolerance:g} allowed"

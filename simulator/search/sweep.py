@@ -1,0 +1,134 @@
+"""One script with other values of its constants, each a variant: times, and whether the script's own checks hold.
+
+    axes = [read_axis("TILE_N=128,256,512"), read_axis("BUFFERS=1,2")]
+    print(sweep(["kernel.py"], axes))      # six variants, the fastest first
+
+A constant is a name that the top level of the script assigns. A variant's time is that of all its launches.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import itertools
+import os
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+from ..machine.chip import TARGET_VARIABLE, find_target
+from ..machine.errors import NkiValidationError
+from ..running.run import Run
+from ..running.script import DEFAULT_TARGET, assigned, run_script
+from .parallel import each
+from .ranking import Ranked, Ranking
+
+MOST_VARIANTS = 10_000
+MOST_TEXT = 160  # characters of an error
+
+
+class Axis(NamedTuple):
+    """A constant of a script, and the expressions that it is to be."""
+
+    name: str
+    values: tuple[ast.expr, ...]
+
+
+def read_axis(text: str) -> Axis:
+    """An axis as it is written on a command line: `NAME=VALUE,VALUE,...`, the values in Python.
+
+    Raises:
+        NkiValidationError: it is not of that form.
+    """
+    name, _, values = text.partition("=")
+    try:
+        parsed = ast.parse(f"({values},)", mode="eval").body
+    except (SyntaxError, ValueError):
+        parsed = None
+    if not name.isidentifier() or not isinstance(parsed, ast.Tuple) or not parsed.elts or not values.strip():
+        raise NkiValidationError(f"{text!r} is no sweep; allowed: NAME=VALUE,VALUE,... with values in Python")
+    return Axis(name, tuple(parsed.elts))
+
+
+def sweep(
+    arguments: Sequence[str],
+    axes: Sequence[Axis],
+    target: str | None = None,
+    nki: str | None = None,
+    processes: int | None = None,
+) -> Ranking:
+    """Run a script once for every combination of values, in parallel; `arguments` as in `run_script`.
+
+    What it prints is left out. A variant cannot be used where the script raises, ends with a status other than 0, or
+    launches no kernel.
+
+    Raises:
+        NkiValidationError: the script does not assign a name at its top level, or there are too many combinations.
+    """
+    _check_names(arguments[0], [axis.name for axis in axes])
+    variants = list(itertools.product(*(axis.values for axis in axes)))
+    if len(variants) > MOST_VARIANTS:
+        raise NkiValidationError(f"{len(variants):,} variants; at most {MOST_VARIANTS:,} are run")
+    names = [", ".join(f"{axis.name}={ast.unparse(value)}" for axis, value in zip(axes, values)) for values in variants]
+    found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name
+
+    def work(index: int) -> Ranked:
+        constants = dict(zip((axis.name for axis in axes), variants[index]))
+        return _run_variant(names[index], arguments, found, nki, constants)
+
+    def lost(index: int) -> Ranked:
+        return Ranked(names[index], "the process that ran it, or one beside it, was ended")
+
+    return Ranking(each(len(variants), work, lost, processes), found)
+
+
+def _check_names(script: str, names: Sequence[str]) -> None:
+    try:
+        with open(script, "rb") as file:
+            tree = ast.parse(file.read(), script)
+    except (SyntaxError, ValueError) as error:
+        raise NkiValidationError(f"{script}: not Python source: {error}") from None
+    known = {name for statement in tree.body for name in assigned(statement)}
+    for name in names:
+        if name not in known:
+            there = f"; it has {', '.join(sorted(known))}" if known else ""
+            raise NkiValidationError(f"{script} has no line `{name} = ...` at its top level{there}")
+        if names.count(name) > 1:
+            raise NkiValidationError(f"{name} is swept twice; allowed: one list of values a name")
+
+
+def _run_variant(
+    name: str, arguments: Sequence[str], target: str, nki: str | None, constants: dict[str, ast.expr]
+) -> Ranked:
+    runs: list[Run] = []
+    told = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(told):
+        status = run_script(arguments, lambda run, shapes: runs.append(run), target, nki=nki, constants=constants)
+    problem = ""
+    if status:
+        problem = _last_error(told.getvalue()) or f"the script ended with status {status}"
+    elif not runs:
+        problem = "no kernel was launched"
+    if not runs:
+        return Ranked(name, problem)
+    slowest = max(runs, key=lambda run: run.latency_us)
+    return Ranked(
+        name=name,
+        problem=problem,
+        latency_us=sum(run.latency_us for run in runs),
+        sbuf_bytes=max(run.memory.sbuf_bytes for run in runs),
+        psum_banks=max(run.memory.psum_banks for run in runs),
+        instructions=sum(len(run.program) for run in runs),
+        bound_by=slowest.bound_by,
+    )
+
+
+def _last_error(told: str) -> str:
+    """The error at the end of what a script wrote to standard error, in one line; "" where it wrote nothing."""
+    lines = [line.rstrip() for line in told.rpartition("Traceback (most recent call last)")[2].splitlines()]
+    heads = [index for index, line in enumerate(lines) if line and not line[0].isspace() and index > 0]
+    if len(lines) < 2 or not heads:
+        return lines[-1][:MOST_TEXT] if lines else ""
+    message = [line.strip() for line in lines[heads[0] :] if line.strip()]
+    # The message of NumPy's comparisons begins a line below the kind of the error.
+    return " ".join(message[:3] if message[0].endswith(":") else message[:1])[:MOST_TEXT]

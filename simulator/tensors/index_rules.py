@@ -1,0 +1,69 @@
+"""Rules for indices that are known only when a kernel runs, and their form in messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..machine.errors import NkiValidationError
+from ..machine.memory import SBUF
+from ..machine.objects import DynamicSlice
+from ..machine.registers import DeviceNumber, NkiScalar
+from .strided import StridedMemory
+from .views import is_row_major
+
+INDEX_TYPES = ("int32", "uint32")
+
+
+def shown_key(key: Any) -> str:
+    """An index as a kernel writes it."""
+    shown = []
+    for item in key if type(key) is tuple else (key,):
+        if isinstance(item, slice):
+            shown.append(":".join("" if end is None else str(end) for end in (item.start, item.stop)))
+        elif isinstance(item, DynamicSlice):
+            shown.append(f"nl.ds({item.start}, {item.size})")
+        else:
+            shown.append("..." if item is Ellipsis else str(item))
+    return f"[{', '.join(shown)}]"
+
+
+def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:
+    if isinstance(index, DeviceNumber):
+        if isinstance(index, NkiScalar):
+            index.usable(what)
+            if index.dtype == "int64" and tensor.storage.on_chip:
+                raise NkiValidationError(f"{what} of {tensor.label}: an int64 scalar addresses HBM only; load an int32")
+        return
+    if not isinstance(index, StridedMemory):
+        raise NkiValidationError(
+            f"{what} of {tensor.label}: the index must be an integer, a register, a scalar or a tensor of one element "
+            f"in SBUF, came {type(index).__name__}"
+        )
+    if index.size != 1 or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
+        raise NkiValidationError(
+            f"{what} of {tensor.label}: index {index.label} must be one int32 or uint32 in SBUF, or a register"
+        )
+
+
+def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
+    if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
+        shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
+        raise NkiValidationError(
+            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], came {shown}"
+        )
+    if tensor.storage.on_chip:
+        raise NkiValidationError(f"{what} of {tensor.label}: only a tensor in HBM takes a vector of indices")
+
+
+def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
+    """The tile and the offsets of `NkiTensor.indirect`."""
+    what = f"indirect of {tensor.label}"
+    if not tensor.storage.on_chip or not is_row_major(tensor.shape[1:], tensor.strides[1:]):
+        raise NkiValidationError(f"{what}: only a tile in SBUF or PSUM, its elements side by side in each partition")
+    if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or not index._dtype.is_integer:
+        shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
+        raise NkiValidationError(f"{what}: the offsets must be integers in SBUF, [{tensor.shape[0]}, K], came {shown}")
+    if index.shape[0] != tensor.shape[0]:
+        raise NkiValidationError(f"{what}: index {index.label} must have the tile's {tensor.shape[0]} partitions")
+    if count is not None and (type(count) is not int or count < 1):
+        raise NkiValidationError(f"{what}: num_elem must be a positive integer, came {count!r}")

@@ -1,0 +1,121 @@
+"""Columns of a tile at offsets that SBUF holds (`NkiTensor.indirect`): what instructions take them, and where.
+
+Source: nki/api/nki/isa/__init__.py of aws-neuron-sdk, "Tensor indirection" of each instruction. The formula there takes
+the offsets from the first group of partitions; what others in the other groups would do it does not say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..machine.errors import NkiValidationError
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import PSUM
+from .tensor import ColumnsTensor, IndirectTensor, NkiTensor
+
+# How many operands may be gathered, of those that the instruction reads from the first on; dst may be scattered.
+SOURCES = {
+    "nc_matmul": 2,
+    "tensor_tensor": 1,
+    "tensor_scalar": 1,
+    "tensor_reduce": 1,
+    "tensor_copy": 1,
+    "tensor_copy_predicated": 1,
+    "tensor_scalar_reduce": 1,
+    "tensor_scalar_cumulative": 1,
+    "activation": 1,
+    "activate2": 1,
+    "exponential": 1,
+}
+_GROUP, _TENSOR_GROUP = 16, 32  # partitions that hold offsets, by the engine
+_QUADRANT = 32
+_INT32 = ("int32", "uint32")
+
+
+def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
+    """Refuse columns as operands that an instruction cannot use, and settle the partitions of their offsets."""
+    views = [tensor for tensor in (*writes, *reads) if isinstance(tensor, ColumnsTensor)]
+    if not views:
+        return
+    if core.target.generation < 4:
+        raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), came {core.target.name}")
+    sources = reads[: SOURCES.get(op, 0)]
+    taken = (*writes[:1], *sources) if op in SOURCES else ()
+    for view in views:
+        if not any(view is tensor for tensor in taken):
+            raise NkiValidationError(f"{op}: {view.label} is columns of indirect(), which this operand cannot be")
+        view.group = _TENSOR_GROUP if unit is engine.tensor else _GROUP
+        view.check_room(op)
+        if core.functional:
+            _groups_agree(core, op, view)
+    if op == "tensor_copy" and unit is engine.gpsimd:
+        raise NkiValidationError("tensor_copy: columns of indirect() on the gpsimd engine; allowed: vector, scalar")
+    dst = writes[0]
+    if isinstance(dst, ColumnsTensor) and unit is engine.scalar and dst.storage.region is PSUM:
+        raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine scatters into SBUF only")
+    if op == "tensor_scalar" and dst.dtype in _INT32 and sources[0].dtype in _INT32:
+        core.warn("tensor_scalar: indirect() does not go with address arithmetic, as int32 into int32 may be")
+    _partitions(op, dst, sources)
+
+
+def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
+    """Warn if groups of partitions hold different offsets."""
+    first = view.offsets()
+    for start in range(view.group, view.index.shape[0] - view.group + 1, view.group):
+        if (view.offsets(start) != first).any():
+            core.warn(
+                f"{op}: {view.label}: partitions from {start} on of index {view.index.label} hold other offsets than "
+                f"the first {view.group}, which the simulator takes for all; AWS does not say what the chip takes"
+            )
+            return
+
+
+def _partitions(op: str, dst: NkiTensor, sources: tuple[NkiTensor, ...]) -> None:
+    """Refuse an index of indirect() that starts off a quadrant, or at another partition than its operand."""
+    for view in (dst, *sources):
+        if isinstance(view, ColumnsTensor):
+            first = _start(view.index)
+            if first is not None and first % _QUADRANT:
+                raise NkiValidationError(
+                    f"{op}: index {view.index.label} of indirect() starts at partition {first}; allowed: multiples "
+                    f"of {_QUADRANT}"
+                )
+    for source in sources:
+        if isinstance(source, ColumnsTensor):
+            _same_start(op, source, source.index)
+    if isinstance(dst, ColumnsTensor):
+        other: Any = sources[0]
+        if op != "nc_matmul" and other.storage.region is PSUM:
+            other = other.index if isinstance(other, ColumnsTensor) else None
+        if other is not None:
+            _same_start(op, other, dst.index)
+
+
+def _same_start(op: str, tensor: NkiTensor, index: NkiTensor) -> None:
+    starts = _start(tensor), _start(index)
+    if None not in starts and starts[0] != starts[1]:
+        raise NkiValidationError(
+            f"{op}: {tensor.label} starts at partition {starts[0]}, index {index.label} of indirect() at {starts[1]}; "
+            "they must start at the same"
+        )
+
+
+def _start(tensor: NkiTensor) -> int | None:
+    """The partition that a tensor starts at, where the kernel chose it."""
+    return tensor.access.row if tensor.storage.arena is not None else None
+
+
+def with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
+    """Return the tensors that an instruction reads: operands, indices of views, and indexed outputs, whose other
+    elements stay."""
+    indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
+    indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
+    return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
+
+
+def after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
+    """Let an instruction follow what loaded the registers that address its operands."""
+    for tensor in indirect:
+        loaded = getattr(getattr(tensor, "index", None), "loaded", None)
+        if loaded is not None and loaded not in instruction.after:
+            instruction.depends_on(loaded)

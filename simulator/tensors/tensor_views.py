@@ -1,0 +1,224 @@
+"""The views of a tensor that NKI has: other shapes and strides over the same memory. None copies.
+
+Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rst of aws-neuron-sdk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..machine.errors import NkiValidationError, OutOfBoundsError
+from ..machine.objects import DynamicSlice
+from ..machine.registers import is_known
+from .tensor_operators import WithoutOperators
+from .views import fill_ellipsis, infer, resolve_index, resolve_slice, shape_of, strides_of_reshape
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TensorViews(WithoutOperators):
+    """View operations whose address is known when the kernel is traced; a subclass knows what to do with others."""
+
+    __slots__ = ()
+
+    copy_into: ClassVar[Callable[[Any, Any], Any]]  # the instruction that copies a tile into a view
+
+    def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> Self:
+        """`self[keys]`, where the key of dimension `dim` is no number."""
+        raise NotImplementedError
+
+    def _select_at_run_time(self, dim: int, index: Any) -> Self:
+        """`self` without dimension `dim`, at an index that is no number."""
+        raise NotImplementedError
+
+    def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> Self:
+        """`self[key]`, which takes no element."""
+        raise NotImplementedError
+
+    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
+        return type(self)(shape, self._dtype, self.storage, strides, offset)
+
+    def __getitem__(self, key: Any) -> Self:
+        keys = key if type(key) is tuple else (key,)
+        shape, strides = self.shape, self.strides
+        if Ellipsis in keys or len(keys) < len(shape):
+            keys = fill_ellipsis(keys, len(shape), self)
+        elif len(keys) > len(shape):
+            raise OutOfBoundsError(f"{self.label}: {len(keys)} indices for {len(shape)} dimensions")
+        on_chip = self.storage.on_chip
+        offset = self.offset
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        kept = 0  # free dimensions of the result, counting one that an index must leave
+        for dim, item in enumerate(keys):
+            extent, stride = shape[dim], strides[dim]
+            if type(item) is slice:
+                start, count, step = resolve_slice(item, extent, dim, self)
+                if on_chip and dim == 0 and step != 1:
+                    raise NkiValidationError(f"{self.label}: partitions cannot be taken with a step, came {step}")
+                new_shape.append(count)
+                new_strides.append(stride * step)
+                offset += start * stride
+                kept += 1
+            elif isinstance(item, DynamicSlice):
+                if not is_known(item.start):
+                    return self._item_at_run_time(keys, dim)
+                start, count, _ = resolve_slice(slice(item.start, item.start + item.size), extent, dim, self)
+                new_shape.append(count)
+                new_strides.append(stride)
+                offset += start * stride
+                kept += 1
+            else:
+                if type(item) is not int and not is_known(item):
+                    return self._item_at_run_time(keys, dim)
+                index = resolve_index(item, extent, dim, self)
+                offset += index * stride
+                last = dim == len(shape) - 1
+                if (on_chip and (dim == 0 or (last and kept < 2))) or (not on_chip and last and kept == 0):
+                    new_shape.append(
+                        1
+                    )  # a tensor on chip keeps its partitions and two dimensions, one in HBM keeps one
+                    new_strides.append(stride)
+                    kept += 1
+        if 0 in new_shape:
+            return self._empty(tuple(new_shape), tuple(new_strides), key)
+        return self._view(tuple(new_shape), tuple(new_strides), offset)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Copy a tile into a part of this one, as the examples of nki/migration/index.rst do."""
+        if not isinstance(value, TensorViews) or not self.storage.on_chip:
+            raise NkiValidationError(
+                f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by "
+                "assignment; only a tile may be assigned to a part of another"
+            )
+        type(self).copy_into(self[key], value)
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
+        dim = self._dim(dim, "slice")
+        keys: list[Any] = [slice(None)] * self.ndim
+        keys[dim] = slice(start, end, step)
+        return self[tuple(keys)]
+
+    def select(self, dim: int, index: Any) -> Self:
+        dim = self._dim(dim, "select")
+        self._not_partition(dim, "select")
+        if not is_known(index):
+            return self._select_at_run_time(dim, index)
+        index = resolve_index(index, self.shape[dim], dim, self)
+        return self._view(
+            self.shape[:dim] + self.shape[dim + 1 :],
+            self.strides[:dim] + self.strides[dim + 1 :],
+            self.offset + index * self.strides[dim],
+        )
+
+    def permute(self, dims: tuple[int, ...]) -> Self:
+        if sorted(dims) != list(range(self.ndim)):
+            raise NkiValidationError(
+                f"permute of {self.label}: dims {tuple(dims)} are no permutation of its dimensions"
+            )
+        if self.storage.on_chip and dims[0] != 0:
+            raise NkiValidationError(
+                f"permute of {self.label}: the partition dimension must stay first, came {tuple(dims)}"
+            )
+        return self._view(tuple(self.shape[d] for d in dims), tuple(self.strides[d] for d in dims), self.offset)
+
+    def broadcast(self, dim: int, size: int) -> Self:
+        dim = self._dim(dim, "broadcast")
+        self._not_partition(dim, "broadcast")
+        if self.shape[dim] != 1:
+            raise NkiValidationError(f"broadcast of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
+        if size < 1:
+            raise NkiValidationError(f"broadcast of {self.label}: size must be at least 1, came {size}")
+        return self._view(
+            (*self.shape[:dim], size, *self.shape[dim + 1 :]),
+            (*self.strides[:dim], 0, *self.strides[dim + 1 :]),
+            self.offset,
+        )
+
+    def expand_dim(self, dim: int) -> Self:
+        if not 0 <= dim <= self.ndim:
+            raise OutOfBoundsError(f"expand_dim of {self.label}: dimension {dim} is outside 0 to {self.ndim}")
+        self._not_partition(dim, "expand_dim")
+        stride = self.strides[dim] * self.shape[dim] if dim < self.ndim else 1
+        return self._view(
+            (*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], stride, *self.strides[dim:]), self.offset
+        )
+
+    def squeeze_dim(self, dim: int) -> Self:
+        dim = self._dim(dim, "squeeze_dim")
+        self._not_partition(dim, "squeeze_dim")
+        if self.shape[dim] != 1:
+            raise NkiValidationError(f"squeeze_dim of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
+        return self._view(
+            self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :], self.offset
+        )
+
+    def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> Self:
+        dim, shape = self._dim(dim, "reshape_dim"), shape_of(shape)
+        if self.storage.on_chip and dim == 0 and shape not in ((self.shape[0],), (-1,)):
+            raise NkiValidationError(f"reshape_dim of {self.label}: the partition dimension cannot be split")
+        extents = infer(shape, self.shape[dim], f"reshape_dim of {self.label}")
+        inner = [self.strides[dim]]
+        for extent in reversed(extents[1:]):
+            inner.insert(0, inner[0] * extent)
+        return self._view(
+            self.shape[:dim] + extents + self.shape[dim + 1 :],
+            self.strides[:dim] + tuple(inner) + self.strides[dim + 1 :],
+            self.offset,
+        )
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> Self:
+        start, end = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
+        self._not_partition(start, "flatten_dims")
+        merged = 1
+        for extent in self.shape[start : end + 1]:
+            merged *= extent
+        return self._reshape((*self.shape[:start], merged, *self.shape[end + 1 :]), "flatten_dims")
+
+    def reshape(self, shape: tuple[int, ...]) -> Self:
+        extents = infer(shape_of(shape), self.size, f"reshape of {self.label}")
+        if self.storage.on_chip and extents[0] != self.shape[0]:
+            raise NkiValidationError(
+                f"reshape of {self.label}: the partition dimension must stay {self.shape[0]}, came {extents[0]}"
+            )
+        return self._reshape(extents, "reshape")
+
+    def _reshape(self, shape: tuple[int, ...], what: str) -> Self:
+        strides = strides_of_reshape(self.shape, self.strides, shape)
+        if strides is None:
+            raise NkiValidationError(f"{what} of {self.label}: strides {self.strides} have no view of shape {shape}")
+        return self._view(shape, strides, self.offset)
+
+    def rearrange(
+        self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
+    ) -> Self:
+        """Split, reorder and merge dimensions by name, as einops does."""
+        sizes = dict(fixed_sizes or {})
+        tensor, names = self, list[str]()
+        for group in src_pattern:
+            members = (group,) if isinstance(group, str) else tuple(group)
+            dim = len(names)
+            extents = infer(tuple(sizes.get(n, -1) for n in members), tensor.shape[dim], f"rearrange of {self.label}")
+            tensor = tensor.reshape_dim(dim, extents) if len(members) > 1 else tensor
+            names.extend(members)
+        wanted = [n for group in dst_pattern for n in ((group,) if isinstance(group, str) else group)]
+        if sorted(wanted) != sorted(names) or len(names) != tensor.ndim:
+            raise NkiValidationError(
+                f"rearrange of {self.label}: {dst_pattern} does not name the dimensions of {src_pattern}"
+            )
+        tensor = tensor.permute(tuple(names.index(n) for n in wanted))
+        for position, group in enumerate(dst_pattern):
+            if not isinstance(group, str) and len(group) > 1:
+                tensor = tensor.flatten_dims(position, position + len(group) - 1)
+        return tensor
+
+    def _dim(self, dim: int, what: str) -> int:
+        if not -self.ndim <= dim < self.ndim:
+            raise OutOfBoundsError(f"{what} of {self.label}: dimension {dim} is outside 0 to {self.ndim - 1}")
+        return dim % self.ndim
+
+    def _not_partition(self, dim: int, what: str) -> None:
+        if dim == 0 and self.storage.on_chip:
+            raise NkiValidationError(f"{what} of {self.label}: not possible on the partition dimension")

@@ -1,0 +1,156 @@
+"""Arithmetic of views: what an index, a slice or a new shape means for shape and strides."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import index
+from typing import Any
+
+from ..machine.errors import NkiValidationError, OutOfBoundsError
+
+
+@lru_cache(maxsize=4096)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a dense tensor, the last dimension innermost."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def dimensions(tensor: Any) -> int:
+    """Dimensions of the access pattern of a view: those that step on where the one inside ends count as one with it."""
+    first = 1 if tensor.storage.on_chip else 0
+    count = first  # the partitions
+    inner = 0
+    for extent, stride in zip(reversed(tensor.shape[first:]), reversed(tensor.strides[first:])):
+        if extent == 1:
+            continue
+        count += stride != inner
+        inner = stride * extent
+    return count
+
+
+def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
+    """(step, run) where the elements are `run` of every `step` ones; (0, 0) where they follow no such pattern."""
+    run = 1
+    step = 0
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent == 1 or stride == 0:
+            continue
+        if stride == run and not step:
+            run *= extent
+        elif not step:
+            step = stride
+        elif stride % step:
+            return 0, 0
+    return (step, run) if step > run else (0, 0)
+
+
+def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
+    given = [key for key in keys if key is not Ellipsis]
+    if len(keys) - len(given) > 1 or len(given) > ndim:
+        raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not fit {ndim} dimensions")
+    at = keys.index(Ellipsis) if len(given) < len(keys) else len(keys)
+    return (*keys[:at], *[slice(None)] * (ndim - len(given)), *keys[at + 1 :])
+
+
+def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int, int, int]:
+    start, stop, step = item.start, item.stop, item.step
+    start = 0 if start is None else start
+    stop = extent if stop is None else stop
+    if step is None and type(start) is int and type(stop) is int and 0 <= start <= stop <= extent:
+        return start, stop - start, 1
+    step = 1 if step is None else step
+    if start < 0:
+        start += extent
+    if stop < 0:
+        stop += extent
+    if step < 1:
+        raise NkiValidationError(f"{tensor.label}: slices run forward, came a step of {step} in dimension {dim}")
+    if not 0 <= start <= stop <= extent:
+        raise OutOfBoundsError(f"{tensor.label}: {start}:{stop} of dimension {dim} must lie in 0:{extent}")
+    count = (stop - start + step - 1) // step
+    if type(count) is not int:
+        start, count, step = integers((start, count, step), f"{tensor.label}: slice of dimension {dim}")
+    return start, count, step
+
+
+def integers(values: Any, what: str) -> tuple[int, ...]:
+    """The values as Python integers; NkiValidationError where one is none, or where they are no sequence."""
+    try:
+        return tuple(index(value) for value in values)
+    except TypeError:
+        raise NkiValidationError(f"{what}: {values!r} must be integers") from None
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; one number is a shape of one dimension."""
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+
+
+def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
+    try:
+        found = item.__index__()
+    except AttributeError:
+        raise NkiValidationError(
+            f"{tensor.label}: index {item!r} of dimension {dim} must be an integer, a slice, `...` or nl.ds"
+        ) from None
+    if not -extent <= found < extent:
+        raise OutOfBoundsError(
+            f"{tensor.label}: index {found} of dimension {dim} is out of bounds, allowed 0 to {extent - 1}"
+        )
+    return int(found) % extent
+
+
+def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
+    if type(sum(shape)) is not int:
+        shape = integers(shape, f"{what}: shape")
+    known = 1
+    for extent in shape:
+        known *= extent if extent != -1 else 1
+    if shape.count(-1) == 1 and known > 0 and size % known == 0:
+        shape = tuple(size // known if extent == -1 else extent for extent in shape)
+        known = size
+    if known != size or min(shape, default=1) < 1:
+        raise NkiValidationError(f"{what}: shape {shape} does not hold {size} elements")
+    return shape
+
+
+def strides_of_reshape(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return strides for the same elements in the shape `new`, or None if only a copy could have it."""
+    # Merge old dimensions into runs that are dense, then split each run by the new extents.
+    runs: list[tuple[int, int]] = []  # (elements, innermost stride)
+    for extent, stride in zip(shape, strides):
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == stride * extent:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        else:
+            runs.append((extent, stride))
+    result: list[int] = []
+    left, inner = runs.pop() if runs else (1, 1)
+    for extent in reversed(new):
+        if extent == 1:
+            result.append(inner)
+            continue
+        if left == 1 and runs:
+            left, inner = runs.pop()
+        if left % extent:
+            return None
+        result.append(inner)
+        left //= extent
+        inner *= extent
+    return tuple(reversed(result))

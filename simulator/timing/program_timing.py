@@ -1,0 +1,256 @@
+"""Timing of a program's instructions, on one core or two.
+
+Nothing is scheduled before somebody asks for a time, so a functional run that nobody times does not pay for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ..machine.chip import PARTITIONS, Target
+from ..machine.host import uncollected
+from ..machine.instruction import Instruction, engine
+from .capacity import Memory
+from .constants import machine, overrides
+from .critical_path import Step, critical_path, pair_critical_path
+from .pair_schedule import pair_schedule
+from .schedule import DMA, QUEUES, SECOND, schedule
+from .scheduled import Schedule
+from .what_if import faster_machine, faster_program
+
+
+class Event(NamedTuple):
+    """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
+
+    On an engine, `start_ns` to `end_ns` is how long it is taken. A DMA is triggered at `issued_ns` and its data move
+    from `start_ns` to `end_ns`; `engine` is then a queue, "dma load 0" or "dma store 0", as many as there are DMAs
+    under way at a time. What the instruction writes can be read at `done_ns`. No two events of one `engine` overlap.
+    """
+
+    engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
+    op: str
+    start_ns: float
+    end_ns: float
+    done_ns: float
+    issued_ns: float
+    flops: int = 0
+    bytes: int = 0  # moved by a DMA
+    line: tuple[str, int] = ("", 0)  # of the kernel: file, number
+    name: str = ""  # given by the kernel
+    load: bool = False  # of a DMA: towards the chip
+    position: int = -1  # in the program; -1 for what is no instruction of it
+
+
+class EngineUse(NamedTuple):
+    """Busy time of a resource, and its share of the kernel without the launch."""
+
+    busy_ns: float
+    share: float
+
+
+class ProgramTiming:
+    """The timing of one program on one target, however often it is launched."""
+
+    cores = 1
+
+    def __init__(self, program: list[Instruction], target: Target, memory: Memory) -> None:
+        self.program = program
+        self.programs: tuple[list[Instruction], ...] = (program,)  # of each core
+        self.target = target
+        self.memory = memory
+        self.machine = machine(target.name)  # as it is now: constants may be overridden later
+        self.changed = any(of == target.name for of, _, _ in overrides())
+        self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        with uncollected():
+            return schedule(self.program, self.target, self.machine)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedule of each core."""
+        return (self.schedule,)
+
+    @property
+    def makespan(self) -> float:
+        """Nanoseconds from the first trigger to the last result."""
+        return self.schedule.makespan
+
+    @cached_property
+    def critical_path(self) -> tuple[Step, ...]:
+        """The steps that each nanosecond of the makespan was spent on, from the first trigger on."""
+        return critical_path(self.program, self.schedule)
+
+    def faster_makespan(self, resource: str, times: float) -> float:
+        """The makespan in nanoseconds with a resource (timing/critical_path.py) that many times as fast."""
+        with uncollected():
+            program = faster_program(self.program, resource, times)
+            return schedule(program, self.target, faster_machine(self.machine, resource, times)).makespan
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        return tuple(_events(self.program, self.schedule))
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        makespan = self.makespan
+        busy = _busy(self.schedule)
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in busy.items()}
+
+    @cached_property
+    def flops(self) -> int:
+        return sum(i.flops for i in self.program)
+
+    @cached_property
+    def matmul_flops(self) -> int:
+        return sum(i.flops for i in self.program if i.engine is engine.tensor)
+
+    @cached_property
+    def hardware_flops(self) -> int:
+        """Operations of the PE array, transposes included."""
+        return sum(array_flops(i, self.target) for i in self.program if i.engine is engine.tensor)
+
+    @cached_property
+    def hbm_bytes(self) -> int:
+        return sum(i.hbm_bytes for i in self.program)
+
+
+def array_flops(instruction: Instruction, target: Target) -> int:
+    """Return the operations of a Tensor Engine instruction: 2 per multiply-accumulate, multiplications by zero
+    included. A transpose is a product with the identity.
+
+    No more than the array does at its peak in 16 bits in the time that it is taken: what it does twice as fast (rows of
+    8 bits in pairs, transposes in the background of trn3) counts once, as AWS's profiler adjusts its FLOPs.
+    """
+    flops = instruction.flops
+    if instruction.op == "nc_transpose":
+        data, turned = instruction.reads[0], instruction.writes[0]
+        rows = data.row_end - data.row
+        flops = 2 * rows * rows * (turned.row_end - turned.row)
+    return min(flops, int(peak_flops(target) * instruction.cost.interval))
+
+
+def peak_flops(target: Target) -> float:
+    """Return the 16-bit peak of a core's PE array, in FLOP per nanosecond (A1, A2, A3: 2 * 128 * 128 * clock)."""
+    return 2 * PARTITIONS**2 * target.tensor_ghz
+
+
+class PairTiming(ProgramTiming):
+    """The timing of a launch on two cores. `program` is core 0's instructions, then core 1's."""
+
+    cores = 2
+
+    def __init__(
+        self,
+        programs: tuple[list[Instruction], list[Instruction]],
+        meetings: list[tuple[int, int]],
+        target: Target,
+        memory: Memory,
+    ) -> None:
+        super().__init__([*programs[0], *programs[1]], target, memory)
+        self.programs: tuple[list[Instruction], list[Instruction]] = programs
+        self.meetings = meetings
+
+    @property
+    def schedules(self) -> tuple[Schedule, Schedule]:
+        """The schedules of core 0 and core 1."""
+        return self._schedules
+
+    @cached_property
+    def _schedules(self) -> tuple[Schedule, Schedule]:
+        with uncollected():
+            return pair_schedule(self.programs, self.meetings, self.target, self.machine)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the core that ends last."""
+        return max(self.schedules, key=lambda s: s.makespan)
+
+    @cached_property
+    def critical_path(self) -> tuple[Step, ...]:
+        """The critical path through both cores; positions are those in `program`."""
+        return pair_critical_path(self.programs, self.schedules, self.meetings)
+
+    def faster_makespan(self, resource: str, times: float) -> float:
+        """See `ProgramTiming.faster_makespan`; on both cores."""
+        with uncollected():
+            first, second = (faster_program(program, resource, times) for program in self.programs)
+            constants = faster_machine(self.machine, resource, times)
+            schedules = pair_schedule((first, second), self.meetings, self.target, constants)
+            return max(each.makespan for each in schedules)
+
+    @cached_property
+    def timeline(self) -> tuple[Event, ...]:
+        """The events of both, on "core 0 tensor" and so on."""
+        events = [
+            event._replace(engine=f"core {core} {event.engine}")
+            for core, program in enumerate(self.programs)
+            for event in _events(program, self.schedules[core])
+        ]
+        return tuple(sorted(events, key=lambda event: (event.start_ns, event.engine)))
+
+    @cached_property
+    def engines(self) -> dict[str, EngineUse]:
+        """The mean of both cores."""
+        first, second = (_busy(s) for s in self.schedules)
+        makespan = self.makespan
+        mean = {name: (first[name] + second[name]) / 2 for name in first}
+        return {name: EngineUse(time, time / makespan if makespan else 0.0) for name, time in mean.items()}
+
+
+def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
+    """One event an instruction, and the Scalar Engine's table loads, by start."""
+    events = [Event("scalar", "load_table", start, end, done_ns=end, issued_ns=start) for start, end in s.tables]
+    for index, i in enumerate(program):
+        start = issued = s.start[index]
+        end, dma = s.end[index], i.dma
+        if dma is None:
+            unit = QUEUES[s.queue[index]]
+        else:
+            if dma.software:
+                events.append(Event("gpsimd", "descriptors", start, end, done_ns=end, issued_ns=start, line=i.line))
+            start, end = s.moving[index]
+            unit = "dma load" if dma.load else "dma store"
+        events.append(
+            Event(
+                engine=unit,
+                op=i.op,
+                start_ns=start,
+                end_ns=end,
+                done_ns=s.done[index],
+                issued_ns=issued,
+                flops=i.flops,
+                bytes=dma.bytes if dma else 0,
+                line=i.line,
+                name=i.name or "",
+                load=dma is not None and dma.load,
+                position=index,
+            )
+        )
+    events.sort(key=lambda event: (event.start_ns, event.engine))
+    return _with_queues(events)
+
+
+def _busy(s: Schedule) -> dict[str, float]:
+    """Nanoseconds that each engine was busy, and DMA in three senses."""
+    busy = dict(zip(QUEUES, s.busy))
+    return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
+
+
+def _with_queues(events: list[Event]) -> Iterator[Event]:
+    """The events, in order, with DMAs spread over queues so that those of one queue do not overlap."""
+    free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
+    for event in events:
+        queues = free.get(event.engine)
+        if queues is None:
+            yield event
+            continue
+        number = len(queues)
+        if queues and queues[0][0] <= event.start_ns:
+            number = heapq.heappop(queues)[1]
+        heapq.heappush(queues, (event.end_ns, number))
+        yield event._replace(engine=f"{event.engine} {number}")

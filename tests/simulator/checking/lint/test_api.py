@@ -1,0 +1,109 @@
+"""The API as the checker has it: names, calls that fit a signature, and what is said of others."""
+
+import ast
+
+import pytest
+from trninfer.simulator.checking.lint.api import Parameter, api, arguments_of, misfits, tensor_member, unknown_name
+
+NOW = api("0.7")
+
+
+def call(text):
+    return ast.parse(text, mode="eval").body
+
+
+@pytest.mark.parametrize(
+    ("dotted", "message"),
+    [
+        ("nki", None),
+        ("nki.jit", None),
+        ("nki.isa", None),
+        ("nki.isa.tensor_copy", None),
+        ("nki.isa.tensor_copy.anything", None),
+        ("nki.isa.engine.vector", None),
+        ("nki.isa.engine.vector.value", None),
+        ("nki.isa.engine.vectr", "nki.isa.engine has no 'vectr'; did you mean 'vector'?"),
+        ("nki.isa.tensor_cpy", "nki.isa has no 'tensor_cpy'; did you mean 'tensor_copy'?"),
+        ("nki.isa.qqq", "nki.isa has no 'qqq'"),
+        ("nki.language.tile_size.pmax", None),
+        ("nki.language.tile_size.pmin", "nki.language.tile_size has no 'pmin'"),
+        ("nki.language.NkiTensor.address", None),
+        ("nki.nothing", "nki has no 'nothing'"),
+        ("nki.typing.anything.at.all", None),
+        ("nki.collectives.rank_id", None),
+        ("nki.collectives.rank", "nki.collectives has no 'rank'"),
+    ],
+)
+def test_names(dotted, message):
+    found = unknown_name(dotted, NOW)
+    assert found is None if message is None else found is not None and found.startswith(message)
+
+
+def test_names_of_the_other_version():
+    assert unknown_name("nki.language.tiles", NOW) is None
+    assert unknown_name("nki.language.tiles", api("0.6")) == "nki.language.tiles is new in NKI 0.7"
+    assert unknown_name("nki.language.dynamic_range", api("0.6")) is None
+    assert unknown_name("nki.language.dynamic_range", NOW).startswith(
+        "nki.language.dynamic_range is gone since NKI 0.7: "
+    )
+
+
+def test_members_of_tensors():
+    assert [tensor_member(name, NOW) for name in ("shape", "dtype", "reshape", "ap")] == [None] * 4
+    assert tensor_member("reshap", NOW) == "a tensor has no 'reshap'; did you mean 'reshape'?"
+    assert {"reshape", "permute", "view", "ap"} <= NOW.views and "load" not in NOW.views
+
+
+COPY = NOW.signatures["nki.isa.tensor_copy"]  # (dst, src, engine, name)
+TAKES = "it takes (dst, src, engine, name)"
+
+
+def test_arguments_by_parameter():
+    def bound(text):
+        return {name: ast.unparse(node) for name, node in arguments_of(call(text), COPY).items()}
+
+    assert bound("f(a, b, engine=c)") == {"dst": "a", "src": "b", "engine": "c"}
+    assert bound("f(a, *b, name=c)") == {"dst": "a", "name": "c"}
+    assert bound("f(**a)") == {} and bound("f(a, b, c, d, e)") == {"dst": "a", "src": "b", "engine": "c", "name": "d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(a, b)", []),
+        ("f(dst=a, src=b, engine=c, name=d)", []),
+        ("f(*a)", []),
+        ("f(**a)", []),
+        ("f(a)", [("missing-argument", f"f needs 'src'; {TAKES}")]),
+        ("f(src=a, name=b)", [("missing-argument", f"f needs 'dst'; {TAKES}")]),
+        ("f(a, b, dst=c)", [("duplicate-argument", "f gets 'dst' by position and by keyword")]),
+        ("f(a, b, engin=c)", [("unknown-argument", f"f has no parameter 'engin'; did you mean 'engine'?; {TAKES}")]),
+        ("f(a, b, c, d, e)", [("too-many-arguments", f"f takes at most 4 positional arguments, got 5; {TAKES}")]),
+        ("f(a, *b, c, d, e, g)", []),
+    ],
+)
+def test_calls_that_do_not_fit(text, expected):
+    found = list(misfits("f", call(text), COPY))
+    assert [rule for rule, _ in found] == [rule for rule, _ in expected]
+    for (_, message), (_, told) in zip(found, expected):
+        assert message.startswith(told)
+
+
+def test_parameters_that_take_anything():
+    first, rest, options = (Parameter(name, kind, False) for name, kind in (
+        ("a", "positional"), ("rest", "var_positional"), ("options", "var_keyword"),
+    ))  # fmt: skip
+    assert list(misfits("f", call("f(1, 2, 3)"), (first, rest))) == []
+    assert list(misfits("f", call("f(1, any=2)"), (first, options))) == []
+    assert [rule for rule, _ in misfits("f", call("f(1, 2, any=3)"), (first,))] == [
+        "too-many-arguments",
+        "unknown-argument",
+    ]
+
+
+def test_a_call_for_a_tile_says_that_instructions_write_to_one():
+    ((rule, message),) = misfits("nisa.reciprocal", call("f(data=a)"), NOW.signatures["nki.isa.reciprocal"])
+    assert rule == "missing-argument" and message.startswith(
+        "nisa.reciprocal needs 'dst'; it takes (dst, data, name); "
+    )
+    assert len(message) > len("nisa.reciprocal needs 'dst'; it takes (dst, data, name); ")

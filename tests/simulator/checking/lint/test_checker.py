@@ -1,0 +1,99 @@
+"""Which functions the checker looks at."""
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+from linted_functions import write_files
+from trninfer.simulator.checking.lint import check_file, check_source, examine_file
+
+HEADER = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+"""
+
+
+def test_code_around_kernels_may_be_any_python():
+    text = HEADER + textwrap.dedent(
+        """
+        import numpy as np
+
+        CACHE = {}
+
+        @nki.jit
+        def kernel(a):
+            return helper(a)
+
+        def helper(a):
+            return a
+
+        def main(*files, **options):
+            CACHE["x"] = [np.float32(i) for i, _ in enumerate(files)]
+            kernel(*CACHE["x"])
+            raise SystemExit(sum(CACHE["x"]))
+        """
+    )
+    assert check_source(text) == []
+
+
+@pytest.mark.parametrize(
+    ("imports", "decorator"),
+    [
+        ("import nki", "@nki.jit"),
+        ("import nki", "@nki.jit()"),
+        ("import nki as n", "@n.jit"),
+        ("from nki import jit", "@jit"),
+        ("from nki import jit as compile", "@compile"),
+        ("import nki\njit = nki.jit", "@jit"),
+        ("import functools, nki", "@functools.partial(nki.jit)"),
+        ("import nki.language\nimport nki", "@nki.jit"),
+    ],
+)
+def test_a_kernel_is_found_however_its_decorator_is_spelled(imports, decorator):
+    text = f"{imports}\nimport nki.language as nl\n\n{decorator}\ndef kernel(a):\n    nl.nothing(a)\n"
+    assert [finding.rule for finding in check_source(text)] == ["unknown-name"]
+
+
+def test_a_function_handed_to_jit_is_a_kernel():
+    text = "import nki\n\ndef kernel(a):\n    nki.kernels(a)\n\nfast = nki.jit(kernel)\n"
+    assert [(finding.line, finding.rule) for finding in check_source(text)] == [(4, "unknown-name")]
+
+
+def test_another_jit_is_not_nkis():
+    assert check_source("import numba\n\n@numba.jit\ndef kernel(a):\n    nki.kernels(a)\n") == []
+
+
+def test_a_kernel_that_another_one_calls_may_return_an_on_chip_tensor():
+    text = (
+        HEADER
+        + "@nki.jit\ndef load(a):\n    return nl.ndarray(a.shape, a.dtype)\n\n@nki.jit\ndef kernel(a):\n    load(a)\n"
+    )
+    assert check_source(text) == []
+
+
+def test_what_the_host_calls_is_an_output():
+    text = HEADER + "@nki.jit\ndef kernel(a):\n    return nl.ndarray(a.shape, a.dtype)\n\ndef main(a):\n    kernel(a)\n"
+    assert [finding.rule for finding in check_source(text)] == ["output-buffer"]
+
+
+def test_helpers_that_call_each_other_end():
+    text = (
+        HEADER
+        + "def f(n):\n    return g(n)\n\ndef g(n):\n    return f(n)\n\n@nki.jit\ndef kernel(a):\n    return f(a)\n"
+    )
+    assert check_source(text) == []
+
+
+def test_the_report_names_the_kernels():
+    path = Path(__file__).parents[3] / "kernels" / "matmul.py"
+    assert "matmul_tiled" in examine_file(path).kernels
+
+
+def test_nothing_is_run(tmp_path):
+    trace = tmp_path / "ran"
+    write_files(tmp_path, helpers=f"open({str(trace)!r}, 'w')\ndef f(a):\n    return a\n")
+    write_files(tmp_path, kernels="import nki, helpers\n\n@nki.jit\ndef kernel(a):\n    return helpers.f(a)\n")
+    assert check_file(tmp_path / "kernels.py") == []
+    assert not os.path.exists(trace)

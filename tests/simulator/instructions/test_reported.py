@@ -1,0 +1,174 @@
+"""Rules that are reported and not documented: what breaks them warns in a kind of its own, and what AWS's kernels do in
+the same place does not."""
+
+import warnings
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer import kernels, simulator
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
+
+NARROW, WIDE = nl.bfloat16, nl.float32
+
+
+pytestmark = pytest.mark.usefixtures("core")
+
+
+def told(break_it):
+    """What a rule says of some instructions, by its first words."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        break_it()
+    return [str(warning.message) for warning in caught if warning.category is ReportedOnChipWarning]
+
+
+def sbuf(*shape, dtype=WIDE):
+    tile = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
+    nisa.memset(tile, 1.0)
+    return tile
+
+
+def psum(*shape, dtype=WIDE, **more):
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.psum, **more)
+
+
+# Words of PSUM
+
+
+@pytest.mark.parametrize("rows", [1, 3, 127])
+def test_a_16_bit_transpose_ends_with_a_word(rows):
+    bank, data = psum(8, 128, dtype=NARROW), sbuf(128, 8, dtype=NARROW)
+    (message,) = told(lambda: nisa.nc_transpose(bank[:, 0:rows], data[0:rows], engine=nisa.engine.tensor))
+    assert "nc_transpose: dst" in message and "even number of columns" in message
+    assert told(lambda: nisa.nc_transpose(bank[:, 0 : rows + 1], data[0 : rows + 1], engine=nisa.engine.tensor)) == []
+
+
+def test_words_count_where_rows_join_and_where_they_do_not():
+    bank, data = psum(4, 6, 3, dtype=NARROW), sbuf(4, 6, 3, dtype=NARROW)
+    assert told(lambda: nisa.tensor_copy(bank, data)) == []  # 18 in a row
+    assert len(told(lambda: nisa.tensor_copy(bank[:, :, 0:2], data[:, :, 0:2]))) == 1  # two of every three
+    whole, some = psum(4, 6, 4, dtype=NARROW), sbuf(4, 6, 4, dtype=NARROW)
+    assert told(lambda: nisa.tensor_copy(whole[:, :, 0:2], some[:, :, 0:2])) == []
+    assert len(told(lambda: nisa.tensor_copy(whole[:, :, 0], some[:, :, 0]))) == 1
+
+
+def test_words_are_asked_of_halves_in_psum_alone():
+    data = sbuf(3, 5)
+    assert told(lambda: nisa.tensor_copy(psum(3, 5), data)) == []
+    assert told(lambda: nisa.tensor_copy(sbuf(3, 5, dtype=NARROW), data)) == []
+
+
+# One column
+
+
+@pytest.mark.parametrize("dtype", [nl.bfloat16, nl.float16])
+def test_a_tile_of_one_16_bit_column_warns(dtype):
+    (message,) = told(lambda: nl.ndarray((7, 1, 1), dtype=dtype, buffer=nl.sbuf))
+    assert "half a word of a partition" in message
+    assert told(lambda: nl.ndarray((7, 2), dtype=dtype, buffer=nl.sbuf)[:, 0:1]) == []
+
+
+def test_other_memories_and_sizes_of_one_column_do_not():
+    for dtype in (nl.float32, nl.uint8, nl.int32):
+        assert told(lambda dtype=dtype: nl.ndarray((7, 1), dtype=dtype, buffer=nl.sbuf)) == []
+    assert told(lambda: nl.ndarray((7, 1), dtype=NARROW, buffer=nl.shared_hbm)) == []
+    assert told(lambda: nl.ndarray((7, 1), dtype=NARROW, buffer=nl.sbuf, address=(0, 64))) == []
+
+
+def test_a_stationary_operand_of_one_16_bit_column_warns():
+    left, right = sbuf(5, 3, dtype=NARROW), sbuf(5, 4, dtype=NARROW)
+    (message,) = told(lambda: nisa.nc_matmul(psum(1, 4), left[:, 0:1], right))
+    assert "stationary" in message and "one column of bfloat16" in message
+    assert told(lambda: nisa.nc_matmul(psum(2, 4), left[:, 0:2], right)) == []
+    assert told(lambda: nisa.nc_matmul(psum(3, 1), left, right[:, 0:1])) == []
+    assert told(lambda: nisa.nc_matmul(psum(1, 4), sbuf(5, 1), sbuf(5, 4))) == []
+
+
+# Names
+
+
+def test_a_name_is_given_once_in_a_launch():
+    assert told(lambda: nl.ndarray((4, 4), WIDE, name="x")) == []
+    (message,) = told(lambda: nl.ndarray((4, 8), WIDE, name="x"))
+    assert message.startswith("ndarray x: another tensor of this launch")
+    assert told(lambda: [nl.ndarray((4, 4), WIDE), nl.ndarray((4, 4), WIDE), nl.ndarray((4, 4), WIDE, name="y")]) == []
+
+
+def test_what_a_loop_of_the_device_makes_is_one_tensor():
+    assert told(lambda: nl.fori_loop(0, 3, lambda i: nl.ndarray((4, 4), WIDE, name="x"))) == []
+    assert len(told(lambda: nl.ndarray((4, 4), WIDE, name="x"))) == 1
+
+
+# Sums
+
+
+def multiply(dst, adds):
+    nisa.nc_matmul(dst, sbuf(2, dst.shape[0]), sbuf(2, dst.shape[1]), accumulate=adds)
+
+
+def in_turn(first, second):
+    """Two terms of two sums, in turn."""
+    for term in range(2):
+        multiply(first, term > 0)
+        multiply(second, term > 0)
+
+
+def one_by_one(first, second):
+    for dst in (first, second):
+        for term in range(2):
+            multiply(dst, term > 0)
+
+
+def test_sums_of_a_bank_that_grow_in_turn_warn():
+    bank = psum(4, 8)
+    (message,) = told(lambda: in_turn(bank[:, 0:4], bank[:, 4:8]))
+    assert "goes on with a sum after another one began" in message
+    assert told(lambda: one_by_one(bank[:, 0:4], bank[:, 4:8])) == []
+
+
+def test_sums_of_banks_and_partitions_of_their_own_do_not():
+    assert told(lambda: in_turn(psum(4, 8), psum(4, 8))) == []
+    banks = psum(4, 1024)
+    assert told(lambda: in_turn(banks[:, 0:512], banks[:, 512:1024])) == []
+    bank = psum(128, 8)
+    assert told(lambda: in_turn(bank[0:64], bank[64:128])) == []
+
+
+def test_sums_at_addresses_share_the_bank_there():
+    first, second, apart = (psum(4, 8, address=(0, 2048 * bank)) for bank in (0, 0, 1))
+    assert told(lambda: in_turn(first[:, 0:2], apart[:, 2:4])) == []
+    assert len(told(lambda: in_turn(first[:, 0:2], second[:, 2:4]))) == 1
+
+
+def test_a_sum_may_grow_in_parts_of_itself():
+    bank = psum(4, 8)
+
+    def taps():
+        multiply(bank, False)
+        multiply(bank[:, 0:3], True)
+        multiply(bank[:, 4:8], True)
+        multiply(bank[:, 1:2], True)
+
+    assert told(taps) == []
+
+
+def test_a_sum_that_is_not_told_whether_it_adds_is_the_compilers():
+    """nki-library's attention_bwd sets a bank to zero and lets four sums grow in it in turn."""
+    bank = psum(4, 8)
+    nisa.memset(bank, 0.0)
+
+    def grow():
+        for _ in range(2):
+            for part in (bank[:, 0:4], bank[:, 4:8]):
+                nisa.nc_matmul(part, sbuf(2, 4), sbuf(2, 4))
+
+    assert told(grow) == []
+
+
+@pytest.mark.parametrize(("kernel", "warns"), [("psum_side_by_side", True), ("psum_within", False)])
+def test_the_checks_of_the_self_test(kernel, warns):
+    left, right = np.ones((300, 4), np.float32), np.ones((300, 30), np.float32)
+    found = told(lambda: simulator.run(getattr(kernels, kernel), left, right, target="trn2"))
+    assert bool(found) is warns

@@ -1,0 +1,117 @@
+"""BLAS has one thread while a kernel runs, and the caller's number of them afterwards."""
+
+import gc
+import threading
+from pathlib import Path
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+from trninfer import simulator
+from trninfer.simulator.machine.host import one_thread, replacing, uncollected
+
+A = np.ones((8, 8), np.float32)
+
+
+def threads():
+    found = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    assert len(found) == 1, "NumPy has a BLAS that threadpoolctl knows"
+    return found.pop()
+
+
+@pytest.fixture
+def several():
+    """More than one thread to begin with, as NumPy has where no variable says otherwise."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        yield
+
+
+def kernel_noting(seen, error=None):
+    @nki.jit
+    def kernel(a):
+        seen.append(threads())
+        if error is not None:
+            raise error
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=a)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("launch", [simulator.run, lambda kernel, a: kernel(a), lambda k, a: nki.simulate(k)(a)])
+def test_a_kernel_is_computed_with_one_thread(several, launch):
+    seen = []
+    launch(kernel_noting(seen), A)
+    assert (seen, threads()) == ([1], 2)
+
+
+def test_a_kernel_that_fails_gives_them_back(several):
+    with pytest.raises(ValueError, match="no luck"):
+        simulator.run(kernel_noting([], ValueError("no luck")), A)
+    assert threads() == 2
+
+
+def test_launches_at_once_and_within_another_change_nothing_for_the_first(several):
+    seen = []
+    with one_thread():
+        other = threading.Thread(target=simulator.run, args=(kernel_noting(seen), A))
+        other.start()
+        other.join()
+        simulator.run(kernel_noting(seen), A)
+        assert (seen, threads()) == ([1, 1], 1)
+    assert threads() == 2
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    enabled = gc.isenabled()
+    yield
+    (gc.enable if enabled else gc.disable)()
+
+
+def test_it_is_off_inside_alone():
+    gc.enable()
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()  # the inner one did not turn it on again
+    assert gc.isenabled()
+
+
+def test_it_is_on_again_after_an_error():
+    gc.enable()
+    with pytest.raises(ValueError, match="no luck"), uncollected():
+        raise ValueError("no luck")
+    assert gc.isenabled()
+
+
+def test_a_collector_that_the_user_has_turned_off_stays_off():
+    gc.disable()
+    with uncollected():
+        pass
+    assert not gc.isenabled()
+
+
+def test_a_file_takes_the_place_of_another_with_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250)
+    path.write_text("old")
+    path.chmod(0o640)
+    with replacing(path) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

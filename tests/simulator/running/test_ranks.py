@@ -1,0 +1,91 @@
+"""Launches on several ranks: how many, of which kernels, and what each run says."""
+
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from trninfer import simulator
+from trninfer.simulator import NkiValidationError, TensorSpec
+from trninfer.simulator.checking.sanitizing import sanitized
+from trninfer.simulator.machine.nki_version import using
+
+
+def group(*ranks):
+    return ncc.ReplicaGroup([list(each) for each in ranks])
+
+
+def arrays(ranks, shape=(4, 6), dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.integers(-100, 100, shape).astype(dtype),) for _ in range(ranks)]
+
+
+def empty(shape, x):
+    return nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
+
+
+@nki.jit
+def reduced(x, groups, op=nl.add):
+    out = empty(x.shape, x)
+    ncc.all_reduce(srcs=[x], dsts=[out], replica_group=groups, op=op)
+    return out
+
+
+A = np.ones((4, 4), np.float32)
+
+
+def test_the_time_is_marked_and_one_rank_is_a_world():
+    (run,) = simulator.run_ranks(reduced, arrays(1), groups=group((0,)), sanitize="all")
+    assert "collectives count as taking no time" in run.note and run.findings == []
+    alone = simulator.run(reduced, arrays(1)[0][0], groups=group((0,)))
+    np.testing.assert_array_equal(alone.outputs[0], arrays(1)[0][0])
+    shapes = simulator.run(reduced, TensorSpec((4, 4), "float32"), groups=group((0, 1)), functional=False)
+    assert shapes.latency_us == alone.latency_us  # of any group
+
+
+def test_several_ranks_need_a_launch_of_their_own():
+    with pytest.raises(NkiValidationError, match=r"runs on 1 rank; simulator.run_ranks\(kernel"):
+        simulator.run(reduced, A, groups=group((0, 1)))
+    for count in (0, 9):
+        with pytest.raises(NkiValidationError, match=f"{count} ranks; allowed: 1 to 8"):
+            simulator.run_ranks(reduced, [(A, group(range(9)))] * count)
+    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each"):
+        simulator.run_ranks(reduced[2], [(A,), (A,)], groups=group((0, 1)))
+
+
+@nki.jit
+def doubled(x, times=2.0):
+    """No collective: each rank is a launch of its own."""
+    tile = nl.load(x)
+    for _ in range(x.shape[1] // 4):
+        nisa.tensor_scalar(tile, tile, nl.multiply, times)
+    out = empty(x.shape, x)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def test_each_rank_has_its_own_arguments_outputs_and_time():
+    small, large = np.ones((4, 4), np.float32), np.full((128, 400), 0.5, np.float32)
+    runs = simulator.run_ranks(doubled, [(small,), (large,)], target="trn3", times=1.5)
+    np.testing.assert_array_equal(runs[0].outputs[0], 1.5 * small)
+    np.testing.assert_allclose(runs[1].outputs[0], 0.5 * 1.5**100 * np.ones_like(large), rtol=1e-5)
+    for run, x in zip(runs, (small, large)):
+        alone = simulator.run(doubled, x, target="trn3", times=1.5)
+        assert (run.latency_us, run.target, run.name) == (alone.latency_us, "trn3", "doubled")
+    assert runs[0].latency_us < runs[1].latency_us
+
+
+def test_ranks_of_two_cores_are_refused_whatever_they_run():
+    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each are not simulated"):
+        simulator.run_ranks(doubled[2], [(A,)])
+
+
+def test_checks_and_the_version_are_those_of_the_launch():
+    with pytest.raises(NkiValidationError, match="sanitize='race'; allowed"):
+        simulator.run_ranks(doubled, [(A,)], sanitize="race")
+    with pytest.raises(NkiValidationError, match=r"NKI '0\.5' is not simulated"):
+        simulator.run_ranks(doubled, [(A,)], nki="0.5")
+    with sanitized("all"):  # where the launch does not choose
+        (run,) = simulator.run_ranks(doubled, [(np.full((4, 4), 3e38, np.float32),)], times=10.0)
+    assert run.findings

@@ -1,0 +1,27 @@
+"""Work in forked processes: in order, with what this process has, and what becomes of processes that are ended."""
+
+import os
+import signal
+
+import pytest
+from trninfer.simulator.search.parallel import cores, each
+
+
+@pytest.mark.parametrize("count, processes", [(0, 2), (1, 2), (5, 1), (5, 2), (5, 9), (3, None)])
+def test_results_come_in_order(count, processes):
+    captured = object()  # no data to send
+    found = each(count, lambda index: (index, captured is not None), lambda index: (-1, False), processes)
+    assert found == [(index, True) for index in range(count)]
+    assert cores() >= 1
+
+
+def test_errors_are_raised_and_ended_processes_told():
+    def work(index):
+        if index == 1:
+            raise ValueError("no luck")
+        return index
+
+    with pytest.raises(ValueError, match="no luck"):
+        each(3, work, lambda index: -1, 2)
+    found = each(4, lambda index: os.kill(os.getpid(), signal.SIGKILL) or index, lambda index: -index, 2)
+    assert found == [0, -1, -2, -3]
