@@ -17,32 +17,46 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import simulator
 from ..simulator import nki
-from ..simulator.nki.api import removed, table
+from ..simulator.nki.api import pages, removed, table
 from ..simulator.tensors.tensor import NkiTensor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "nki-api.md"
 HEAD = """# NKI on the simulator
 
 Every function of NKI 0.7, and what 0.7 removed of 0.6. Generated in a clone by
-`python -m trninfer.tools.list_nki_api` from the API's stubs (0.6), the pages of SDK 2.33 (what is new in 0.7) and the
-simulator's code.
+`python -m trninfer.tools.list_nki_api` from the API's stubs (0.6), the pages of SDK 2.33 and the simulator's
+code.
 
 - NKI: "0.7" is new in it, "0.6" gone since; all others are in both.
 
+- page: the version of the documentation page whose signature, defaults and operand rules the simulator was compared
+  with; "stubs": no page of SDK 2.32 or 2.33 could be read, and the API's stubs of August 2026 (SDK 2.32) stand in.
 - simulated: it computes what the documentation says; **refused** says by name, at the call, that it is not simulated.
 - timed: it issues instructions that take time on the timeline. What only makes views, memory or registers takes none.
 - checked: limits of the machine that the documentation gives are enforced, with an error that names the operand.
 
 """
+PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en"
 _DEPTH = 6  # of calls that are followed
 
 
-def rows() -> list[tuple[str, str, bool, bool, bool]]:
-    """(qualified name, version, simulated, timed, checked) of every function of the API, in the API's order."""
+class Row(NamedTuple):
+    """A function of the API."""
+
+    name: str  # qualified
+    version: str  # the one that alone has it, "" for both
+    page: str  # version of the documentation page that it was compared with, "" for the stubs
+    simulated: bool
+    timed: bool
+    checked: bool
+
+
+def rows() -> list[Row]:
+    """A row for every function of the API, in the API's order."""
     modules = {"nki": nki, **{name: module for name, module in nki.MODULES.items() if name.count(".") == 1}}
     found = []
     for entry in _entries():
@@ -56,8 +70,15 @@ def rows() -> list[tuple[str, str, bool, bool, bool]]:
         uses = _uses(function, _DEPTH) if simulated else frozenset()
         checked = not uses.isdisjoint(("NkiValidationError", "OperatorError", "ShapeError"))
         timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # which take no time
-        found.append((entry["qualname"], entry["only"], simulated, timed, checked))
+        page = pages().get(entry["qualname"], "")
+        found.append(Row(entry["qualname"], entry["only"], page, simulated, timed, checked))
     return found
+
+
+def _link(row: Row) -> str:
+    """The page of the documentation that a function was compared with; the stubs where there is none."""
+    name = row.name.removesuffix(".__init__")
+    return f"[{row.page}]({PAGES}/{row.page}/nki/api/generated/{name}.html)" if row.page else "stubs"
 
 
 def _entries() -> list[dict[str, Any]]:
@@ -111,12 +132,13 @@ def _uses(function: Any, depth: int) -> frozenset[str]:
 def page() -> str:
     """The page's text."""
     found = rows()
-    count = sum(simulated for _, _, simulated, _, _ in found)
+    count = sum(row.simulated for row in found)
     lines = [f"{count} of {len(found)} functions and methods are simulated.", ""]
-    lines += ["| function | NKI | simulated | timed | checked |", "|---|---|---|---|---|"]
-    for name, version, simulated, timed, checked in found:
-        marks = [version, "yes" if simulated else "**refused**", *("yes" if mark else "" for mark in (timed, checked))]
-        lines.append(f"| `{name}` | {' | '.join(marks)} |")
+    lines += ["| function | NKI | page | simulated | timed | checked |", "|---|---|---|---|---|---|"]
+    for row in found:
+        simulated = "yes" if row.simulated else "**refused**"
+        marks = [row.version, _link(row), simulated, *("yes" if mark else "" for mark in (row.timed, row.checked))]
+        lines.append(f"| `{row.name}` | {' | '.join(marks)} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

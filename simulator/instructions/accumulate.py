@@ -21,17 +21,18 @@ from .declaration import instruction
 from .operands import Call, Member, Operator, Scalar, Unchecked
 from .operators import ALU, AluOperator
 from .scalar_engine import reduce_cmd
-from .tensor_operands import LikeDst, Output, Tile
+from .tensor_operands import FOUR, Tile
 from .tensor_scalar import apply
 
-_LANES = "vector accumulators"
+VECTOR_LANES = "vector accumulators"
 _IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+REDUCERS = ("add", "multiply", "maximum", "minimum")
 _IDLE, _REDUCE, _RESET, _LOAD = reduce_cmd.idle, reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
 _FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32")
 _WHOLE = ("int8", "int16", "int32", "uint8", "uint16")
 
 
-def _watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
+def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
     """Instructions with idle may change the accumulators all the same (nki/api/nki/isa/__init__.py, `exponential`)."""
     (command,) = [each for each in found if isinstance(each, reduce_cmd)]
     if command is _IDLE:
@@ -45,7 +46,7 @@ def _watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
         )
 
 
-ACCUMULATES: dict[str, Any] = {"state": {engine.vector: _LANES}, "watch": _watch_idle}
+ACCUMULATES: dict[str, Any] = {"state": {engine.vector: VECTOR_LANES}, "watch": watch_idle}
 """What the declarations of instructions that use the accumulators have in common."""
 
 
@@ -90,11 +91,11 @@ def _not_reversed(call: Call) -> None:
 
 @instruction(engine.vector, cost=("reduce_and_read", "data"), rules=(_not_reversed,), flops=(2, "dst"), **ACCUMULATES)
 def tensor_scalar_reduce(
-    dst: Output,
-    data: LikeDst,
+    dst: Annotated[NkiTensor, Tile(written=True, dimensions=FOUR)],
+    data: Annotated[NkiTensor, Tile(size_of="dst", dimensions=FOUR)],
     op0: Annotated[Any, Operator(arithmetic=True)],
     operand0: Annotated[Any, Scalar(operator="op0")],
-    reduce_op: Annotated[Any, Operator(("add", "multiply", "maximum", "minimum"))],
+    reduce_op: Annotated[Any, Operator(REDUCERS)],
     reduce_res: Annotated[NkiTensor | None, result("data")] = None,
     reverse0: bool = False,
     reduce_cmd: Annotated[reduce_cmd, Member(reduce_cmd, (_RESET, _REDUCE, _LOAD))] = reduce_cmd.reset_reduce,
@@ -117,8 +118,8 @@ def tensor_scalar_reduce(
     **ACCUMULATES,
 )
 def exponential(
-    dst: Annotated[NkiTensor, Tile(written=True, dtypes=(*_FLOATS, *_WHOLE))],
-    src: Annotated[NkiTensor, Tile(size_of="dst", dtypes=(*_FLOATS[:-1], *_WHOLE, "uint32"))],
+    dst: Annotated[NkiTensor, Tile(written=True, dtypes=(*_FLOATS, *_WHOLE), dimensions=FOUR)],
+    src: Annotated[NkiTensor, Tile(size_of="dst", dtypes=(*_FLOATS[:-1], *_WHOLE, "uint32"), dimensions=FOUR)],
     max_value: Annotated[Any, Scalar("src")] = 0.0,
     reduce_res: Annotated[NkiTensor | None, result("src", _FLOATS)] = None,
     reduce_cmd: Annotated[reduce_cmd, Member(reduce_cmd, (_IDLE, _RESET, _REDUCE, _LOAD))] = reduce_cmd.idle,
@@ -164,9 +165,9 @@ def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: Nki
 def vector_accumulators(data: NkiTensor) -> Array:
     """The Vector Engine's accumulators of the partitions that `data` is in; NaN before the first reset."""
     core = active()
-    found = core.registers.get(_LANES)
+    found = core.registers.get(VECTOR_LANES)
     if found is None:
-        found = core.registers[_LANES] = np.full(PARTITIONS, np.nan, np.float32)
+        found = core.registers[VECTOR_LANES] = np.full(PARTITIONS, np.nan, np.float32)
     first = data.access.row
     lanes: Array = found[first : first + data.shape[0]]
     return lanes

@@ -14,10 +14,10 @@ from ..tensors.tensor import NkiTensor
 from .accumulate import reduces, result
 from .checks import broadcast_value, float_values, shaped
 from .core import active
-from .declaration import declared
+from .declaration import Engine, declared
 from .operands import Call, Function, Member, Named, Scalar
 from .operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
-from .scalar_engine import accumulators, issue_accumulation, reduce_cmd
+from .scalar_engine import accumulators, issue_accumulation, reduce_cmd, scalar_accumulators_alone
 from .tensor_operands import LikeDst, Output
 
 # What (op0, op1) may be.
@@ -65,7 +65,13 @@ def _reducer(call: Call) -> None:
         raise NkiValidationError(f"activate2: reduce_cmd {call.reduce_cmd.name} needs reduce_op; allowed: {allowed}")
 
 
-@declared(engine.scalar, cost=("activation", "data", "table"), generation=4, rules=(_pair, reduces, _reducer))
+@declared(
+    engine.scalar,
+    engine.gpsimd,
+    cost=("activation", "data", "table", "unit"),
+    generation=4,
+    rules=(_pair, reduces, _reducer, scalar_accumulators_alone),
+)
 def activate2(
     dst: Output,
     op: Annotated[Any, Function((*ACTIVATIONS, "prelu"))],
@@ -82,16 +88,17 @@ def activate2(
     reduce_cmd: Annotated[
         reduce_cmd, Member(reduce_cmd, tuple(c for c in reduce_cmd if c is not reduce_cmd.load_reduce))
     ] = reduce_cmd.idle,
+    engine: Annotated[engine, Engine()] = engine.scalar,
     name: str | None = None,
 ) -> Instruction:
     """dst = op((data <op0> imm0) <op1> imm1) in float32; dst reduced over its free axes can go to the accumulators."""
     core = active("activate2")
     given = dst, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_res, reduce_cmd
-    _, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *given)
+    unit, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *given, engine)
     steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
     vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
     reads, flops = (data, *vectors), 3 * dst.size
-    instruction = core.issue("activate2", engine.scalar, (dst,), reads, cost, name, flops=flops)
+    instruction = core.issue("activate2", unit, (dst,), reads, cost, name, flops=flops)
     issue_accumulation(core, instruction, command, reduce_res)
     if core.functional:
         values = float_values(data)

@@ -10,10 +10,11 @@ from ..machine.memory import SBUF, MemoryRegion
 from ..machine.pair import CORES, Meeting, Pair
 from ..tensors.tensor import NkiTensor
 from ..timing import transfers
+from .checks import float_values
 from .core import NeuronCore, active
 from .declaration import Engine, declared
 from .dma import dma_engine
-from .operands import Call, Member, Unchecked
+from .operands import Call, Member, Operator, Unchecked
 from .tensor_operands import Moved
 
 _GPSIMD, _DMA = engine.gpsimd, engine.dma
@@ -55,14 +56,19 @@ def core_barrier(
     return instruction
 
 
-def _exchanged(call: Call) -> None:
-    """src and dst have one dtype, the same partitions and elements; gpsimd_dma moves up to 256 elements of a
-    partition."""
+def _alike(call: Call) -> None:
+    """src and dst have one dtype, the same partitions and elements."""
     src, dst = call.src, call.dst
     if src.dtype != dst.dtype or src.shape[0] != dst.shape[0] or src.free_size != dst.free_size:
         raise NkiValidationError(
-            f"sendrecv: src {src.label} and dst {dst.label} must have one dtype, the same partitions and elements"
+            f"{call.instruction}: src {src.label} and dst {dst.label} must have one dtype, the same partitions and "
+            "elements"
         )
+
+
+def _exchanged(call: Call) -> None:
+    """gpsimd_dma moves up to 256 elements of a partition."""
+    src, dst = call.src, call.dst
     by_gpsimd, size = call.dma_engine is dma_engine.gpsimd_dma, src._dtype.itemsize
     if by_gpsimd and src.free_size * size > _GPSIMD_BYTES * size:
         raise NkiValidationError(
@@ -73,7 +79,7 @@ def _exchanged(call: Call) -> None:
     call.transfer = transfers.copying(call.core.target, dst, src, generation)._replace(beside=by_gpsimd)
 
 
-@declared(_DMA, generation=3, rules=(_exchanged,), finds=("transfer",))
+@declared(_DMA, generation=3, rules=(_alike, _exchanged), finds=("transfer",))
 def sendrecv(
     src: Annotated[NkiTensor, Moved(buffers=(SBUF,))],
     dst: Annotated[NkiTensor, Moved(written=True, buffers=(SBUF,))],
@@ -86,13 +92,7 @@ def sendrecv(
     """Send `src` to the other core and put what that one sends into `dst`, both in SBUF; they wait for each other."""
     core = active("sendrecv")
     _, cost, _, (by, transfer) = core.settle("sendrecv", src, dst, dma_engine)
-    pair = _pair("sendrecv", core)
-    other = 1 - core.rank
-    if (send_to_rank, recv_from_rank) != (other, other):
-        raise NkiValidationError(
-            f"sendrecv on core {core.rank}: sends to {send_to_rank} and receives from {recv_from_rank}; of two cores "
-            f"that exchange tiles each sends to the other and receives from it, here {other}"
-        )
+    pair = _exchanging("sendrecv", core, send_to_rank, recv_from_rank)
     instruction = core.issue("sendrecv", _DMA, (dst,), (src,), cost, name, dma=transfer)
     core.share("sendrecv", instruction)  # one after the other: 13 of them took 24.4 us (row o41)
     terms = ("sendrecv", pipe_id, src.dtype, src.shape[0], src.free_size, by)
@@ -102,6 +102,59 @@ def sendrecv(
 
     if core.functional:
         dst.write(received.reshape(dst.shape))
+    return instruction
+
+
+def _exchanging(op: str, core: NeuronCore, send_to_rank: int, recv_from_rank: int) -> Pair:
+    """The pair of cores that exchange tiles; NkiValidationError if the ranks are not each other's."""
+    pair, other = _pair(op, core), 1 - core.rank
+    if (send_to_rank, recv_from_rank) != (other, other):
+        raise NkiValidationError(
+            f"{op} on core {core.rank}: sends to {send_to_rank} and receives from {recv_from_rank}; of two cores "
+            f"that exchange tiles each sends to the other and receives from it, here {other}"
+        )
+    return pair
+
+
+def _one_memory(call: Call) -> None:
+    """src and dst are both in SBUF or both in private HBM."""
+    src, dst = call.src, call.dst
+    if src.storage.region is not dst.storage.region:
+        raise NkiValidationError(
+            f"sendrecv_compute: src {src.label} and dst {dst.label} must both be in SBUF or both in nl.private_hbm"
+        )
+    call.transfer = transfers.copying(call.core.target, dst, src, transfers.Generation(call.core.dge, False))
+
+
+_OWN_MEMORY = (SBUF, MemoryRegion.private_hbm)
+
+
+@declared(_DMA, generation=3, rules=(_alike, _one_memory), finds=("transfer",))
+def sendrecv_compute(
+    src: Annotated[NkiTensor, Moved(buffers=_OWN_MEMORY)],
+    dst: Annotated[NkiTensor, Moved(written=True, buffers=_OWN_MEMORY)],
+    send_to_rank: Annotated[int, Unchecked()],
+    recv_from_rank: Annotated[int, Unchecked()],
+    reduce_op: Annotated[Any, Operator(("add", "maximum", "minimum"))],
+    name: str | None = None,
+) -> Instruction:
+    """dst = src <reduce_op> what the other core sends; the two cores wait for each other.
+
+    Its time is not published; it is counted as a `sendrecv` by the DMA engines.
+    """
+    core = active("sendrecv_compute")
+    _, cost, _, (operator, transfer) = core.settle("sendrecv_compute", src, dst, reduce_op)
+    pair = _exchanging("sendrecv_compute", core, send_to_rank, recv_from_rank)
+    instruction = core.issue("sendrecv_compute", _DMA, (dst,), (src,), cost, name, dma=transfer)
+    core.share("sendrecv", instruction)
+    terms = ("sendrecv_compute", operator.name, src.dtype, src.shape[0], src.free_size)
+    shown = _shown(instruction, f"src {src.label}")
+    sent = float_values(src).copy() if core.functional else None
+    received = pair.meet(core.rank, Meeting(terms, shown, instruction.index, sent)).values
+
+    if core.functional:
+        total = operator.compute(float_values(src), received.reshape(src.shape))
+        dst.write(total.reshape(dst.shape))
     return instruction
 
 

@@ -16,6 +16,7 @@ from .core import NeuronCore, active
 from .declaration import declared
 from .indirect_moves import move
 from .operands import Call, Member
+from .reported import check_skipped_transpose
 from .tensor_operands import Moved
 
 
@@ -143,6 +144,8 @@ def _hardware_transpose(call: Call) -> None:
         raise NkiValidationError(
             "dma_transpose: dge_mode swdge; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
         )
+    if src.gathers and call.oob_mode is _SKIP:
+        check_skipped_transpose(call.core)
     if mode is _NO_DGE:  # which nki-library's norm_tkg_utils asks for
         call.core.warn("dma_transpose: dge_mode none; the documentation has unknown and hwdge")
     if mode is not _HARDWARE:

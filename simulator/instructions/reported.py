@@ -12,6 +12,10 @@ may refuse it or the chip may compute something else. Sources, as of October 202
 - Sums side by side: of four sums that grew in turn in one bank all but the last to begin lost a term on NeuronCore-v3,
   in a public report of October 2026. trainium_inferentia2_arch.rst has one accumulation group in a bank. nki-library
   lets sums grow in turn where it sets the bank to zero and leaves `accumulate` out (core/attention/attention_bwd.py).
+- Copies with a bias: `nisa.activation(op=nl.copy, bias=...)` did not add the bias on trn1 with neuronx-cc 2.23
+  (aws-neuron-sdk issue 1296, open since March 2026).
+- Indirect transposes with `oob_mode.skip`: a group of indices of which some are out of bounds aborted the DMA and left
+  the device unusable on trn2 and trn3 with SDK 2.32 (aws-neuron-sdk issue 1390, open since September 2026).
 - Names: kernels of nki-library name each tensor of a launch differently, by layer and by turn of a loop.
 """
 
@@ -72,6 +76,26 @@ def check_width(core: NeuronCore, storage: Storage) -> None:
             "is placed behind it may begin there; a view of one of two columns is reported to be safer",
             ReportedOnChipWarning,
         )
+
+
+def check_copy(core: NeuronCore, instruction: str, op: str, bias: object) -> None:
+    """Warn of a copy by an activation that adds a bias."""
+    if op == "copy" and bias is not None and not (isinstance(bias, (int, float)) and bias == 0):
+        core.warn(
+            f"{instruction}: op=nl.copy with a bias; the bias is reported not to be added on the chip "
+            "(aws-neuron-sdk issue 1296, trn1). Add it with nisa.tensor_scalar(op0=nl.add, operand0=bias)",
+            ReportedOnChipWarning,
+        )
+
+
+def check_skipped_transpose(core: NeuronCore) -> None:
+    """Warn of an indirect dma_transpose that skips indices out of bounds."""
+    core.warn(
+        "dma_transpose: oob_mode.skip with a vector of indices; indices out of bounds beside valid ones are reported "
+        "to abort the DMA and to leave the device unusable (aws-neuron-sdk issue 1390, trn2 and trn3). Pad the indices "
+        "with valid ones",
+        ReportedOnChipWarning,
+    )
 
 
 def check_name(core: NeuronCore, name: str) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 from ..machine.chip import PARTITIONS
 from ..machine.dtypes import DTYPES, Array
 from ..machine.errors import NkiValidationError
-from ..machine.instruction import Cost, Instruction, engine
+from ..machine.instruction import Instruction, Settled, engine
 from ..tensors.tensor import NkiTensor
 from .checks import broadcast_value, float_values, shaped
 from .core import NeuronCore, active
-from .declaration import declared
+from .declaration import Engine, declared
 from .operands import Call, Function, Member, Operator, Scalar
 from .operators import ActivationFunction, activation_function
+from .reported import check_copy
 from .tensor_operands import LikeDst, Output, Tile
 
 
@@ -51,17 +52,38 @@ def _bias_on_trn1(call: Call) -> None:
         )
 
 
+def scalar_accumulators_alone(call: Call) -> None:
+    """The GpSimd Engine has no accumulators: it takes no reduce_op, reduce_res or reduce_cmd."""
+    idle = call.reduce_op in (None, "") and call.reduce_res is None and call.reduce_cmd is _IDLE
+    if call.unit is engine.gpsimd and not idle:
+        raise NkiValidationError(
+            f"{call.instruction}: engine gpsimd has no accumulators; leave out reduce_op, reduce_res and reduce_cmd, "
+            "or use engine scalar"
+        )
+
+
 def _reduction(call: Call) -> None:
     """A reduce_cmd that reduces needs reduce_op."""
     if call.reduce_op is None and call.reduce_cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
         raise NkiValidationError(f"activation: reduce_cmd {call.reduce_cmd.name} needs reduce_op=nl.add")
 
 
+def _copies_with_bias(call: Call) -> None:
+    """A copy with a bias is reported to lose the bias (reported.py)."""
+    check_copy(call.core, call.instruction, call.op, call.bias)
+
+
+ON_GPSIMD: dict[str, Any] = {"engine_generations": {engine.gpsimd: 4}}
+"""The GpSimd Engine runs activations from NeuronCore-v4 on (page of SDK 2.33); its time is not published."""
+
+
 @declared(
     _SCALAR,
-    cost=("activation", "data", "table"),
-    rules=(_bias_on_trn1, _reduction),
+    engine.gpsimd,
+    cost=("activation", "data", "table", "unit"),
+    rules=(_bias_on_trn1, _reduction, scalar_accumulators_alone, _copies_with_bias),
     source="nki.api.shared.rst, nki-engine-sel",
+    **ON_GPSIMD,
 )
 def activation(
     dst: Output,
@@ -76,18 +98,19 @@ def activation(
     reduce_cmd: Annotated[
         reduce_cmd, Member(reduce_cmd, tuple(c for c in reduce_cmd if c is not reduce_cmd.load_reduce))
     ] = reduce_cmd.idle,
+    engine: Annotated[engine, Engine()] = engine.scalar,
     name: str | None = None,
 ) -> Instruction:
     """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
     core = active("activation")
-    settled = core.settle("activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd)
-    _, cost, _, (_, _, command) = settled
-    return _activation(core, cost, (dst, op, data, scale, bias), command, reduce_res, name)
+    settled = core.settle("activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd, engine)
+    command = settled[3][2]
+    return _activation(core, settled, (dst, op, data, scale, bias), command, reduce_res, name)
 
 
 def _activation(
     core: NeuronCore,
-    cost: Cost,
+    settled: Settled,
     operands: tuple[NkiTensor, Any, NkiTensor, Any, Any],
     command: reduce_cmd,
     reduce_res: NkiTensor | None,
@@ -98,7 +121,7 @@ def _activation(
     function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
     reads, flops = (data, *vectors), 2 * dst.size
-    instruction = core.issue("activation", _SCALAR, (dst,), reads, cost, name, flops=flops)
+    instruction = core.issue("activation", settled[0], (dst,), reads, settled[1], name, flops=flops)
     issue_accumulation(core, instruction, command, reduce_res)
     accumulates = command is not _IDLE or reduce_res is not None
     lanes = accumulators(core, data) if accumulates and core.functional else None
@@ -137,7 +160,7 @@ def _read_accumulators(dst: NkiTensor, lanes: Array) -> None:
     dst.write(lanes.reshape(dst.shape))
 
 
-@declared(_SCALAR, cost=("activation", "data", "table"), rules=(_bias_on_trn1,))
+@declared(_SCALAR, cost=("activation", "data", "table"), rules=(_bias_on_trn1, _copies_with_bias))
 def activation_reduce(
     dst: Output,
     op: Annotated[Any, Function()],
@@ -150,8 +173,8 @@ def activation_reduce(
 ) -> Instruction:
     """`activation` with its sum over the free axes in reduce_res."""
     core = active("activation_reduce")
-    _, cost, _, _ = core.settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
-    return _activation(core, cost, (dst, op, data, scale, bias), reduce_cmd.reset_reduce, reduce_res, name)
+    settled = core.settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
+    return _activation(core, settled, (dst, op, data, scale, bias), reduce_cmd.reset_reduce, reduce_res, name)
 
 
 def issue_accumulation(

@@ -18,24 +18,43 @@ from .declaration import declared, instruction
 from .gpsimd_engine import affine_fills, affine_pattern, known
 from .operands import COMPARISONS, FLOATS, Call, Integer, Member, Number, Operator, Scalar, Unchecked
 from .scalar_engine import reduce_cmd
-from .tensor_operands import Output, Tile, TileOrNumber
+from .tensor_operands import FOUR, Output, Tile, TileOrNumber
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce
 _EXACT_INTEGERS = 1 << 24  # of float32, in which positions are compared
 
 
-@declared(engine.vector, cost=("predicated_copy", "dst", "src", "predicate"), together=("src", "predicate"))
+def _number_of_its_kind(call: Call) -> None:
+    """A number src is an integer where dst holds integers, else a float; reverse_pred goes with a number src alone."""
+    dst, src = call.dst, call.src
+    if isinstance(src, NkiTensor):
+        if call.reverse_pred:
+            raise NkiValidationError(
+                f"tensor_copy_predicated: reverse_pred=True needs a number as src, came {src.label}; invert the "
+                "predicate instead"
+            )
+    elif isinstance(src, (int, np.integer)) != dst._dtype.is_integer:
+        wanted = "an integer" if dst._dtype.is_integer else "a float"
+        raise NkiValidationError(f"tensor_copy_predicated: src {src!r} must be {wanted}, as dst {dst.label} is")
+
+
+@declared(
+    engine.vector,
+    cost=("predicated_copy", "dst", "src", "predicate"),
+    together=("src", "predicate"),
+    rules=(_number_of_its_kind,),
+)
 def tensor_copy_predicated(
-    dst: Output,
-    src: Annotated[Any, TileOrNumber(size_of="dst", dtype_of="dst")],
-    predicate: Annotated[NkiTensor, Tile(size_of="dst", dtypes=("uint8", "uint16", "uint32"))],
-    reverse_pred: Annotated[bool, Unchecked()] = False,
+    dst: Annotated[NkiTensor, Tile(written=True, dimensions=FOUR)],
+    src: Annotated[Any, TileOrNumber(size_of="dst", dtype_of="dst", dimensions=FOUR)],
+    predicate: Annotated[NkiTensor, Tile(size_of="dst", dtypes=("uint8", "uint16", "uint32"), dimensions=FOUR)],
+    reverse_pred: bool = False,
     name: str | None = None,
 ) -> Instruction:
     """dst = src (a tile or a number) where predicate is not 0 (is 0, with reverse_pred); dst stays elsewhere."""
     core = active("tensor_copy_predicated")
-    unit, cost, _, _ = core.settle("tensor_copy_predicated", dst, src, predicate)
+    unit, cost, _, _ = core.settle("tensor_copy_predicated", dst, src, predicate, reverse_pred)
     reads = (predicate, dst, src) if isinstance(src, NkiTensor) else (predicate, dst)
     instruction = core.issue("tensor_copy_predicated", unit, (dst,), reads, cost, name)
 

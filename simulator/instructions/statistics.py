@@ -18,7 +18,7 @@ from .operands import Call, Named
 from .operators import ALU
 from .tensor_operands import Tile
 
-_ACROSS = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
+_ACROSS = ("add", "average", "maximum", "bitwise_or", "bitwise_and", "bitwise_xor")
 
 
 @instruction(engine.vector, cost=("one_pass", "unit", "data"), flops=(4, "data"))
@@ -48,7 +48,7 @@ def _triples(call: Call) -> None:
 
 @instruction(engine.vector, cost=("bn_aggr", "data"), rules=(_triples,), flops=(4, "data"))
 def bn_aggr(
-    dst: Annotated[NkiTensor, Tile(written=True, partitions_of="data", elements=(2, 2))],
+    dst: Annotated[NkiTensor, Tile(written=True, partitions_of="data", elements=(2, 2), dimensions=3)],
     data: Annotated[NkiTensor, Tile()],
     name: str | None = None,
 ) -> None:
@@ -80,7 +80,7 @@ def tensor_partition_reduce(
     data: Annotated[NkiTensor, Tile(buffers=(SBUF,))],
     name: str | None = None,
 ) -> None:
-    """dst[0] = data reduced over its partitions by add, average, maximum, bitwise_or or bitwise_and.
+    """dst[0] = data reduced over its partitions by add, average, maximum or a bitwise operator.
 
     Its time is not published; it is counted as one pass over the data.
     """

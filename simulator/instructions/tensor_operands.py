@@ -188,5 +188,6 @@ class OneElement(Operand):
 
 Output = Annotated[NkiTensor, Tile(written=True)]
 """A tile that the instruction writes."""
+FOUR = 4  # dimensions, that of the partitions among them: three free ones (pages of SDK 2.33)
 LikeDst = Annotated[NkiTensor, Tile(size_of="dst")]
 """A tile of the size of dst."""

@@ -108,46 +108,6 @@ def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperato
     dst.write(narrowed(shaped(values, dst.shape), dst))
 
 
-@declared(VECTOR, cost=("tensor_tensor", "unit", "dst", "data", "operand1"), together=("data", "operand1"))
-def scalar_tensor_tensor(
-    dst: Output,
-    data: LikeDst,
-    op0: Annotated[Any, Operator(arithmetic=True)],
-    operand0: Annotated[Any, Scalar(operator="op0", dtypes=())],
-    op1: Annotated[Any, Operator(binary=True, arithmetic=True)],
-    operand1: LikeDst,
-    reverse0: Annotated[bool, Unchecked()] = False,
-    reverse1: Annotated[bool, Unchecked()] = False,
-    name: str | None = None,
-) -> Instruction:
-    """dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of data's size."""
-    core = active("scalar_tensor_tensor")
-    _, cost, _, (first, second) = core.settle("scalar_tensor_tensor", dst, data, op0, operand0, op1, operand1)
-    scalar = 0 if first.unary else operand0
-    vectors = (scalar,) if isinstance(scalar, NkiTensor) else ()
-    instruction = core.issue(
-        "scalar_tensor_tensor", VECTOR, (dst,), (data, operand1, *vectors), cost, name, flops=2 * dst.size
-    )
-
-    core.perform(_scale_and_combine, dst, data, (first, scalar, reverse0), second, operand1, reverse1)
-    return instruction
-
-
-def _scale_and_combine(
-    dst: NkiTensor,
-    data: NkiTensor,
-    scale: tuple[AluOperator, Any, bool],
-    operator: AluOperator,
-    tensor: NkiTensor,
-    reverse: bool,
-) -> None:
-    """The values of scalar_tensor_tensor."""
-    first, scalar, reverse0 = scale
-    values = shaped(apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
-    other = shaped(float_values(tensor), dst.shape)
-    dst.compute(operator.compute, *((other, values) if reverse else (values, other)))
-
-
 def apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> Array:
     return operator.compute(*_inputs(operator, values, operand, reverse, ndim))
 

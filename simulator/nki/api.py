@@ -63,6 +63,13 @@ def removed() -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
+def pages() -> dict[str, str]:
+    """Return the version of the documentation page that each function was compared with, where one could be read."""
+    found: dict[str, str] = _load("api_0_7.json")["pages"]
+    return found
+
+
+@lru_cache(maxsize=1)
 def added() -> frozenset[str]:
     """Dotted names that 0.7 brought."""
     new = _load("api_0_7.json")["added"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..instructions.accumulate import exponential, tensor_scalar_reduce
 from ..instructions.activate2 import activate2
-from ..instructions.between_cores import core_barrier, sendrecv
+from ..instructions.between_cores import core_barrier, sendrecv, sendrecv_compute
 from ..instructions.core import active
 from ..instructions.device_scalars import scalar_load, scalar_store
 from ..instructions.dma import dge_mode, dma_copy, dma_engine, dma_transpose, oob_mode
@@ -18,12 +18,13 @@ from ..instructions.largest_eight import max8, nc_find_index8, nc_match_replace8
 from ..instructions.random_numbers import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from ..instructions.register_moves import register_alloc, register_load, register_move, register_store
 from ..instructions.scalar_engine import activation, activation_reduce, reduce_cmd
+from ..instructions.scalar_tensor import scalar_tensor_tensor
 from ..instructions.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from ..instructions.search import nonzero_with_count, sequence_bounds, topk
 from ..instructions.select import affine_select, range_select, select_reduce, tensor_copy_predicated
 from ..instructions.statistics import bn_aggr, bn_stats, tensor_partition_reduce
 from ..instructions.tensor_engine import matmul_perf_mode, nc_matmul
-from ..instructions.tensor_scalar import scalar_tensor_tensor, tensor_scalar
+from ..instructions.tensor_scalar import tensor_scalar
 from ..instructions.transpose import nc_transpose
 from ..instructions.vector_engine import memset, reciprocal, tensor_copy, tensor_reduce, tensor_tensor
 from ..machine.errors import NkiValidationError
@@ -115,6 +116,7 @@ __all__ = [
     "scalar_tensor_tensor",
     "select_reduce",
     "sendrecv",
+    "sendrecv_compute",
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",

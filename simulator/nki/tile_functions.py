@@ -103,12 +103,13 @@ def _nearest(x: NkiTensor) -> NkiTensor:
     """x rounded to the nearest integer, by a cast to int32 and back; x itself where it is too large for that."""
     whole: NkiTensor = _tile(x.shape, "int32")
     tensor_copy(whole, x)
-    result = _tile(x.shape, _FLOAT32)
-    tensor_copy(result, whole)
+    near = _tile(x.shape, _FLOAT32)
+    tensor_copy(near, whole)
     magnitude: NkiTensor = _scalar(x, abs, None)
     small: NkiTensor = _scalar(magnitude, _LESS, _INTEGER_LIMIT, "uint8")
-    wide = x if x.dtype == _FLOAT32 else _pair(x, _ADD, _full(x.shape, 0.0))
-    tensor_copy_predicated(result, wide, small, reverse_pred=True)
+    result = _tile(x.shape, _FLOAT32)
+    tensor_copy(result, x)
+    tensor_copy_predicated(result, near, small)
     return result
 
 
@@ -191,7 +192,10 @@ def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     else:
         memset(result, y)
     chosen: NkiTensor = _scalar(condition, _NOT_EQUAL, 0.0, "uint8")
-    tensor_copy_predicated(result, _cast(x, found) if isinstance(x, NkiTensor) else x, chosen)
+    if isinstance(x, NkiTensor):
+        tensor_copy_predicated(result, _cast(x, found), chosen)
+    else:
+        tensor_copy_predicated(result, round(x) if result._dtype.is_integer else float(x), chosen)
     return result
 
 

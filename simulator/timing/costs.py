@@ -41,8 +41,11 @@ class Costs:
         fill = m.scalar_copy_psum_fill_cycles if in_psum else m.scalar_copy_fill_cycles
         return Cost(busy + gap / self.target.scalar_ghz, busy + fill / self.target.scalar_ghz)
 
-    def activation(self, data: Any, table: str) -> Cost:
-        """A function of every element, looked up in `table` ("" for none); a bias is read in any case."""
+    def activation(self, data: Any, table: str, unit: engine = engine.scalar) -> Cost:
+        """A function of every element, looked up in `table` ("" for none); a bias is read in any case. On the GpSimd
+        Engine (NeuronCore-v4), whose time is not published, one pass."""
+        if unit is engine.gpsimd:
+            return self.gpsimd(data.free_size)
         cost = self.scalar(data.free_size, data)
         if not table:
             return cost
@@ -158,6 +161,12 @@ class Costs:
         """A pass of the Vector Engine that reduces into its accumulators, and the reading of those into `result`, None
         for none."""
         return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if result is not None else 0))
+
+    def tensor_tensor_and_read(self, dst: Any, data1: Any, data2: Any, result: Any) -> Cost:
+        """A pass over two inputs, and the reading of the accumulators into `result`, None for none."""
+        cost = self.tensor_tensor(engine.vector, dst, data1, data2)
+        read = self.machine.vector_accumulator_cycles / self.target.vector_ghz if result is not None else 0.0
+        return cost._replace(interval=cost.interval + read, latency=cost.latency + read)
 
     def exponential(self, data: Any, result: Any) -> Cost:
         """NeuronCore-v4's exp on the Vector Engine, and the reading of its accumulators into `result` if not None."""

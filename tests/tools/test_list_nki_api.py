@@ -4,9 +4,10 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from trninfer.simulator import NotSimulatedError
+from trninfer.simulator.nki.api import pages
 from trninfer.tools.list_nki_api import main, rows
 
-ROWS = {name: marks for name, *marks in rows()}
+ROWS = {row.name: row for row in rows()}
 
 
 def test_the_page_is_up_to_date():
@@ -33,14 +34,20 @@ def test_the_page_is_up_to_date():
     ],
 )
 def test_examples(name, version, simulated, timed, checked):
-    assert ROWS[name] == [version, simulated, timed, checked]
+    row = ROWS[name]
+    assert (row.version, row.simulated, row.timed, row.checked) == (version, simulated, timed, checked)
+
+
+def test_pages_name_functions_of_the_api():
+    assert set(pages()) <= set(ROWS) | {"nki.compiler.CompileConfig"}
+    assert ROWS["nki.isa.activation"].page == "v2.33.0" and ROWS["nki.isa.dma_copy"].page == ""
 
 
 def test_every_function_is_there_and_what_is_refused_says_so():
-    assert len(ROWS) == 209
-    for name, (_, simulated, _, _) in ROWS.items():
+    assert len(ROWS) == 210
+    for name, row in ROWS.items():
         module, _, function = name.rpartition(".")
-        if not simulated and module == "nki.isa":
+        if not row.simulated and module == "nki.isa":
             with pytest.raises(NotSimulatedError, match=function):
                 getattr(nisa, function)()
     assert not hasattr(nl, "par_dim")

@@ -43,6 +43,27 @@ def test_cores_exchange_tiles_and_read_what_the_other_wrote(partitions, free, fu
 
 
 @nki.jit
+def combined(a, op, region):
+    """Each core combines its tile with that of the other, in SBUF or in private HBM."""
+    rank = nl.program_id(0)
+    out, tile = nl.ndarray(a.shape, a.dtype, nl.shared_hbm), nl.load(a[rank])
+    mine, both = nl.ndarray(tile.shape, a.dtype, region), nl.ndarray(tile.shape, a.dtype, region)
+    nisa.dma_copy(mine, tile)
+    nisa.sendrecv_compute(src=mine, dst=both, send_to_rank=1 - rank, recv_from_rank=1 - rank, reduce_op=op)
+    nisa.dma_copy(out[rank], both)
+    return out
+
+
+@pytest.mark.parametrize("region", [nl.sbuf, nl.private_hbm])
+@pytest.mark.parametrize(("op", "golden"), [(nl.add, np.add), (nl.maximum, np.maximum), (nl.minimum, np.minimum)])
+def test_cores_combine_tiles(op, golden, region):
+    a = uniform(2, 127, 33)
+    run = simulator.run(combined[2], a, op=op, region=region)
+    assert np.array_equal(run.outputs[0], np.broadcast_to(golden(a[0], a[1]), a.shape))
+    assert run.latency_us == simulator.run(combined[2], a, op=op, region=region, functional=False).latency_us
+
+
+@nki.jit
 def wrong(a, call):
     shared, private = nl.ndarray((4, 4), a.dtype, nl.shared_hbm), nl.ndarray((4, 4), a.dtype, nl.private_hbm)
     tile, other = nl.zeros((4, 4), a.dtype), nl.ndarray((4, 4), a.dtype)
@@ -59,6 +80,13 @@ def wrong(a, call):
             "data .* must be a tensor in nl.shared_hbm",
         ),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o, 1 - to, to, 0), r"sendrecv on core \d: sends to (\d) and receives"),
+        (lambda s, p, t, o, to: nisa.sendrecv_compute(t, p, to, to, nl.add), "both be in SBUF or both in nl.private"),
+        (lambda s, p, t, o, to: nisa.sendrecv_compute(s, p, to, to, nl.add), "sendrecv_compute: src .* must be in"),
+        (
+            lambda s, p, t, o, to: nisa.sendrecv_compute(t, o, to, to, nl.multiply),
+            "nl.multiply is not allowed",
+        ),
+        (lambda s, p, t, o, to: nisa.sendrecv_compute(t, o, 1 - to, to, nl.add), "sendrecv_compute on core"),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o, to, 1 - to, 0), "receives from .* each sends to the other"),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o[:, 0:2], to, to, 0), "must have one dtype, the same partitions and"),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have one dtype, the same partitions and"),

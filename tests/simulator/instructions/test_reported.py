@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import kernels, simulator
+from trninfer.kernels.activation_functions import activate
 from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 NARROW, WIDE = nl.bfloat16, nl.float32
@@ -172,3 +173,27 @@ def test_the_checks_of_the_self_test(kernel, warns):
     left, right = np.ones((300, 4), np.float32), np.ones((300, 30), np.float32)
     found = told(lambda: simulator.run(getattr(kernels, kernel), left, right, target="trn2"))
     assert bool(found) is warns
+
+
+# Threads of aws-neuron-sdk
+
+
+def test_a_copy_with_a_bias_warns():
+    data, bias = sbuf(4, 8), sbuf(4, 1)
+    for call in (
+        lambda: nisa.activation(data, nl.copy, data, bias=bias),
+        lambda: nisa.activation(data, nl.copy, data, bias=0.5),
+        lambda: nisa.activation_reduce(data, nl.copy, data, nl.add, sbuf(4, 1), bias=bias),
+    ):
+        (message,) = told(call)
+        assert "issue 1296" in message and "nisa.tensor_scalar" in message
+    assert told(lambda: nisa.activation(data, nl.copy, data, scale=2.0)) == []
+    assert told(lambda: nisa.activation(data, nl.relu, data, bias=bias)) == []
+
+
+@pytest.mark.parametrize("activation", ["identity", "clip", "relu"])
+def test_no_kernel_of_the_package_copies_with_a_bias(activation):
+    data, bias, dst = sbuf(4, 8), sbuf(4, 1), sbuf(4, 8)
+    parameters = (0.0, 6.0) if activation == "clip" else ()
+    assert told(lambda: activate(dst, data, activation, parameters, bias, bias)) == []
+    assert (dst.values == 2).all()

@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from nki_tensors import new, normal, on, tile, uniform
+from nki_tensors import like, new, normal, on, tile, uniform
 from trninfer.simulator import NkiValidationError
 
 
@@ -79,3 +79,27 @@ def test_a_reset_alone_sets_the_accumulators_to_zero():
         command = nisa.reduce_cmd.reset
         nisa.activation(new((4, 5)), nl.copy, tile(normal(4, 5)), reduce_cmd=command, reduce_res=sums)
         np.testing.assert_array_equal(sums.values, np.zeros((4, 1)))
+
+
+def test_activations_on_the_gpsimd_engine(trn3_core):
+    data = tile(uniform(4, 8))
+    for call in (
+        lambda dst, **more: nisa.activation(dst, nl.exp, data, bias=0.5, engine=nisa.engine.gpsimd, **more),
+        lambda dst, **more: nisa.activate2(
+            dst, nl.exp, data, 0.5, 0.0, nl.add, nl.bypass, engine=nisa.engine.gpsimd, **more
+        ),
+    ):
+        dst = like(data)
+        assert call(dst).engine is nisa.engine.gpsimd
+        np.testing.assert_allclose(dst.values, np.exp(data.values + np.float32(0.5)), rtol=1e-5)
+        with pytest.raises(NkiValidationError, match="engine gpsimd has no accumulators"):
+            call(dst, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        with pytest.raises(NkiValidationError, match="cannot access PSUM"):
+            call(nl.ndarray((4, 8), nl.float32, nl.psum))
+
+
+def test_activations_stay_on_the_scalar_engine_before_trn3(core):
+    data = tile(uniform(4, 8))
+    assert nisa.activation(data, nl.exp, data, engine=nisa.engine.scalar).engine is nisa.engine.scalar
+    with pytest.raises(NkiValidationError, match="engine gpsimd cannot run it; allowed: scalar"):
+        nisa.activation(data, nl.exp, data, engine=nisa.engine.gpsimd)

@@ -23,11 +23,48 @@ def test_tensor_copy_predicated(free, dtype, reverse):
     with on():
         mask, dst = tile(bits(9, free) * 3, dtype), tile(uniform(9, free))
         before, source = dst.values.copy(), tile(uniform(9, free, seed=2))
-        nisa.tensor_copy_predicated(dst, source, mask, reverse)
-        chosen = (mask.values != 0) ^ reverse
-        assert np.array_equal(dst.values, np.where(chosen, source.values, before))
-        nisa.tensor_copy_predicated(dst, 0.5, mask, not reverse)
-        assert np.array_equal(dst.values, np.where(chosen, source.values, np.float32(0.5)))
+        nisa.tensor_copy_predicated(dst, source, mask)
+        copied = np.where(mask.values != 0, source.values, before)
+        assert np.array_equal(dst.values, copied)
+        nisa.tensor_copy_predicated(dst, 0.5, mask, reverse)
+        assert np.array_equal(dst.values, np.where((mask.values != 0) ^ reverse, np.float32(0.5), copied))
+        whole = tile(bits(9, free), nl.int8)  # an int goes into any integer dtype
+        nisa.tensor_copy_predicated(whole, 7, mask, reverse_pred=True)
+        assert (whole.values[mask.values == 0] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("src", "dtype", "reverse", "message"),
+    [
+        ("tile", nl.float32, True, "reverse_pred=True needs a number as src"),
+        (1, nl.float32, False, "src 1 must be a float"),
+        (np.int64(1), nl.bfloat16, False, "must be a float"),
+        (1.0, nl.int32, False, "src 1.0 must be an integer"),
+        (True, nl.float32, False, "must be a float"),
+    ],
+)
+def test_tensor_copy_predicated_takes_numbers_of_the_kind_of_dst(core, src, dtype, reverse, message):
+    dst, mask = tile(bits(4, 8), dtype), tile(bits(4, 8), nl.uint8)
+    with pytest.raises(NkiValidationError, match=message):
+        nisa.tensor_copy_predicated(dst, tile(bits(4, 8), dtype) if src == "tile" else src, mask, reverse)
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 2, 2), (4, 2, 2, 2, 2)])
+def test_predicated_copies_and_reductions_have_three_free_dimensions(trn3_core, shape):
+    calls = [
+        lambda x, y, m, s: nisa.tensor_copy_predicated(y, x, m),
+        lambda x, y, m, s: nisa.tensor_copy_predicated(y, 1.0, m),
+        lambda x, y, m, s: nisa.tensor_scalar_reduce(y, x, nl.add, 1.0, nl.add, s),
+        lambda x, y, m, s: nisa.exponential(y, x),
+    ]
+    for call in calls:
+        x, y = tile(np.ones(shape)), tile(np.ones(shape))
+        mask, total = tile(np.ones(shape), nl.uint8), nl.ndarray((4, 1), nl.float32)
+        if len(shape) <= 4:
+            call(x, y, mask, total)
+        else:
+            with pytest.raises(NkiValidationError, match="has 5 dimensions, at most 4"):
+                call(x, y, mask, total)
 
 
 def test_limits_of_tensor_copy_predicated(trn3_core):
