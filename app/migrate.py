@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,9 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..simulator.migrate import Migration
+
+
+COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*)[-\w.]+")  # PEP 263
 
 
 def migrate(
@@ -52,29 +56,35 @@ def migrate(
     names = [target for target in targets if target is not None]
     if len(set(names)) < len(names):
         raise UsageError("several FILEs have the same name; migrate them one at a time")
-    unusable, left = False, False
-    for path, target in zip(files, targets):
-        try:
-            check_output(target, "--in-place" if in_place else "--output")
-            migration, old = _migrated(path)
-        except UsageError as error:
-            complain(str(error))
-            unusable = True
-            continue
-        left |= not _report(path, old, migration, check)
-        try:
-            if target is None:
-                write_stdout(migration.text)
-            else:
-                write_output(migration.text, target)
-        except (OSError, UsageError) as error:
-            told = f"{target}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error)
-            complain(told)
-            unusable = True
-    if unusable:
+    outcomes = [_migrate(path, target, in_place, check) for path, target in zip(files, targets)]
+    if BAD_USAGE in outcomes:
         raise typer.Exit(BAD_USAGE)
-    if left:
+    if CHECK_FAILED in outcomes:
         raise typer.Exit(CHECK_FAILED)
+
+
+def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> int:
+    """Migrate one file, whatever became of the others; return its exit status."""
+    try:
+        check_output(target, "--in-place" if in_place else "--output")
+        migration, old = _migrated(path)
+    except UsageError as error:
+        complain(str(error))
+        return BAD_USAGE
+    try:
+        well = _report(path, old, migration, check)
+    except Exception as error:  # of the checks: the file is migrated, and written
+        complain(_fault(path, 0, f"its checks ended with {type(error).__name__}: {error}"))
+        well = False
+    try:
+        if target is None:
+            write_stdout(migration.text)
+        else:
+            write_output(migration.text, target)
+    except (OSError, UsageError) as error:
+        complain(f"{target}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error))
+        return BAD_USAGE
+    return 0 if well else CHECK_FAILED
 
 
 def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
@@ -90,18 +100,29 @@ def _migrated(path: Path) -> tuple[Migration, str]:
     if path.suffix == ".ipynb":
         raise UsageError(f"{path}: a notebook; jupyter nbconvert --to script makes a Python file of it")
     try:
-        from ..simulator.migrate import migrate_source
+        from ..simulator.migrate import LimitError, MigrationError, migrate_source
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
         raise UsageError('migrate needs libcst, which is not installed: pip install "trninfer[migrate]"') from None
     try:
-        text = read_source(path, str(path))
+        text = COOKIE.sub(r"\g<1>utf-8", read_source(path, str(path)))  # as it is written
         return migrate_source(text), text
     except SourceError as error:
         raise UsageError(str(error)) from None
+    except LimitError as error:
+        raise UsageError(f"{path}: {error}") from None
+    except MigrationError as error:
+        raise UsageError(_fault(path, error.line, f"{error}; it is not migrated")) from None
+    except MemoryError:
+        raise UsageError(f"{path}: there is not enough memory to migrate it") from None
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
+
+
+def _fault(path: Path, line: int, message: str) -> str:
+    """The line for what went wrong by no fault of the user."""
+    return f"{path}{f':{line}' if line else ''}: a fault of trninfer, please report it: {message}"
 
 
 def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:

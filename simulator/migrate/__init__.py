@@ -10,16 +10,42 @@ It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rew
 
 from __future__ import annotations
 
+import ast
+import warnings
+
+from .audit import LossError
+from .limits import LimitError, refuse_deep, with_deep_stack
 from .module import Migration, Migrator
-from .notes import CANNOT, CHECK, Note
+from .notes import CANNOT, CHECK, MigrationError, Note
 
-__all__ = ["CANNOT", "CHECK", "Migration", "Note", "migrate_source"]
+__all__ = ["CANNOT", "CHECK", "LimitError", "LossError", "Migration", "MigrationError", "Note", "migrate_source"]
 
 
-def migrate_source(text: str) -> Migration:
-    """A file with kernels of any NKI from the first to 0.6, rewritten for NKI 0.7.
+def migrate_source(text: str, keep_runners: bool = False) -> Migration:
+    """Rewrite a file with kernels of any NKI from the first to 0.6 for NKI 0.7.
+
+    With `keep_runners`, calls and decorators that ran or timed kernels (nki.baremetal, nki.benchmark, nki.profile,
+    nki.trace, nki.simulate_kernel) stay as they are, for a simulator that has them.
 
     Raises:
         SyntaxError: the text is no Python.
+        LimitError: it is nested too deeply, or takes too long.
+        MigrationError: a fault of the migration; LossError where its result would lack something of the source.
     """
-    return Migrator(text).migrate()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes in the source
+            tree = ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise LimitError("it is nested too deeply to be parsed") from None
+    except ValueError as error:  # null bytes, on Python 3.11 and before
+        raise SyntaxError(str(error)) from None
+    refuse_deep(tree)
+    try:
+        migration = with_deep_stack(lambda: Migrator(text, tree, keep_runners).migrate())
+    except (SyntaxError, LimitError, MigrationError, MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise MigrationError(f"{type(error).__name__}: {error}") from error
+    assert isinstance(migration, Migration)
+    return migration

@@ -8,20 +8,28 @@ from typing import Any
 import libcst as cst
 
 from . import support
+from .imports import ENTRY_POINTS
 from .names import Names
 
+ON_HOST = ("as_kernel", "simulate_kernel")
 
-def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Module:
+
+def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runners: bool = False) -> cst.Module:
     """The file with the helpers that it uses and the imports that it needs."""
     nl, nisa = names.nl, names.nisa
-    helpers = support.source(wanted, nl, nisa)
     tree = ast.parse(module.code)
+    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    aliases = {} if keep_runners else {n: _helper(d) for n, d in names.bound_to(ENTRY_POINTS).items() if n in loaded}
+    wanted = {name for name in wanted if name in loaded or name not in ON_HOST} | set(aliases.values())
+    helpers = support.source(wanted, nl, nisa)
+    helpers += "".join(f"\n{name} = {helper}\n" for name, helper in sorted(aliases.items()) if name != helper)
     used = {node.id for each in (tree, ast.parse(helpers)) for node in ast.walk(each) if isinstance(node, ast.Name)}
     needed = []
     for line, alias in (
         (f"import nki.isa as {nisa}", nisa),
         (f"import nki.language as {nl}", nl),
         ("import nki", "nki"),
+        ("import inspect", "inspect" if "inspect." in helpers else ""),
         ("import math", "math" if "math." in helpers else ""),
     ):
         if alias in used and not _imports(tree, alias):
@@ -39,6 +47,11 @@ def with_support(module: cst.Module, names: Names, wanted: set[str]) -> cst.Modu
         parsed[0] = parsed[0].with_changes(leading_lines=[empty, empty, comment])
         added += parsed
     return module.with_changes(body=[*body[:at], *added, *body[at:]])
+
+
+def _helper(dotted: str) -> str:
+    """The helper that stands for an entry point which is mentioned as a value."""
+    return "simulate_kernel" if dotted == "nki.simulate_kernel" else "as_kernel"
 
 
 def _imports(tree: ast.Module, alias: str) -> bool:

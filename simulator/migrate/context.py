@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -62,19 +63,23 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [0]
-        self._lines = text.splitlines(keepends=True) or [""]
+        self._lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text) or [""]  # lines as Python counts them
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
 
-    def span(self, node: ast.expr) -> tuple[int, int]:
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
-    def _at(self, line: int, column: int) -> int:
-        characters = self._lines[line - 1].encode()[:column].decode()
-        return self._starts[line - 1] + len(characters)
+    def column(self, line: int, column: int) -> int:
+        """The column in characters of one in bytes of UTF-8, as ast counts them."""
+        text = self._lines[line - 1]
+        return column if text.isascii() else len(text.encode()[:column].decode())
 
-    def of(self, node: ast.expr) -> str:
+    def _at(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + self.column(line, column)
+
+    def of(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.span(node)
         return self.text[start:end]
 

@@ -11,14 +11,11 @@ from libcst import matchers as m
 from .context import Context
 from .notes import CHECK, CannotError
 
-_CODE = cst.Module([])
 
-
-def counted(node: cst.For, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
+def counted(node: cst.For, loop: ast.For, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
     """The head of the body's function and the call of nl.fori_loop, and the body."""
     _check(node)
-    variable = _CODE.code_for_node(node.target).strip()
-    call = ast.parse(_CODE.code_for_node(node.iter).strip(), mode="eval").body
+    variable, call = ctx.source.of(loop.target), loop.iter
     assert isinstance(call, ast.Call)
     bounds = [ast.unparse(argument) for argument in call.args]
     named = {str(keyword.arg): ast.unparse(keyword.value) for keyword in call.keywords}
@@ -32,10 +29,10 @@ def counted(node: cst.For, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
     return [f"def {name}({variable}):", f"{ctx.nl}.fori_loop({start}, {stop}, {name}{step})"], node.body
 
 
-def conditional(node: cst.While, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
+def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
     """The head of the body's function and the call of nl.while_loop, and the body, which returns the register."""
     _check(node)
-    register = _CODE.code_for_node(node.test).strip()
+    register = ctx.source.of(loop.test)
     name = ctx.fresh("loop_body")
     body: Any = node.body
     assert isinstance(body, cst.IndentedBlock)
@@ -53,14 +50,9 @@ def _check(node: cst.For | cst.While) -> None:
             raise CannotError(f"`{shown}` in a loop of the device: its body is a function that is traced once")
 
 
-def refuse_carried(tree: ast.FunctionDef | None, line: int, ctx: Context) -> None:
-    """Refuse names that the loop which begins in a line hands on to its next turn or to what follows it."""
-    if tree is None:
-        return
-    loops = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.While)) and n.lineno == line]
-    if not loops:
-        return
-    loop = loops[0]
+def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx: Context) -> None:
+    """Refuse names that a loop hands on to its next turn or to what follows it."""
+    assert tree is not None
     own = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
     assigned = {
         n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from .context import Ambiguous, Container, Context, Result, Source, Tensor
+from .context import Ambiguous, Container, Context, Result, Tensor
 from .indices import Axis, Clips, Index, Mask, arange
 from .notes import CannotError
 from .sums import Sum
@@ -24,18 +24,12 @@ class Expressions:
         self.target = ""  # the name that the statement assigns, for an instruction to write to
         self._host = False  # inside of a call of NumPy
         self._known: dict[int, tuple[ast.expr, Result]] = {}  # so that nothing is computed twice
-
-    def text(self, text: str) -> Result:
-        """An expression by its text."""
-        outer, self.ctx.source = self.ctx.source, Source(text)
-        try:
-            return self.rewrite(ast.parse(text, mode="eval").body)
-        finally:
-            self.ctx.source = outer
+        self._names_of: dict[int, frozenset[str]] = {}  # names that the expressions of a statement mention
 
     def begin(self) -> None:
         """A statement begins."""
         self._known.clear()
+        self._names_of.clear()
         self.target = ""
 
     def rewrite(self, node: ast.expr) -> Result:
@@ -64,7 +58,7 @@ class Expressions:
             return found or self.generic(node)
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             return self._inside(node, "a comprehension or lambda")
-        if isinstance(node, ast.IfExp) and _mentions(node, self.ctx, (Index,)):
+        if isinstance(node, ast.IfExp) and self._mentions(node, Index):
             found = self._either(node)
             if found is not None:
                 return found
@@ -89,11 +83,11 @@ class Expressions:
                 changes.append((*self.ctx.source.span(child), result.text))
         self.target, self._host = outer, host
         start, end = self.ctx.source.span(node)
-        text = self.ctx.source.text
-        for first, last, new in sorted(changes, reverse=True):
-            text = text[:first] + new + text[last:]
-            end += len(new) - (last - first)
-        return Result(text[start:end])
+        parts, at = [], start
+        for first, last, new in sorted(changes):
+            parts += [self.ctx.source.text[at:first], new]
+            at = last
+        return Result("".join([*parts, self.ctx.source.text[at:end]]))
 
     def _inside(self, node: ast.expr, what: str) -> Result:
         outer, self.ctx.no_hoisting = self.ctx.no_hoisting, what
@@ -237,7 +231,7 @@ class Expressions:
         if isinstance(node, ast.UnaryOp):
             operand = self.rewrite(node.operand) if isinstance(node.op, ast.USub) else Result("")
             return Result("", operand.value.scaled(Sum(-1))) if isinstance(operand.value, Index) else None
-        if not _mentions(node, self.ctx, (Index, Mask)):
+        if not self._mentions(node, Index, Mask):
             return None
         left, right = self.rewrite(node.left), self.rewrite(node.right)
         if isinstance(left.value, Mask) or isinstance(right.value, Mask):
@@ -275,6 +269,25 @@ class Expressions:
             axes[at] = Axis(_chosen(test, one.factor, other.factor), one.count)
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
+    def _mentions(self, node: ast.expr, *kinds: type) -> bool:
+        """True if an expression may be made of index arrays: it names one, or nl.arange or nl.mgrid."""
+        for name in self._mentioned(node):
+            value = self.ctx.scope.get(name)
+            if name in INDEX_FUNCTIONS or isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
+                return True
+        return False
+
+    def _mentioned(self, node: ast.AST) -> frozenset[str]:
+        """The names in an expression; functions that make index arrays by their dotted names."""
+        known = self._names_of.get(id(node))
+        if known is None:
+            parts = [self._mentioned(child) for child in ast.iter_child_nodes(node)]
+            own = {node.id} if isinstance(node, ast.Name) else set()
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                own |= INDEX_FUNCTIONS & {self.ctx.names.dotted(node)}
+            known = self._names_of[id(node)] = frozenset(own).union(*parts)
+        return known
+
     def _as_mask(self, node: ast.expr) -> Mask | None:
         result = self.rewrite(node)
         if isinstance(result.value, Mask):
@@ -283,7 +296,7 @@ class Expressions:
         return found.value if found is not None and isinstance(found.value, Mask) else None
 
     def _mask(self, node: ast.Compare, always: bool = False) -> Result | None:
-        if not always and not _mentions(node, self.ctx, (Index,)):
+        if not always and not self._mentions(node, Index):
             return None
         sides = [self.rewrite(side) for side in (node.left, *node.comparators)]
         if not always and not any(isinstance(side.value, Index) for side in sides):
@@ -311,6 +324,7 @@ class Expressions:
         return Result("", Mask(tuple(below)))
 
 
+INDEX_FUNCTIONS = frozenset({"nki.language.arange", "nki.language.mgrid"})
 GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
 RENAMED = {
     "nki.language.dslice": "nl.ds",
@@ -345,16 +359,3 @@ def _children(node: ast.AST) -> list[ast.expr]:
         else:
             found.append(child)
     return found
-
-
-def _mentions(node: ast.expr, ctx: Context, kinds: tuple[type, ...]) -> bool:
-    """True if an expression may be made of index arrays: it names one, or nl.arange or nl.mgrid."""
-    for name in ast.walk(node):
-        if isinstance(name, ast.Name):
-            value = ctx.scope.get(name.id)
-            if isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
-                return True
-        dotted = ctx.names.dotted(name) if isinstance(name, (ast.Name, ast.Attribute)) else ""
-        if dotted in ("nki.language.arange", "nki.language.mgrid"):
-            return True
-    return False

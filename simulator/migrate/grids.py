@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 import libcst as cst
+from libcst import matchers as m
 
 from .context import Context
-from .names import stored
 from .notes import CannotError
 
 _CODE = cst.Module([])
@@ -57,15 +56,21 @@ def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
     chosen = set(outputs)
     wanted: set[str] = set()
     for position in reversed(range(first, max(outputs, default=-1) + 1)):
-        tree = ast.parse(_dedented(body[position]))
-        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        if position in chosen or stored([tree]) & wanted:
+        if position in chosen or _stored(body[position]) & wanted:
             chosen.add(position)
-            wanted |= names
+            wanted |= _names(body[position])
     if any(name.startswith("program_") for name in wanted):
         raise CannotError("an output whose shape depends on nl.program_id")
     return sorted(chosen)
 
 
-def _dedented(node: Any) -> str:
-    return _CODE.code_for_node(node.with_changes(leading_lines=[]))
+def _names(*nodes: Any) -> set[str]:
+    return {name.value for node in nodes for name in m.findall(node, m.Name()) if isinstance(name, cst.Name)}
+
+
+def _stored(node: Any) -> set[str]:
+    """Names that a statement assigns."""
+    targets = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr() | m.CompFor()
+    assigning: list[Any] = [*m.findall(node, targets)]
+    defining: list[Any] = [*m.findall(node, m.FunctionDef() | m.ClassDef() | m.AsName())]
+    return _names(*(each.target for each in assigning), *(each.name for each in defining))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
@@ -12,43 +11,75 @@ from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
+TIMERS = ("nki.benchmark", "nki.profile")
+KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")  # of the runners, by position the first
 
 
 class Host(cst.CSTTransformer):
-    """Rewrites calls of earlier entry points, and launch grids of kernels that loop over their programs now."""
+    """Rewrites calls of earlier entry points, and launch grids of kernels that loop over their programs now.
+
+    `programs` are the kernels with a parameter `grid`. With `keep_runners`, entry points that ran kernels stay.
+    `support` collects the helpers that the file needs.
+    """
 
     def __init__(
-        self, names: Names, notes: Notes, programs: Collection[str], line_of: Callable[[cst.CSTNode], int]
+        self,
+        names: Names,
+        notes: Notes,
+        programs: Collection[str],
+        line_of: Callable[[cst.CSTNode], int],
+        support: set[str],
+        keep_runners: bool = False,
     ) -> None:
         super().__init__()
         self._names = names
         self._notes = notes
-        self._programs = programs  # kernels with a parameter `grid`
+        self._programs = programs
         self._line_of = line_of
         self._line = 0
+        self._support = support
+        self._keep_runners = keep_runners
+        self._parameters: list[set[str]] = []  # of the functions around the node
+        self._called: set[int] = set()  # functions of calls, by the id of their node
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:  # noqa: N802
         self._line = self._line_of(node) or self._line
 
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        self._line = self._line_of(node) or self._line
+        self._enter(node.params)
+
+    def leave_FunctionDef(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        self._parameters.pop()
+        return updated
+
+    def visit_Lambda(self, node: cst.Lambda) -> None:  # noqa: N802
+        self._enter(node.params)
+
+    def leave_Lambda(self, original: cst.Lambda, updated: cst.Lambda) -> cst.Lambda:  # noqa: N802
+        self._parameters.pop()
+        return updated
+
+    def _enter(self, parameters: cst.Parameters) -> None:
+        every = (*parameters.params, *parameters.posonly_params, *parameters.kwonly_params)
+        self._parameters.append({each.name.value for each in every})
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
+        self._called.add(id(node.func))
+
     def _dotted(self, node: cst.BaseExpression) -> str:
-        text = dotted_of(node)
-        return self._names.dotted(ast.parse(text, mode="eval").body) if text else ""
+        return self._names.meaning(dotted_of(node))
 
     def leave_Call(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:  # noqa: N802
         dotted = self._dotted(original.func)
-        if dotted == "nki.simulate_kernel" and updated.args:
-            kernel = updated.args[0].value
-            if isinstance(kernel, cst.Subscript):
-                return self._launched(kernel, updated.args[1:], simulated=True)
-            return cst.Call(_simulated(kernel), updated.args[1:])
-        if (
-            isinstance(original.func, cst.Call)
-            and self._dotted(original.func.func) in RUNNERS
-            and len(updated.args) == 1
-        ):
-            return self._runner(original.func, updated.args[0].value)  # nki.benchmark(warmup=5)(kernel)
-        if dotted in RUNNERS and len(updated.args) == 1 and updated.args[0].keyword is None:
-            return self._runner(original, updated.args[0].value)  # nki.baremetal(kernel)
+        if not self._keep_runners:
+            if dotted == "nki.simulate_kernel":
+                return self._simulation(updated)
+            if dotted in RUNNERS:
+                return self._run(dotted, updated)
+            maker = self._dotted(original.func.func) if isinstance(original.func, cst.Call) else ""
+            if maker in RUNNERS and _kernel_of(original.func) is None and _kernel_of(updated) is not None:
+                return self._run(maker, updated)  # nki.benchmark(warmup=5)(kernel)
         if dotted == "nki.jit" and any(a.keyword is not None and a.keyword.value in OLD for a in updated.args):
             kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD]
             last = [kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)] if kept else []
@@ -58,12 +89,43 @@ class Host(cst.CSTTransformer):
             return updated if launched.deep_equals(updated) else launched
         return updated
 
-    def _runner(self, call: cst.Call, kernel: cst.BaseExpression) -> cst.BaseExpression:
-        dotted = self._dotted(call.func)
-        if dotted in ("nki.benchmark", "nki.profile"):
+    def _simulation(self, call: cst.Call) -> cst.Call:
+        """`nki.simulate_kernel(kernel, a)`: `nki.simulate(kernel)(a)`."""
+        first = call.args[0] if call.args else None
+        if first is None or first.star or first.keyword is not None:
+            self._support.add("simulate_kernel")
+            return call.with_changes(func=cst.Name("simulate_kernel"))
+        if isinstance(first.value, cst.Subscript):
+            return self._launched(first.value, call.args[1:], simulated=True)
+        return cst.Call(_simulated(first.value), call.args[1:])
+
+    def _run(self, dotted: str, call: cst.Call) -> cst.BaseExpression:
+        """`nki.baremetal(kernel)`: the kernel itself; with options alone, a function that returns it."""
+        kernel = _kernel_of(call)
+        options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
+        options = [option for option in options if option not in KERNEL_PARAMETERS]
+        if dotted in TIMERS:
             message = f"{dotted} is gone: the kernel itself is called; trninfer simulate predicts its time"
             self._notes.add(self._line, CHECK, message)
-        return kernel
+        elif options:
+            self._notes.add(self._line, CHECK, f"{', '.join(options)} of {dotted} are left out with it")
+        if kernel is not None:
+            return self._kernel(kernel)
+        self._support.add("as_kernel")
+        if any(argument.star for argument in call.args):
+            return call.with_changes(func=cst.Name("as_kernel"))
+        return cst.Name("as_kernel")
+
+    def _kernel(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        """A kernel as it is called today: a function of this file that is not decorated is jitted first."""
+        shadowed = isinstance(node, cst.Name) and any(node.value in each for each in self._parameters)
+        known = dotted_of(node) in self._names.undecorated
+        if known and not shadowed:
+            return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("jit")), [cst.Arg(node)])
+        if isinstance(node, cst.Lambda) or (shadowed and self._names.undecorated):
+            self._support.add("as_kernel")  # it may be one of them
+            return cst.Call(cst.Name("as_kernel"), [cst.Arg(node)])
+        return node
 
     def _launched(self, kernel: cst.Subscript, arguments: Sequence[cst.Arg], simulated: bool = False) -> cst.Call:
         """`kernel[a, b](...)`: the grid is an argument of kernels that loop over it."""
@@ -76,12 +138,30 @@ class Host(cst.CSTTransformer):
         return cst.Call(_simulated(kernel.value) if simulated else kernel.value, [*arguments, argument])
 
     def leave_Attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
-        if updated.attr.value == "benchmark_result":
+        if updated.attr.value == "benchmark_result" and not self._keep_runners:
             message = "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
             self._notes.add(self._line, CANNOT, message)
         if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # after `import neuronxcc.nki`, without an alias
             return updated.attr
+        dotted = self._dotted(original)
+        if id(original) not in self._called and not self._keep_runners:  # the entry point itself as a value
+            if dotted in RUNNERS:
+                self._support.add("as_kernel")
+                return cst.Name("as_kernel")
+            if dotted == "nki.simulate_kernel":
+                self._support.add("simulate_kernel")
+                return cst.Name("simulate_kernel")
         return updated
+
+
+def _kernel_of(call: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The kernel that a runner is called with, None where it gets options alone."""
+    assert isinstance(call, cst.Call)
+    for position, argument in enumerate(call.args):
+        named = argument.keyword.value in KERNEL_PARAMETERS if argument.keyword is not None else position == 0
+        if named and not argument.star:
+            return argument.value
+    return None
 
 
 def _simulated(kernel: cst.BaseExpression) -> cst.Call:
@@ -92,7 +172,7 @@ def _simulated(kernel: cst.BaseExpression) -> cst.Call:
 def _on_cores(kernel: cst.Subscript) -> cst.Subscript:
     """`kernel[nl.nc(2)]`: the number of cores is a plain one."""
     plain = [_plain(element.slice) for element in kernel.slice]
-    slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]  # type: ignore[arg-type]
+    slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]
     return kernel.with_changes(slice=slices)
 
 
@@ -107,24 +187,27 @@ def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
     return [element.slice for element in kernel.slice]
 
 
-def _plain(part: cst.CSTNode) -> cst.CSTNode:
+def _plain(part: cst.CSTNode) -> cst.BaseExpression:
     """The extent in an axis of a grid: `nl.spmd_dim(nl.nc(2), 4)` is 2 * 4."""
     value = part.value if isinstance(part, cst.Index) else part
-    node = ast.parse(cst.Module([]).code_for_node(value), mode="eval").body
-    plain = _count(node)
-    return value if plain is None else cst.parse_expression(plain)
+    assert isinstance(value, cst.BaseExpression)
+    if isinstance(value, cst.Call):
+        name = dotted_of(value.func).rpartition(".")[2]
+        if name == "nc" and value.args:
+            return value.args[0].value
+        if name == "spmd_dim" and value.args:
+            product = _plain(value.args[0].value)
+            for argument in value.args[1:]:
+                product = cst.BinaryOperation(_factor(product), cst.Multiply(), _factor(_plain(argument.value)))
+            return product
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply):
+        return value.with_changes(left=_plain(value.left), right=_plain(value.right))
+    return value
 
 
-def _count(node: ast.expr) -> str | None:
-    """The number of programs that nl.nc and nl.spmd_dim stand for; None of what has none of them."""
-    if isinstance(node, ast.Call):
-        name = ast.unparse(node.func).split(".")[-1]
-        if name == "nc":
-            return ast.unparse(node.args[0])
-        if name == "spmd_dim":
-            return " * ".join(_count(argument) or ast.unparse(argument) for argument in node.args)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        sides = [_count(side) for side in (node.left, node.right)]
-        if any(side is not None for side in sides):
-            return " * ".join(s or ast.unparse(n) for s, n in zip(sides, (node.left, node.right)))
-    return None
+def _factor(node: cst.BaseExpression) -> cst.BaseExpression:
+    """An operand of a product, in brackets where it is a weaker operation."""
+    weaker = isinstance(node, (cst.BinaryOperation, cst.IfExp, cst.BooleanOperation)) and not node.lpar
+    if not weaker or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)):
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

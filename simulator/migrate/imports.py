@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TypeVar
 
 import libcst as cst
@@ -24,8 +23,9 @@ DROPPED = (
 )
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
-GONE = frozenset(
-    {"nki.benchmark", "nki.baremetal", "nki.profile", "nki.trace", "nki.simulate_kernel", "nki.nki_jit", "nki.compiler"}
+ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
+GONE = ENTRY_POINTS | frozenset(
+    {"nki.nki_jit", "nki.compiler"}
     | {f"nki.language.{name}" for name in ("par_dim", "arange", "mgrid", "loop_reduce", "spmd_dim", "nc", "dslice")}
     | {"nki.tensor", "nki.typing.mutable_tensor"}
 )
@@ -41,19 +41,20 @@ def dotted_of(node: cst.BaseExpression | None) -> str:
     return ""
 
 
-def is_old(node: cst.BaseSmallStatement) -> bool:
+def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
     """True if an import needs a change."""
+    gone = GONE - ENTRY_POINTS if keep_runners else GONE
     if isinstance(node, cst.Import):
         return any(dotted_of(alias.name).split(".")[0] == OLD_PACKAGE for alias in node.names)
     if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
         module = dotted_of(node.module)
         own = modern(module) or module
-        return module.split(".")[0] == OLD_PACKAGE or any(f"{own}.{dotted_of(a.name)}" in GONE for a in node.names)
+        return module.split(".")[0] == OLD_PACKAGE or any(f"{own}.{dotted_of(a.name)}" in gone for a in node.names)
     return False
 
 
-def lines_of(node: cst.BaseSmallStatement) -> list[str]:
-    """The imports that replace one of an earlier NKI."""
+def lines_of(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[str]:
+    """The imports that replace one of an earlier NKI; names that are gone have none."""
     lines = []
     if isinstance(node, cst.Import):
         for alias in node.names:
@@ -64,7 +65,9 @@ def lines_of(node: cst.BaseSmallStatement) -> list[str]:
         for alias in node.names:
             name = dotted_of(alias.name)
             bound = dotted_of(alias.asname.name) if alias.asname else name
-            lines += _import_from(package, name, bound)
+            dotted = f"{package}.{name}" if package else name
+            if dotted not in GONE or (keep_runners and dotted in ENTRY_POINTS):
+                lines += _import_from(package, name, bound)
     return lines
 
 
@@ -78,8 +81,6 @@ def _import(name: str, bound: str) -> list[str]:
 
 def _import_from(package: str, name: str, bound: str) -> list[str]:
     dotted = f"{package}.{name}" if package else name
-    if dotted in GONE:
-        return []
     if dotted in MODULES:
         return [f"import {dotted} as {bound}"] if dotted != bound else [f"import {dotted}"]
     shown = f"{name} as {bound}" if bound != name else name
@@ -89,14 +90,15 @@ def _import_from(package: str, name: str, bound: str) -> list[str]:
 class Decorators:
     """Decorators that made kernels, and those that only the first compiler took."""
 
-    def __init__(self, names: Names, notes: Notes) -> None:
+    def __init__(self, names: Names, notes: Notes, keep_runners: bool = False) -> None:
         self._names = names
         self._notes = notes
+        self._keep_runners = keep_runners
 
     def dotted(self, decorator: cst.Decorator) -> str:
         node = decorator.decorator
         text = dotted_of(node.func if isinstance(node, cst.Call) else node)
-        return self._names.dotted(ast.parse(text, mode="eval").body) if text else ""
+        return self._names.meaning(text)
 
     def is_kernel(self, function: cst.FunctionDef) -> bool:
         return any(self.dotted(decorator) in JITS for decorator in function.decorators)
@@ -108,7 +110,7 @@ class Decorators:
             dotted = self.dotted(decorator)
             if dotted.startswith(DROPPED):
                 continue
-            if dotted not in JITS:
+            if dotted not in JITS or (self._keep_runners and dotted in RUNNERS):
                 kept.append(decorator)
                 continue
             if made:
@@ -140,7 +142,7 @@ def without_old_annotations(parameters: _Annotated, names: Names) -> _Annotated:
                 updated.annotation.value if isinstance(updated.annotation, cst.Subscript) else updated.annotation
             )
             old = ("nki.tensor", "nki.typing.tensor", "nki.typing.mutable_tensor", "nki.language.tensor")
-            if text and names.dotted(ast.parse(text, mode="eval").body) in old:
+            if names.meaning(text) in old:
                 return updated.with_changes(annotation=cst.parse_expression(f"{names.nl}.NkiTensor"))
             return updated
 

@@ -12,12 +12,15 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from . import device_loops, grids, imports
 from .additions import with_support
+from .audit import LossError, refuse_losses
 from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined
 from .host import Host
 from .layout import wrapped
+from .limits import Deadline
 from .names import Names, stored
 from .notes import CANNOT, MARK, CannotError, Note, Notes
-from .statements import Statements
+from .pairing import paired
+from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 _CODE = cst.Module([])
@@ -44,22 +47,26 @@ def code_of(node: cst.CSTNode) -> str:
 class Migrator:
     """The migration of one file."""
 
-    def __init__(self, text: str) -> None:
-        self._tree = ast.parse(text)
+    def __init__(self, text: str, tree: ast.Module, keep_runners: bool = False) -> None:
+        self._tree = tree
+        self._deadline = Deadline()
+        self._source = Source(text)
+        self._keep_runners = keep_runners
         try:
             wrapper = MetadataWrapper(cst.parse_module(text))
         except cst.ParserSyntaxError as error:  # of a Python that libcst does not know yet
             raise SyntaxError(error.message, ("<source>", error.raw_line, error.raw_column, None)) from None
         self._module = wrapper.module
         self._positions = wrapper.resolve(PositionProvider)
+        self._pairs = paired(self._module, self._tree)
         self._names = Names(self._tree)
         self._functions: dict[str, Function] = {}
-        self._trees: dict[int, ast.FunctionDef] = {}
+        self._trees: list[ast.FunctionDef] = []
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef):
                 parameters = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
                 self._functions[node.name] = Function(node.name, parameters)
-                self._trees[node.lineno] = node
+                self._trees.append(node)
         self._called = sorted(_called(self._tree))
         self._with_nki = self._find_functions_with_nki()
         self._failed: set[str] = set()  # functions in which something is left to be done
@@ -73,9 +80,11 @@ class Migrator:
             if self._known() == known:
                 break
         module = self._module.with_changes(body=body)
-        host = Host(self._names, self._notes, self._programs, self._line)
+        host = Host(self._names, self._notes, self._programs, self._line, self._support, self._keep_runners)
         module = module.visit(host)
-        module = with_support(module, self._names, self._support)
+        module = with_support(module, self._names, self._support, self._keep_runners)
+        new = ast.parse(module.code)
+        refuse_losses(self._tree, new)
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
@@ -90,7 +99,7 @@ class Migrator:
         self._support: set[str] = set()
         self._left: list[cst.EmptyLine] = []  # comments of statements that nothing is left of
         self._programs: set[str] = set()
-        self._decorators = imports.Decorators(self._names, self._notes)
+        self._decorators = imports.Decorators(self._names, self._notes, self._keep_runners)
 
     # Statements
 
@@ -111,6 +120,7 @@ class Migrator:
         return found
 
     def _statement(self, node: Any, ctx: Context | None) -> list[Any]:
+        self._deadline.check()
         if isinstance(node, cst.SimpleStatementLine):
             return self._simple(node, ctx)
         if isinstance(node, cst.FunctionDef):
@@ -141,25 +151,23 @@ class Migrator:
             return found[-1]
         if isinstance(node, cst.SimpleStatementSuite) and ctx is not None:
             line = cst.SimpleStatementLine(body=node.body)
-            changed = self._simple(line, ctx, self._line(node))
+            changed = self._simple(line, ctx)
             return node if changed == [line] else cst.IndentedBlock(body=changed or [cst.parse_statement("pass")])
         return node
 
-    def _simple(self, node: cst.SimpleStatementLine, ctx: Context | None, line: int = 0) -> list[Any]:
-        if any(imports.is_old(small) for small in node.body):
+    def _simple(self, node: cst.SimpleStatementLine, ctx: Context | None) -> list[Any]:
+        if any(imports.is_old(small, self._keep_runners) for small in node.body):
             lines = [new for small in node.body for new in self._import_lines(small)]
             return self._replaced(node, lines)
         if ctx is None:
             return [] if self._is_alias(node) else [node]
-        line = line or self._line(node)
-        code = code_of(node.with_changes(leading_lines=[], trailing_whitespace=cst.TrailingWhitespace())).strip("\n")
-        ctx.line = line
-        ctx.source = Source(code)
         lines, changed = [], False
-        for small, parsed in zip(node.body, ast.parse(code).body):
+        for small in node.body:
+            tree = self._pairs[small]
+            ctx.line = tree.lineno
             try:
-                found = ctx.statements.migrate(parsed)
-                ast.parse("\n".join(found or ()))  # what comes out of a strange construct may be no Python
+                found = ctx.statements.migrate(tree)
+                cst.parse_module("".join(f"{line}\n" for line in found or ()))  # a strange construct may give no Python
             except Exception as error:  # whatever a strange construct trips over is left to the author
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
@@ -168,19 +176,28 @@ class Migrator:
                 found = [f"{MARK}{error}", code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
             if found == [] and ctx.keeps:
                 found = None
+            if found == [] and not ctx.statements.is_absorbed:
+                raise LossError(tree.lineno, f"nothing is left of `{ctx.source.of(tree)}`")
             changed |= found is not None
             lines += found if found is not None else [code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
         return self._replaced(node, lines) if changed else [node]
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
-        """True of `nki_jit = nki.trace`, a name for what is gone."""
-        value = node.body[0].value if len(node.body) == 1 and isinstance(node.body[0], cst.Assign) else None
-        text = imports.dotted_of(value)
-        dotted = self._names.dotted(ast.parse(text, mode="eval").body) if text else ""
+        """True of `nki_jit = nki.trace` at the top of a file, a name for what is gone."""
+        tree = self._pairs[node.body[0]]
+        if len(node.body) > 1 or tree not in self._names.aliases or not isinstance(tree, ast.Assign):
+            return False
+        dotted = self._names.dotted(tree.value)
+        if self._keep_runners and dotted in imports.ENTRY_POINTS:
+            return False
         return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
 
     def _import_lines(self, small: cst.BaseSmallStatement) -> list[str]:
-        return imports.lines_of(small) if imports.is_old(small) else [code_of(small)]
+        return (
+            imports.lines_of(small, self._keep_runners)
+            if imports.is_old(small, self._keep_runners)
+            else [code_of(small)]
+        )
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: list[str]) -> list[Any]:
         """Lines in place of a statement, with its comments."""
@@ -204,22 +221,18 @@ class Migrator:
 
     # Compound statements
 
-    def _expression(self, node: cst.BaseExpression, ctx: Context) -> cst.BaseExpression:
+    def _expression(self, node: cst.BaseExpression, tree: ast.expr, ctx: Context) -> cst.BaseExpression:
         """An expression of a header; the lines before it are left in ctx.lines."""
         ctx.lines.clear()
         ctx.statements.ex.begin()
-        code = code_of(node)
         try:
-            text = ctx.statements.ex.text(code).text
+            text = ctx.statements.ex.rewrite(tree).text
         except CannotError as error:
             ctx.lines.clear()
             ctx.add(CANNOT, str(error))
             self._failed.add(ctx.function.name if ctx.function else "")
             return node
-        same = (
-            ast.dump(ast.parse(text, mode="eval")) == ast.dump(ast.parse(code.strip(), mode="eval")) if text else True
-        )
-        return node if same else cst.parse_expression(text)
+        return node if text in ("", ctx.source.of(tree)) else cst.parse_expression(enclosed(text))
 
     def _before(self, ctx: Context, node: Any) -> tuple[list[Any], Any]:
         """The lines that a header needs before it, and the statement with the comments that are left for it."""
@@ -231,48 +244,49 @@ class Migrator:
         return lines, node.with_changes(leading_lines=[])
 
     def _for(self, node: cst.For, ctx: Context) -> list[Any]:
-        line = ctx.line = self._line(node)
-        target, iterated = code_of(node.target), ast.parse(code_of(node.iter).strip(), mode="eval").body
-        for name in ast.walk(ast.parse(target.strip(), mode="eval")):
+        tree = self._pairs[node]
+        assert isinstance(tree, ast.For)
+        line, iterated = tree.lineno, tree.iter
+        ctx.line = line
+        for name in ast.walk(tree.target):
             if isinstance(name, ast.Name):
                 ctx.scope[name.id] = None
         called = ctx.names.dotted(iterated.func) if isinstance(iterated, ast.Call) else ""
-        iterator = self._expression(node.iter, ctx)
+        iterator = self._expression(node.iter, iterated, ctx)
         before, node = self._before(ctx, node)
         if isinstance(iterated, ast.Call) and isinstance(iterated.func, (ast.Name, ast.Attribute)):
-            ctx.loops[target.strip()] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
-        self._forget_changed(ctx, line)
+            ctx.loops[ctx.source.of(tree.target)] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
+        self._forget_changed(ctx, tree)
         outer, ctx.in_loop = ctx.in_loop, True
         body = self._suite(node.body, ctx)
         ctx.in_loop = outer
         changed = node.with_changes(iter=iterator, body=body, orelse=self._suite(node.orelse, ctx))
         if called == "nki.language.dynamic_range":
-            return [*before, *self._device_loop(device_loops.counted, changed, ctx, line)]
+            return [*before, *self._device_loop(device_loops.counted, changed, tree, ctx)]
         return [*before, changed]
 
     def _while(self, node: cst.While, ctx: Context) -> list[Any]:
-        line = ctx.line = self._line(node)
-        test = self._expression(node.test, ctx)
+        tree = self._pairs[node]
+        assert isinstance(tree, ast.While)
+        ctx.line = tree.lineno
+        test = self._expression(node.test, tree.test, ctx)
         before, node = self._before(ctx, node)
-        self._forget_changed(ctx, line)
+        self._forget_changed(ctx, tree)
         changed = node.with_changes(test=test, body=self._suite(node.body, ctx))
-        if code_of(node.test).strip() in ctx.registers:
-            return [*before, *self._device_loop(device_loops.conditional, changed, ctx, line)]
+        if isinstance(tree.test, ast.Name) and tree.test.id in ctx.registers:
+            return [*before, *self._device_loop(device_loops.conditional, changed, tree, ctx)]
         return [*before, changed]
 
-    def _forget_changed(self, ctx: Context, line: int) -> None:
-        """Index arrays that the turns of the loop in a line assign anew are not known until they do."""
-        assert ctx.tree is not None
-        for loop in ast.walk(ctx.tree):
-            if isinstance(loop, (ast.For, ast.While)) and loop.lineno == line:
-                changed = stored(loop.body)
-                ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
+    def _forget_changed(self, ctx: Context, loop: ast.For | ast.While) -> None:
+        """Index arrays that the turns of a loop assign anew are not known until they do."""
+        changed = stored(loop.body)
+        ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 
-    def _device_loop(self, rewrite: Any, node: Any, ctx: Context, line: int) -> list[Any]:
-        ctx.line = line
+    def _device_loop(self, rewrite: Any, node: Any, loop: Any, ctx: Context) -> list[Any]:
+        ctx.line = loop.lineno
         try:
-            device_loops.refuse_carried(ctx.tree, line, ctx)
-            lines, body = rewrite(node, ctx)
+            device_loops.refuse_carried(ctx.tree, loop, ctx)
+            lines, body = rewrite(node, loop, ctx)
         except CannotError as error:
             ctx.add(CANNOT, str(error))
             comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
@@ -283,8 +297,10 @@ class Migrator:
         return [function, cst.parse_statement(lines[1])]
 
     def _if(self, node: cst.If, ctx: Context) -> list[Any]:
-        ctx.line = self._line(node)
-        test = self._expression(node.test, ctx)
+        tree = self._pairs[node]
+        assert isinstance(tree, ast.If)
+        ctx.line = tree.lineno
+        test = self._expression(node.test, tree.test, ctx)
         before, node = self._before(ctx, node)
         scope = dict(ctx.scope)
         body = self._suite(node.body, ctx)
@@ -297,12 +313,12 @@ class Migrator:
 
     def _function(self, node: cst.FunctionDef, outer: Context | None) -> cst.FunctionDef:
         line = self._line(node)
-        tree = next((t for n, t in self._trees.items() if n >= line and t.name == node.name.value), None)
+        tree = self._pairs.get(node)
         node = node.with_changes(params=imports.without_old_annotations(node.params, self._names))
         if node.returns is not None:
             node = node.with_changes(returns=imports.without_old_annotations(node.returns, self._names))
         is_kernel = self._decorators.is_kernel(node)
-        if tree is None or not (outer is not None or is_kernel or tree.name in self._with_nki):
+        if not isinstance(tree, ast.FunctionDef) or not (outer is not None or is_kernel or tree.name in self._with_nki):
             return node.with_changes(body=self._suite(node.body, None))
         ctx = self._context(tree, outer, is_kernel)
         node = self._decorators.migrate(node, line) if is_kernel else node
@@ -325,12 +341,13 @@ class Migrator:
 
     def _find_functions_with_nki(self) -> set[str]:
         """Functions that use NKI, and those that call them; what calls a kernel is the host."""
-        used = {tree.name: self._names.mentioned_by(tree.name) for tree in self._trees.values()}
-        kernels = {t.name for t in self._trees.values() if any(map(self._is_jit, t.decorator_list))}
+        used = {tree.name: self._names.mentioned_by(tree.name) for tree in self._trees}
+        kernels = {t.name for t in self._trees if any(map(self._is_jit, t.decorator_list))}
         own = ("nki.language.", "nki.isa.")
         found = {name for name, dotted in used.items() if any(each.startswith(own) for each in dotted)}
+        self._names.undecorated = (found - kernels) & _values(self._tree)
         while True:
-            callers = {t.name for t in self._trees.values() if _called(t) & (found - kernels)} - found
+            callers = {t.name for t in self._trees if _called(t) & (found - kernels)} - found
             if not callers:
                 return found
             found |= callers
@@ -340,6 +357,7 @@ class Migrator:
 
     def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
         ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)
+        ctx.source = self._source
         ctx.support, ctx.tree = self._support, tree
         ctx.statements = Statements(ctx)
         ctx.keeps = tree.name in self._failed
@@ -362,6 +380,13 @@ def _called(tree: ast.AST) -> set[str]:
     """Names that are called."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def _values(tree: ast.AST) -> set[str]:
+    """Names that are passed on rather than called."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return {name.id for name in loads if id(name) not in called}
 
 
 def _with_dtype(value: Value, name: str, rank: int) -> Value:

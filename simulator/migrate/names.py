@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 
 from ..checking.lint.api import api, misfits
 
@@ -48,11 +49,16 @@ class Names:
                 for alias in node.names:
                     dotted = f"{node.module}.{alias.name}"
                     self._bind(alias.asname or alias.name, dotted, dotted)
-        for statement in tree.body:  # simulate_kernel = nki.simulate_kernel
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        self.aliases: set[ast.stmt] = set()  # simulate_kernel = nki.simulate_kernel
+        self.undecorated: set[str] = set()  # functions that use NKI, are no kernels, and are passed on as values
+        bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
+        for statement in tree.body:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+            if isinstance(statement, ast.Assign) and isinstance(target, ast.Name) and bound[target.id] == 1:
                 dotted = self.dotted(statement.value) if isinstance(statement.value, ast.Attribute) else ""
                 if dotted.startswith("nki."):
-                    self._meaning[statement.targets[0].id] = dotted
+                    self._meaning[target.id] = dotted
+                    self.aliases.add(statement)
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
@@ -111,6 +117,18 @@ class Names:
             return modern(f"{base}.{node.attr}") if base else ""
         return ""
 
+    def meaning(self, text: str) -> str:
+        """The dotted name of a chain of attributes by its text, as `dotted`."""
+        first, *rest = text.split(".")
+        found = self._meaning.get(first, "")
+        for attribute in rest:
+            found = modern(f"{found}.{attribute}") if found else ""
+        return found
+
+    def bound_to(self, dotted: Container[str]) -> dict[str, str]:
+        """The file's names for some dotted names, by imports and aliases."""
+        return {name: meaning for name, meaning in self._meaning.items() if meaning in dotted}
+
     def mentioned_by(self, function: str) -> set[str]:
         """Dotted names of known modules that functions or methods of the file with this name mention."""
         return {
@@ -143,6 +161,11 @@ def modern(dotted: str) -> str:
     return dotted.removeprefix(f"{OLD_PACKAGE}.") if dotted.startswith(f"{OLD_PACKAGE}.nki") else dotted
 
 
+def is_stored(node: ast.Name) -> bool:
+    """True where a name is assigned."""
+    return isinstance(node.ctx, ast.Store)
+
+
 def stored(nodes: Iterable[ast.AST]) -> set[str]:
     """Names that are assigned in nodes."""
-    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and is_stored(n)}

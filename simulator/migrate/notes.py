@@ -21,6 +21,14 @@ class Note:
         return f"{path}:{self.line}: {self.kind}: {self.message}"
 
 
+class MigrationError(Exception):
+    """A fault of the migration, not of the file. `line` is one of the file, 0 where none is known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
 class CannotError(Exception):
     """A construct that has no counterpart that the migration knows."""
 

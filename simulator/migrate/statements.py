@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 
 from . import later
 from .calls import call
@@ -35,11 +37,11 @@ class Statements:
             return None
         return [*self.ctx.lines, *([last] if last else [])]
 
-    _dropped = False
+    is_absorbed = False  # the statement binds index arrays alone, or a name to itself: nothing of it is left
 
     def _statement(self, node: ast.stmt) -> str | None:
         """Migrate a statement and emit the lines before it. Return its new text; None if it is dropped or unchanged."""
-        self._dropped = False
+        self.is_absorbed = False
         if isinstance(node, ast.Assign):
             return self._assign(node)
         if isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -52,32 +54,29 @@ class Statements:
                 result = later.call(self.ex, node.value, dotted) or self.ex.generic(node.value)
             else:
                 result = self.ex.rewrite(node.value)
-            return self._changed(node, enclosed(result.text) if result.text != "None" else "")
+            text = enclosed(result.text) if result.text != "None" else ""
+            return self._changed(text, (node.value, result.text))
         if isinstance(node, ast.Return):
             if node.value is None:
                 return None
             result = self.ex.rewrite(node.value)
             if self.ctx.function is not None and result.tensor is not None:
                 self.ctx.function.returned = result.tensor
-            return self._changed(node, f"return {enclosed(result.text)}")
+            return self._changed(f"return {enclosed(result.text)}", (node.value, result.text))
         if isinstance(node, ast.Assert):
             test = self.ex.rewrite(node.test)
-            message = f", {enclosed(self.ex.rewrite(node.msg).text)}" if node.msg is not None else ""
-            return self._changed(node, f"assert {enclosed(test.text)}{message}")
+            told = self.ex.rewrite(node.msg).text if node.msg is not None else ""
+            message = f", {enclosed(told)}" if told else ""
+            parts = [(node.test, test.text), *([(node.msg, told)] if node.msg is not None else [])]
+            return self._changed(f"assert {enclosed(test.text)}{message}", *parts)
         return None
 
-    def _changed(self, node: ast.stmt, text: str) -> str | None:
-        """The text, or None where it is that of the statement."""
+    def _changed(self, text: str, *parts: tuple[ast.expr, str]) -> str | None:
+        """The text of a statement, or None where each of its parts is as in the source."""
         if not text:
-            self._dropped = True
             return ""
-        try:
-            same = ast.dump(ast.parse(text).body[0]) == ast.dump(node)
-        except SyntaxError:
-            raise CannotError(f"the statement comes out as {text}") from None
-        if same and self.ctx.lines:
-            return text
-        return None if same else text
+        same = all(self.ctx.source.of(part) == new for part, new in parts)
+        return None if same and not self.ctx.lines else text
 
     # Assignments
 
@@ -85,8 +84,7 @@ class Statements:
         """`a: tensor[128, 512] = ...`: the annotation goes."""
         assert node.value is not None
         assigned = ast.Assign([node.target], node.value, lineno=node.lineno)
-        text = self._assign(assigned)
-        return text if text is not None or self._dropped or self.ctx.lines else None
+        return self._assign(assigned)
 
     def _assign(self, node: ast.Assign) -> str | None:
         target = node.targets[0]
@@ -96,13 +94,13 @@ class Statements:
             written = self._destination(target)
             if written is not None:
                 self._write(written, node.value, target)
-                self._dropped = True
                 return ""
         if len(node.targets) == 1 and isinstance(target, (ast.Tuple, ast.List)):
             return self._unpack(node, target)
         result = self.ex.rewrite(node.value)
         shown = [self.ex.rewrite(each).text for each in node.targets]
-        return self._changed(node, f"{' = '.join(shown)} = {enclosed(result.text)}")
+        text = f"{' = '.join(shown)} = {enclosed(result.text)}"
+        return self._changed(text, (node.value, result.text), *zip(node.targets, shown))
 
     def _assign_name(self, node: ast.Assign, name: str) -> str | None:
         value = node.value
@@ -112,12 +110,12 @@ class Statements:
         self.ex.target = ""
         self._learn(name, value, result)
         if isinstance(result.value, (Index, Mask, tuple)):
-            self._dropped = True
+            self.is_absorbed = True
             return ""
         if result.text == name:
-            self._dropped = True
+            self.is_absorbed = True
             return ""
-        return self._changed(node, f"{name} = {enclosed(result.text)}")
+        return self._changed(f"{name} = {enclosed(result.text)}", (value, result.text))
 
     def _learn(self, name: str, value: ast.expr, result: Result) -> None:
         known: object = result.value
@@ -142,13 +140,14 @@ class Statements:
             for element, index in zip(target.elts, result.value):
                 if isinstance(element, ast.Name):
                     self.ctx.scope[element.id] = index
-            self._dropped = True
+            self.is_absorbed = True
             return ""
         for element in target.elts:
             for part in ast.walk(element):
                 if isinstance(part, ast.Name):
                     self.ctx.scope[part.id] = None
-        return self._changed(node, f"{self.ctx.source.of(target)} = {enclosed(result.text)}")
+        text = f"{self.ctx.source.of(target)} = {enclosed(result.text)}"
+        return self._changed(text, (value, result.text))
 
     def _unpack_indices(self, target: ast.Tuple | ast.List, results: list[Result]) -> str:
         left = []
@@ -158,7 +157,7 @@ class Statements:
             self.ctx.scope[element.id] = result.value
             if not isinstance(result.value, (Index, Mask)):
                 left.append((element.id, result.text))
-        self._dropped = True
+        self.is_absorbed = True
         return f"{', '.join(name for name, _ in left)} = {', '.join(text for _, text in left)}" if left else ""
 
     # Writing into tiles
@@ -291,14 +290,14 @@ class Statements:
             symbol = (
                 ast.unparse(ast.AugAssign(target, node.op, node.value)).split(ast.unparse(target), 1)[1].split("=")[0]
             )
-            return self._changed(node, f"{ast.unparse(target)}{symbol}= {enclosed(result.text)}")
+            text = f"{ast.unparse(target)}{symbol}= {enclosed(result.text)}"
+            return self._changed(text, (node.value, result.text))
         dst = self._part(target, {})
         self._target = target
         try:
             self._accumulate(node, dst)
         finally:
             self._target = None
-        self._dropped = True
         return ""
 
     def _accumulate(self, node: ast.AugAssign, dst: View) -> None:
@@ -353,12 +352,12 @@ def _mask_of(call: ast.Call) -> ast.expr | None:
 
 
 def enclosed(text: str) -> str:
-    """An expression in brackets, where it is of several lines and has none."""
+    """An expression in brackets, where a line ends outside of any."""
     if "\n" not in text:
         return text
-    try:
-        if len(ast.parse(text).body) == 1:
-            return text
-    except SyntaxError:
-        pass
-    return f"({text})"
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(f"({text})").readline):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0) * (token.type == tokenize.OP)
+        if token.type == tokenize.NL and depth == 1:
+            return f"({text})"
+    return text

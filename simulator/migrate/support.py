@@ -102,6 +102,20 @@ class TileBlocks(dict):
         return tile[part] if part else tile
 '''
 
+AS_KERNEL = '''
+def as_kernel(kernel=None, **options):
+    """The kernel itself, jitted where it is a plain function. `options` of what ran or timed kernels have no effect."""
+    if kernel is None:
+        return as_kernel
+    return nki.jit(kernel) if inspect.isfunction(kernel) else kernel
+'''
+
+SIMULATE_KERNEL = '''
+def simulate_kernel(kernel, *args, **kwargs):
+    """Run a kernel on the CPU."""
+    return nki.simulate(kernel)(*args, **kwargs)
+'''
+
 TEXTS = {
     "wider_dtype": WIDER_DTYPE,
     "stretched": STRETCHED,
@@ -111,6 +125,8 @@ TEXTS = {
     "assign": ASSIGN,
     "as_rows": AS_ROWS,
     "TileBlocks": TILE_BLOCKS,
+    "as_kernel": AS_KERNEL,
+    "simulate_kernel": SIMULATE_KERNEL,
 }
 NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",)}
 

@@ -63,6 +63,40 @@ def test_a_bad_file_among_good_ones_is_named_and_the_others_are_written(folder, 
     assert [path.name for path in (folder / "new").iterdir()] == ["old.py"]
 
 
+def test_a_fault_of_the_migration_costs_one_file_and_is_called_ours(folder, capsys, monkeypatch):
+    from trninfer.simulator.migrate import audit, module
+
+    def planted(old, new):
+        if "atomic_rmw" in module.ast.unparse(old):
+            raise audit.LossError(3, "a call of kernel is missing")
+
+    monkeypatch.setattr(module, "refuse_losses", planted)
+    monkeypatch.setattr("trninfer.simulator.lint.check_source", lambda text: 1 / 0)
+    (folder / "zero.py").write_text("x = 0\n")
+    assert run(["migrate", "left.py", "zero.py", "old.py", "--output", "new"]) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "left.py:3: a fault of trninfer, please report it: a call of kernel is missing; it is not migrated" in err
+    assert "old.py: a fault of trninfer, please report it: its checks ended with ZeroDivisionError" in err
+    assert sorted(path.name for path in (folder / "new").iterdir()) == ["old.py", "zero.py"]
+    assert "Traceback" not in err
+
+
+def test_files_beyond_the_limits_cost_no_other(folder, capsys):
+    (folder / "deep.py").write_text("x = " + "+".join("1" * 1_200))
+    (folder / "utf7.py").write_text("# coding: utf-7\nx = 1\n")
+    (folder / "puny.py").write_text("# coding: punycode\nx = 1\n")
+    (folder / "sum.py").write_text(OLD.replace("* 2.0", "* (" + " + ".join(["0.005"] * 400) + ")"))
+    (folder / "latin.py").write_bytes(("# coding: latin-1\n" + OLD + "# é\n").encode("latin-1"))
+    assert run(["migrate", "deep.py", "utf7.py", "puny.py", "sum.py", "latin.py", "--output", "new"]) == 2
+    err = capsys.readouterr().err
+    assert "deep.py: line 1 is nested deeper than 1,000 levels" in err
+    assert "utf7.py: declares the encoding 'utf-7'; allowed: utf-8" in err
+    assert "puny.py: declares the encoding 'punycode'" in err
+    assert sorted(path.name for path in (folder / "new").iterdir()) == ["latin.py", "sum.py"]
+    written = (folder / "new" / "latin.py").read_text("utf-8")
+    assert written.startswith("# coding: utf-8\n") and written.endswith("# é\n")
+
+
 def test_in_place_writes_the_file_itself(folder, capsys):
     assert run(["migrate", "--in-place", "old.py", "left.py"]) == 1
     assert "import nki\n" in (folder / "old.py").read_text()

@@ -6,6 +6,7 @@ Nothing is ever imported or run: imports are followed by looking for the files t
 from __future__ import annotations
 
 import ast
+import codecs
 import io
 import os
 import stat
@@ -30,6 +31,10 @@ _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK",
 
 MAX_SOURCE_BYTES = 512 << 10  # the longest kernel files known have 200 KB; checking takes up to 1 KB of memory a byte
 MAX_SOURCE_LINES = 20_000  # of them the longest has 4,000
+
+
+ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
+"""What a file may declare by PEP 263, as codecs names it: bytes that decode in linear time, each to one character."""
 
 
 class SourceError(ValueError):
@@ -90,10 +95,18 @@ def read_source(path: Path, shown: str) -> str:
         raise SourceError(f"{shown}: {error}") from None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if codecs.lookup(encoding).name not in ENCODINGS:
+            raise SourceError(f"{shown}: declares the encoding {encoding!r}; allowed: {', '.join(ENCODINGS)}")
         return data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        reason = str(error) if "unknown" in str(error) else "not UTF-8"
+        reason = str(error) if "unknown" in str(error) else f"not {_declared(error)}"
         raise SourceError(f"{shown}: not Python source: {reason}") from None
+
+
+def _declared(error: Exception) -> str:
+    """The encoding that a file's bytes do not fit."""
+    encoding = error.encoding if isinstance(error, UnicodeDecodeError) else "utf-8"
+    return "UTF-8" if encoding.startswith("utf") else encoding
 
 
 def _read_regular(path: Path) -> bytes:

@@ -73,7 +73,7 @@ def carried(*lines):
     tree = ast.parse("def f(a, n):\n" + "".join(f"    {line}\n" for line in lines))
     ctx = Context(Names(tree), Notes(), {}, registers={"r"})
     try:
-        refuse_carried(tree.body[0], 2, ctx)
+        refuse_carried(tree.body[0], tree.body[0].body[0], ctx)
     except CannotError as error:
         before, _, after = str(error).partition("; ")
         assert after == "its body is traced once: keep it in SBUF or HBM"

@@ -65,6 +65,78 @@ def test_results_of_a_benchmark_are_left_to_the_author():
     assert note.message == "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
 
 
+RUNS = {
+    "y = nki.baremetal(plain)(*args)": "y = plain(*args)",
+    "y = nki.baremetal(plain)(a)": "y = plain(a)",
+    "y = nki.trace(plain)(a, b=2)": "y = plain(a, b=2)",
+    "y = nki.benchmark(warmup=1, iters=2)(plain)(a)": "y = plain(a)",
+    "y = nki.benchmark(plain, warmup=1, iters=2)(a)": "y = plain(a)",
+    "y = nki.benchmark(kernel=plain, warmup=1)(a)": "y = plain(a)",
+    "y = nki.profile()(plain)(*args)": "y = plain(*args)",
+    "y = nki.baremetal(options['kernel'])(a)": "y = options['kernel'](a)",
+    "y = baremetal(plain)(*args)": "y = plain(*args)",
+    "y = nki.baremetal(plain[2])(a)": "y = plain[2](a)",
+    "y = nki.baremetal(kernel)[2](a)": "y = kernel(a, grid=(2,))",
+    "time_it = nki.benchmark(warmup=5)": "time_it = as_kernel",
+    "run = nki.baremetal if n else nki.profile": "run = as_kernel if n else as_kernel",
+    "run = partial(nki.benchmark, warmup=5)": "run = partial(as_kernel, warmup=5)",
+    "y = nki.simulate_kernel(*args)": "y = simulate_kernel(*args)",
+    "y = run(nki.simulate_kernel, a)": "y = run(simulate_kernel, a)",
+    "y = nki.baremetal(helper)(a)": "y = nki.jit(helper)(a)",
+    "y = table[helper](a)": "y = table[helper](a)",
+}
+
+
+def test_runners_keep_the_call_of_the_kernel():
+    imported = KERNEL.replace("import numpy", "from neuronxcc.nki import baremetal\nimport numpy")
+    imported += "def helper(a):\n    return nl.load(a)\n\n\n"
+    text = migrate_source(imported + "\n".join(RUNS)).text
+    assert text.split("\n\n\n")[-1].splitlines() == list(RUNS.values())
+    assert text.count("def as_kernel(") == text.count("def simulate_kernel(") == 1
+
+
+FORMS = [
+    "def run(kernel, *args):\n    return nki.baremetal(kernel)(*args)",
+    "def run(kernel, *args):\n    kernel = nki.baremetal(kernel)\n    return kernel(*args)",
+    "def run(kernel, *args):\n    runner = nki.baremetal\n    return runner(kernel)(*args)",
+    "def run(kernel, *args, **options):\n    return nki.simulate_kernel(kernel, *args, **options)",
+    "def run(kernel, *args):\n    return nki.benchmark(warmup=1, iters=2, save_neff_name='x')(kernel)(*args)",
+    "def run(kernel, *args):\n    timed = nki.benchmark(kernel, warmup=1)\n    return timed(*args)",
+    "run = lambda kernel, *args: nki.profile(kernel)(*args)",
+    "from neuronxcc.nki import trace as traced\n\ndef run(kernel, x):\n    for make in [traced]:\n"
+    "        return make(kernel)(x)",
+    "from neuronxcc.nki import benchmark\n\ndef run(kernel, x):\n    return benchmark(warmup=2)(kernel)(x)",
+    "bench = nki.benchmark\n\ndef run(kernel, x):\n    return bench(iters=3)(kernel)(x)",
+    "class Runner:\n    make = nki.baremetal\n\n    def __call__(self, kernel, x):\n"
+    "        return Runner.make(kernel)(x)\n\nrun = Runner()",
+]
+
+
+def test_kernels_are_called_in_every_form_of_a_harness():
+    plain = FIRST + "@nki.jit\ndef doubled(a):\n    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
+    plain += "    nl.store(out, nl.load(a) * 2)\n    return out\n\n\n"
+    bare = plain.replace("@nki.jit\ndef doubled", "def bare") + "@nki.baremetal(artifacts_dir='x')\ndef made"
+    bare = plain + bare.removeprefix(FIRST) + plain.partition("def doubled")[2]
+    a = np.arange(32, dtype=np.float32).reshape(4, 8)
+    for form in FORMS:
+        space = {"__name__": "host", "a": a}
+        lines = "y = run(doubled, a), run(bare, a), run(made, a)\n"
+        exec(compile(migrate_source(f"{bare}{form}\n\n{lines}").text, "<host>", "exec"), space)
+        for found in space["y"]:
+            np.testing.assert_array_equal(found, a * 2, err_msg=form)
+
+
+def test_runners_stay_for_a_simulator_that_has_them():
+    text = FIRST.replace("import numpy", "from neuronxcc.nki import benchmark\nimport numpy")
+    text += "@benchmark(warmup=2)\ndef kernel(a):\n    nl.store(a, value=nl.load(a[0:4, 0:8]))\n\n\n"
+    text += "def run(k, *args):\n    nki.baremetal(k)(*args)\n    return k.benchmark_result.nc_latency\n"
+    migration = migrate_source(text, keep_runners=True)
+    assert migration.notes == ()
+    assert migration.text == text.replace("neuronxcc.nki", "nki").replace("import nki as nki", "import nki").replace(
+        "value=", ""
+    )
+
+
 def test_the_old_package_without_an_alias():
     text = migrate_source(
         "import neuronxcc.nki\n\n\n@neuronxcc.nki.jit\ndef kernel(a):\n"

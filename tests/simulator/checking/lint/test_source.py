@@ -185,6 +185,14 @@ def test_a_source_in_another_encoding(tmp_path):
     assert read_source(path, "file.py").endswith("x = 'é'\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-7", "punycode", "idna", "utf-16", "rot13", "unicode_escape", "cp037"])
+def test_encodings_beside_the_list_are_refused_before_anything_is_decoded(tmp_path, encoding):
+    path = tmp_path / "file.py"
+    path.write_bytes(f"# coding: {encoding}\nx = 1\n".encode())
+    with pytest.raises(SourceError, match=f"declares the encoding '{encoding}'; allowed: utf-8, utf-8-sig, ascii"):
+        read_source(path, "file.py")
+
+
 BAD_HELPER = "import nki\ndef half(n):\n    return nki.nothing(n)\n\ndef unused(n):\n    return nki.nothing(n)\n"
 
 

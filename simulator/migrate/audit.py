@@ -1,0 +1,240 @@
+"""A migrated file against its source, by reading both: nothing that the source did may be missing.
+
+The audit knows nothing of how a file was migrated. It compares, function by function, the calls (of kernels, of other
+functions, of NKI) and the statements. What is missing is a fault of the migration, and such a file is not written.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .imports import ENTRY_POINTS, JITS, RUNNERS
+from .names import Names, is_stored
+from .notes import MigrationError
+
+INDEXING = frozenset(  # calls that become slices, numbers or Python's range
+    f"nki.language.{name}"
+    for name in ("arange", "mgrid", "par_dim", "ds", "dslice", "spmd_dim", "nc", "program_id", "num_programs")
+) | frozenset(f"nki.language.{name}_range" for name in ("affine", "sequential", "static", "dynamic"))
+STORES = frozenset({"nki.language.store", "nki.isa.dma_copy", "nki.isa.dma_transpose"})
+ON_KERNELS = frozenset({"nki.simulate", "nki.jit"}) | RUNNERS  # functions of a kernel that return one
+HELPER = "as_kernel"
+LOOPS = (ast.For, ast.While, ast.FunctionDef)  # a loop of the device becomes a function
+CONTROL = (ast.If, ast.With, ast.Try, ast.Return, ast.Raise, ast.Assert, ast.Break, ast.Continue, ast.Delete)
+
+
+class LossError(MigrationError):
+    """Something of the source is missing in the result."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message, line)
+
+
+@dataclass
+class _Unit:
+    """A function outside of others, or the code around them, with what is counted of it."""
+
+    name: str
+    line: int
+    nodes: list[ast.AST] = field(default_factory=list)
+
+
+def refuse_losses(old: ast.Module, new: ast.Module) -> None:
+    """Compare a migrated file with its source. Raises LossError."""
+    names, now = Names(old), Names(new)
+    after = {unit.name: unit for unit in _units(new)}
+    kernels = {
+        node.name
+        for node in ast.walk(old)
+        if isinstance(node, ast.FunctionDef) and any(_is_jit(each, names) for each in node.decorator_list)
+    }
+    for unit in _units(old):
+        found = after.get(unit.name)
+        if found is None:
+            raise LossError(unit.line, f"the function {_shown(unit)} is missing")
+        _compare(unit, found, names, now, kernels)
+
+
+def _is_jit(decorator: ast.expr, names: Names) -> bool:
+    return names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in JITS
+
+
+def _units(tree: ast.Module) -> list[_Unit]:
+    units = [_Unit("", 1)]
+    seen: Counter[str] = Counter()
+
+    def gather(body: list[ast.stmt], prefix: str) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                name = f"{prefix}{statement.name}"
+                seen[name] += 1
+                units.append(_Unit(f"{name}#{seen[name]}", statement.lineno, list(ast.walk(statement))))
+            elif isinstance(statement, ast.ClassDef):
+                gather(statement.body, f"{prefix}{statement.name}.")
+            else:
+                units[0].nodes += ast.walk(statement)
+
+    gather(tree.body, "")
+    return units
+
+
+def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]) -> None:
+    computes = any(dotted.startswith(("nki.language.", "nki.isa.")) for dotted in _mentions(old, names))
+    if not computes:
+        _compare_hosts(old, new, names, now)
+    called, calls = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
+    for name in kernels:
+        if calls[name] < called[name]:
+            raise LossError(_line(old, names, name), f"a call of the kernel {name} is missing")
+    for kinds, what in ((LOOPS, "a loop"), *(((kind,), f"a statement `{_word(kind)}`") for kind in CONTROL)):
+        ours, theirs = (sum(isinstance(node, kinds) for node in unit.nodes) for unit in (new, old))
+        if ours < theirs:
+            raise LossError(old.line, f"{what} of {_shown(old)} is missing")
+    for which, what in ((None, "a call of NKI"), (STORES, "a store")):
+        if _work(new, now, which) < _work(old, names, which, INDEXING):
+            raise LossError(old.line, f"{what} in {_shown(old)} is missing")
+
+
+def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
+    """Compare code that runs kernels, or has nothing to do with them: it loses no call and no statement."""
+    before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
+    for name, count in before.items():
+        if after[name] < count:
+            raise LossError(_line(old, names, name), f"a call of {name} is missing")
+    loads, kept = _loads(old), _loads(new)
+    for name, count in loads.items():
+        if kept[name] < count and not names.meaning(name).startswith("nki") and name != "neuronxcc":
+            raise LossError(old.line, f"a use of {name} in {_shown(old)} is missing")
+    statements, left = _statements(old, names), _statements(new, now)
+    for key, count in statements.items():
+        if left[key] < count:
+            raise LossError(old.line, f"a statement `{key[0]}` of {_shown(old)} is missing")
+
+
+def _mentions(unit: _Unit, names: Names) -> Iterator[str]:
+    for node in unit.nodes:
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield names.dotted(node)
+
+
+def _counted(unit: _Unit, names: Names) -> dict[str, int]:
+    """Count the calls by what they call: names and methods, kernels also by way of NKI's entry points."""
+    return Counter(root for node in unit.nodes if isinstance(node, ast.Call) if (root := _root(node, names)))
+
+
+def _root(call: ast.Call, names: Names) -> str:
+    """The name that is called in the end, "" for calls of NKI itself.
+
+    It is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
+    """
+    dotted = names.dotted(call.func)
+    if dotted == "nki.simulate_kernel":
+        return _called(call.args[0], names) if call.args else ""
+    if dotted.startswith("nki.") or dotted in ENTRY_POINTS:
+        return ""
+    return _called(call.func, names)
+
+
+def _called(node: ast.expr, names: Names) -> str:
+    if isinstance(node, ast.Subscript):
+        return _called(node.value, names)
+    if isinstance(node, ast.Name):
+        return "" if names.meaning(node.id).startswith("nki") or node.id == HELPER else node.id
+    if isinstance(node, ast.Attribute):
+        base = _called(node.value, names)
+        return f"{base}.{node.attr}" if base else ""
+    if isinstance(node, ast.Call):
+        helper = isinstance(node.func, ast.Name) and node.func.id == HELPER
+        if helper or names.dotted(node.func) in ON_KERNELS:
+            given = [*node.args, *(k.value for k in node.keywords if k.arg in ("kernel", "func", "fn", "function"))]
+            return _called(given[0], names) if given else ""
+        if isinstance(node.func, ast.Call):  # nki.benchmark(warmup=5)(kernel)
+            return _called(node.args[0], names) if node.args else ""
+        return ""
+    return ""
+
+
+def _loads(unit: _Unit) -> Counter[str]:
+    return Counter(node.id for node in unit.nodes if isinstance(node, ast.Name) and not is_stored(node))
+
+
+def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
+    """Count the statements by their kind and the names that they assign, but for imports and aliases of NKI's names."""
+    found: Counter[tuple[str, str]] = Counter()
+    for node in unit.nodes:
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.Import, ast.ImportFrom)):
+            if node in names.aliases:
+                continue
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+            own = [n.id for t in targets if t is not None for n in ast.walk(t) if isinstance(n, ast.Name)]
+            found[_word(type(node)), " ".join(own)] += 1
+    return found
+
+
+def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozenset[str] = frozenset()) -> int:
+    """Count the calls of NKI's functions, and in a migrated file those of the helpers."""
+    count = 0
+    for node in unit.nodes:
+        if isinstance(node, ast.Call):
+            dotted = names.dotted(node.func)
+            own = dotted.startswith(("nki.language.", "nki.isa."))
+            if which is not None:
+                count += dotted in which
+            else:
+                count += (own and dotted not in but) or (not but and isinstance(node.func, ast.Name) and not dotted)
+    return count
+
+
+def _line(unit: _Unit, names: Names, name: str) -> int:
+    lines = [node.lineno for node in unit.nodes if isinstance(node, ast.Call) and _root(node, names) == name]
+    return min(lines, default=unit.line)
+
+
+def _shown(unit: _Unit) -> str:
+    return unit.name.partition("#")[0] or "the file"
+
+
+def _word(kind: type[ast.AST]) -> str:
+    return {"Expr": "call", "FunctionDef": "def", "AugAssign": "assign", "AnnAssign": "assign"}.get(
+        kind.__name__, kind.__name__.lower()
+    )
+
+
+def unbound(tree: ast.Module) -> dict[str, list[int]]:
+    """Return the names that a file reads and binds nowhere in reach, with the lines."""
+    shared = _bound([node for unit in _units(tree)[:1] for node in unit.nodes])
+    shared |= {
+        node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
+    }
+    shared |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)):
+        return {}
+    found: dict[str, list[int]] = {}
+    for unit in _units(tree):
+        bound = shared | _bound(unit.nodes)
+        for node in unit.nodes:
+            if not isinstance(node, ast.Name) or is_stored(node) or node.id in bound:
+                continue
+            if not hasattr(builtins, node.id) and node.id not in ("__file__", "__class__"):
+                found.setdefault(node.id, []).append(node.lineno)
+    return found
+
+
+def _bound(nodes: list[ast.AST]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and is_stored(node):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
+    return names

@@ -1,0 +1,68 @@
+"""Bounds of a migration: how deep a file may be nested, and how long it may take."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+MAX_DEPTH = 1_000  # nodes from the module to the innermost expression; a sum of 1,000 terms has as many
+SECONDS = 60.0  # the longest kernels known, 4,000 lines, take 5 to 10
+STACK_BYTES = 512 << 20  # of the thread that migrates: address space, of which it touches what it needs
+RECURSION_LIMIT = 60 * MAX_DEPTH  # frames that libcst and the migration need for a node are fewer
+
+
+class LimitError(ValueError):
+    """A file beyond the bounds; the message says which."""
+
+
+class Deadline:
+    """The time that the migration of a file has left."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise LimitError once the time is over."""
+        if time.monotonic() > self._end:
+            raise LimitError(f"its migration takes more than {self._seconds:.0f} s; migrate it in parts")
+
+
+def refuse_deep(tree: ast.AST) -> None:
+    """Raise LimitError if a tree is nested deeper than MAX_DEPTH."""
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    line = next((node.lineno for node in level if hasattr(node, "lineno")), 1)
+    raise LimitError(f"line {line} is nested deeper than {MAX_DEPTH:,} levels; split the expression")
+
+
+def with_deep_stack(function: Callable[[], Any]) -> Any:
+    """Call a function in a thread whose stack holds trees of MAX_DEPTH."""
+    outcome: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size(STACK_BYTES)
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    try:
+        thread = threading.Thread(target=run, name="migrate")
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+        sys.setrecursionlimit(limit)
+    if errors:
+        raise errors[0]
+    return outcome[0]
