@@ -71,7 +71,7 @@ def test_a_fault_of_the_migration_costs_one_file_and_is_called_ours(folder, caps
             raise audit.LossError(3, "a call of kernel is missing")
 
     monkeypatch.setattr(module, "refuse_losses", planted)
-    monkeypatch.setattr("trninfer.simulator.lint.check_source", lambda text: 1 / 0)
+    monkeypatch.setattr("trninfer.simulator.checking.lint.check_source", lambda text: 1 / 0)
     (folder / "zero.py").write_text("x = 0\n")
     assert run(["migrate", "left.py", "zero.py", "old.py", "--output", "new"]) == 2
     err = " ".join(capsys.readouterr().err.split())
