@@ -1,6 +1,6 @@
 """A static check of NKI kernels: what AWS's compiler would refuse, found without a compiler or a chip.
 
-    from trninfer.simulator.lint import check_file
+    from trninfer.simulator.checking.lint import check_file
     for finding in check_file("kernel.py"):
         print(finding)                       # path:line: rule: message
 
