@@ -224,24 +224,11 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
     return getattr(kernels, name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
 
 
-@pytest.fixture(scope="module", params=list(TARGETS))
-def target(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
-@pytest.fixture(params=list(DTYPES))
-def dtype(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dtype in DTYPES]
 CASES += [(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
 
 
-@pytest.fixture(scope="module", params=CASES, ids="-".join)  # traced once for all the rules
-def steps(request: pytest.FixtureRequest, target: str) -> list[Step]:
+def steps_of(case: str, dtype: str, target: str) -> list[Step]:
     """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
     found: list[Step] = []
     issue = NeuronCore.issue
@@ -258,7 +245,7 @@ def steps(request: pytest.FixtureRequest, target: str) -> list[Step]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NeuronCore, "issue", record)
         patch.setattr(nisa, "memset", memset)
-        kernel, arrays, parameters = _arguments(*request.param)
+        kernel, arrays, parameters = _arguments(case, dtype)
         execute(NeuronCore(find_target(target), functional=False), kernel, arrays, parameters)
     assert found
     return found
@@ -305,7 +292,7 @@ def _operands(steps: list[Step]) -> Iterator[tuple[Step, Any]]:
 UNTOUCHED, BY_MATMUL, BY_ANOTHER = 0, 1, 2
 
 
-def test_memory_is_written_before_it_is_read_and_results_once(steps: list[Step]) -> None:
+def memory_is_written_before_it_is_read_and_results_once(steps: list[Step], target: str) -> None:
     state: dict[Any, Any] = defaultdict(dict)
     times: dict[Any, Any] = {}
     for step in steps:
@@ -338,7 +325,7 @@ def test_memory_is_written_before_it_is_read_and_results_once(steps: list[Step])
         assert (counts == 1).all(), f"{allocation.label} is not written once all over"
 
 
-def test_tiles_placed_by_address_coincide_or_are_apart(steps: list[Step]) -> None:
+def tiles_placed_by_address_coincide_or_are_apart(steps: list[Step], target: str) -> None:
     placed = {t.storage for _, t in _operands(steps) if t.storage.arena is not None}
     rectangles = {
         (s.region, s.partition_base, s.partition_base + s.shape[0], s.base, s.base + s.row_bytes) for s in placed
@@ -349,7 +336,7 @@ def test_tiles_placed_by_address_coincide_or_are_apart(steps: list[Step]) -> Non
                 assert one[3] == other[3], f"{one} and {other} overlap without being one place"
 
 
-def test_each_memory_is_reached_by_who_can(steps: list[Step]) -> None:
+def each_memory_is_reached_by_who_can(steps: list[Step], target: str) -> None:
     for step, tensor in _operands(steps):
         region = tensor.buffer
         if step.engine is nisa.engine.dma:
@@ -369,7 +356,7 @@ def test_each_memory_is_reached_by_who_can(steps: list[Step]) -> None:
             assert [t.buffer for t in step.reads[:2]] != [nl.psum, nl.psum]
 
 
-def test_operands_start_at_partitions_that_engines_reach(steps: list[Step]) -> None:
+def operands_start_at_partitions_that_engines_reach(steps: list[Step], target: str) -> None:
     for step, tensor in _operands(steps):
         if step.engine is nisa.engine.dma:
             continue
@@ -379,7 +366,7 @@ def test_operands_start_at_partitions_that_engines_reach(steps: list[Step]) -> N
         assert rows.start in starts, f"{step.op}: {tensor.label} has {count} partitions from {rows.start} on"
 
 
-def test_access_patterns_fit_an_instruction(steps: list[Step]) -> None:
+def access_patterns_fit_an_instruction(steps: list[Step], target: str) -> None:
     for step, tensor in _operands(steps):
         if step.engine is nisa.engine.dma:
             assert len(tensor.shape) <= 5, f"{step.op}: {tensor.label}"
@@ -391,7 +378,7 @@ def test_access_patterns_fit_an_instruction(steps: list[Step]) -> None:
             assert abs(stride) < 1 << 15, f"{step.op}: {tensor.label} has a stride of {stride}; it is an int16"
 
 
-def test_dtypes_go_together(steps: list[Step], target: str) -> None:
+def dtypes_go_together(steps: list[Step], target: str) -> None:
     for step in steps:
         dst, *others = (*step.writes, *step.reads)
         dtypes = [tensor.dtype for tensor in others]
@@ -408,7 +395,7 @@ def test_dtypes_go_together(steps: list[Step], target: str) -> None:
             assert step.engine is not nisa.engine.scalar
 
 
-def test_sizes_are_what_an_instruction_takes(steps: list[Step], target: str) -> None:
+def sizes_are_what_an_instruction_takes(steps: list[Step], target: str) -> None:
     for step in steps:
         if step.op == "nc_matmul":
             stationary, moving = step.reads[:2]
@@ -427,6 +414,32 @@ def test_sizes_are_what_an_instruction_takes(steps: list[Step], target: str) -> 
             assert all(t.free_size == 8 for t in (*step.writes, *step.reads[1:]))
 
 
+RULES = (
+    memory_is_written_before_it_is_read_and_results_once,
+    tiles_placed_by_address_coincide_or_are_apart,
+    each_memory_is_reached_by_who_can,
+    operands_start_at_partitions_that_engines_reach,
+    access_patterns_fit_an_instruction,
+    dtypes_go_together,
+    sizes_are_what_an_instruction_takes,
+)
+
+
+@pytest.mark.parametrize(("case", "dtype"), CASES)
+def test_a_kernel_keeps_to_the_rules_of_each_chip(case: str, dtype: str) -> None:
+    broken = []
+    for target in TARGETS:
+        steps = steps_of(case, dtype, target)
+        for rule in RULES:
+            try:
+                rule(steps, target)
+            except AssertionError as error:
+                broken.append(f"{target}, {rule.__name__}: {error}")
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("target", TARGETS)
 def test_scales_and_biases_of_activations(monkeypatch: pytest.MonkeyPatch, target: str, dtype: str) -> None:
     """On trn1 a bias is a column; a scale is float32 on all of them."""
     seen = 0
