@@ -17,7 +17,9 @@ from typing import Any
 import nki
 import nki.language as nl
 
+from .attention_operation import Attention
 from .operations.arrange import interleave, pad, rearrange
+from .operations.attention import attend
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
 from .operations.exchange import exchange, take_part
@@ -68,6 +70,7 @@ def assume_resident(launch, number, operation: Resident, operands):
 BODIES: dict[type, Any] = {
     Affine: scale_and_shift,
     Answers: find_answers,
+    Attention: attend,
     AveragePool: pool_means,
     Combine: combine,
     Convolution: convolve,

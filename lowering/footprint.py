@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, combined_elements
 from ..kernels.program import (
     Affine,
@@ -22,15 +23,29 @@ from ..kernels.program import (
 )
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.instructions.checks import MAX_STRIDE
-from ..simulator.machine.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS
 from .emit import Emitted
+from .graph import Graph, Node
 from .passes.add_margins import outputs_of
-from .weights import WeightLayout
+from .weights import WeightLayout, bias_numbers
 
 UNREACHABLE = 1 << 40  # bytes: of images that are further apart than instructions can step
 SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
 GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
+ATTENTION_BYTES = 32 * 1024  # of attention's turned weights, its turned values or its bias at most
 FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
+
+
+def attention_bytes(operation: Attention, node: Node, graph: Graph) -> int:
+    """Return about the bytes of a partition that attention takes beside its value: scores, weights, turned weights and
+    values, queries among zeros, and the bias."""
+    keys = graph.nodes[node.sources[1][0]].operation
+    tokens = keys.columns if operation.by_rows else keys.rows * keys.columns
+    tiles, itemsize = ceil_div(tokens, PARTITIONS), graph.itemsize
+    turned = min(max(PSUM_BANK_FLOATS * tiles * itemsize, PSUM_BANK_BYTES), ATTENTION_BYTES)
+    values = min(tiles * PARTITIONS * operation.heads * itemsize, ATTENTION_BYTES)
+    bias = min(ATTENTION_BYTES, itemsize * bias_numbers(node) // PARTITIONS)
+    return 2 * turned + values + bias + 2 * max(PSUM_BANK_FLOATS, tokens) * (itemsize + 4)
 
 
 class Footprint:
@@ -141,6 +156,8 @@ class Footprint:
             if self._reads_hbm(operation):
                 return SCRATCH_BYTES + filtering + (operation.group_bytes or self._loaded(number))
             return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
+        if isinstance(operation, Attention):
+            return SCRATCH_BYTES + attention_bytes(operation, self._graph.nodes[self.node_of(number)], self._graph)
         if isinstance(operation, Scores):
             return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
         if isinstance(operation, Answers):  # what is loaded, in float32, and what is stored

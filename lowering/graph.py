@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.attention_operation import Attention
 from ..kernels.program import (
     Convolution,
     Memory,
@@ -28,7 +29,7 @@ from .arrangement import AS_GIVEN, Arrangement
 from .lazy import LazyArray
 
 # Operations that cut their channels into tiles anew; the others have the tiles of what they read.
-_CUT_ANEW = (Convolution, Rearrange, RowGroupsPool, Scores, TapsLoad)
+_CUT_ANEW = (Attention, Convolution, Rearrange, RowGroupsPool, Scores, TapsLoad)
 
 
 class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)

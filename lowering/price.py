@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels, simulator
-from ..kernels.places import Pair
+from ..kernels.attention_operation import Attention
+from ..kernels.places import FROM_START, Pair
 from ..kernels.program import (
     LAUNCH_INPUT,
     NO_SIDES,
@@ -37,7 +38,7 @@ from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
 from .graph import DoesNotFit, Graph
 from .warming import is_cold, zeros_of
-from .weights import Sizes, WeightLayout, columns_of, loads_of, numbers_of
+from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
 PASSES = 2  # in which an operation is priced
@@ -211,6 +212,8 @@ class _Alone:
         operation = self._node.operation
         if isinstance(operation, (Convolution, Scores)):
             fields.update(weights=replace(operation.weights, offset=0, stay=False), bias=0)
+        elif isinstance(operation, Attention):
+            fields.update(weights=FROM_START)
         elif hasattr(operation, "constants"):
             fields.update(constants=0)
         self._operation: Operation = replace(operation, name="", **fields)
@@ -223,7 +226,7 @@ class _Alone:
 
     @property
     def _sizes(self) -> Sizes:
-        numbers = numbers_of(loads_of(self._graph, self._node))
+        numbers = numbers_of(loads_of(self._graph, self._node)) + bias_numbers(self._node)
         by_size = (0, numbers) if self._node.has_narrow_weights else (numbers, 0)
         return Sizes(by_size[0], columns_of(self._graph, self._node), by_size[1])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
 from ..kernels.operations.weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
 from ..kernels.program import Affine, Convolution, Norm, Scores, Slope
@@ -69,6 +70,9 @@ class WeightLayout:
             if loads and node.has_narrow_weights == is_narrow:
                 assert isinstance(node.operation, (Convolution, Scores))
                 _Filling(self.graph, node).fill(whole[node.operation.weights.offset :], loads)
+            if isinstance(node.operation, Attention) and node.filters is not None and not is_narrow:
+                first = node.operation.weights.offset
+                whole[first : first + node.filters.size] = node.filters.make().ravel()
         return whole
 
     def constants(self) -> np.ndarray:
@@ -121,9 +125,11 @@ def lay_out(graph: Graph) -> WeightLayout:
             node = node.changed(weights=replace(operation.weights, offset=offset), bias=columns)
         elif isinstance(operation, _BY_TILE):
             node = node.changed(constants=columns)
+        elif isinstance(operation, Attention):
+            node = node.changed(weights=replace(operation.weights, offset=numbers[False]))
         nodes.append(node)
         all_loads.append(loads)
-        numbers[node.has_narrow_weights] += numbers_of(loads)
+        numbers[node.has_narrow_weights] += numbers_of(loads) + bias_numbers(node)
         columns += columns_of(graph, node)
     return WeightLayout(graph.with_nodes(nodes), tuple(all_loads), numbers[False], columns, numbers[True])
 
@@ -131,6 +137,11 @@ def lay_out(graph: Graph) -> WeightLayout:
 def numbers_of(loads: Sequence[WeightLoad]) -> int:
     """Return the weights that some loads bring."""
     return sum(load.rows * load.elements for load in loads)
+
+
+def bias_numbers(node: Node) -> int:
+    """Return the numbers of the bias of attention, which its kernel loads by itself; 0 for other nodes."""
+    return node.filters.size if isinstance(node.operation, Attention) and node.filters is not None else 0
 
 
 def itemsize_of_weights(graph: Graph, node: Node) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...kernels.attention_operation import Attention
 from ...kernels.program import (
     Answers,
     Convolution,
@@ -70,7 +71,7 @@ def _can_pack(graph: Graph, images: int) -> bool:
         in_pieces = len(graph.pieces(operation.sources[0])) > 1
         if of_input > 1 and isinstance(operation, (Answers, LayerNorm, GroupNorm, Rearrange)) and in_pieces:
             return False
-        if of_input > 1 and isinstance(operation, LocalResponseNorm):
+        if of_input > 1 and isinstance(operation, (Attention, LocalResponseNorm)):
             return False
         if of_input > 1 and operation.channels > PARTITIONS and operation.channels % PARTITIONS:
             return False

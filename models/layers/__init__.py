@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 
 from .activation import ACTIVATION_PARAMETERS, ACTIVATIONS, MONOTONE, Activation, PRelu, activate
+from .attention import Attention
 from .channels import ChannelShuffle, ChannelSlice, Concat
 from .conv2d import Conv2d
 from .dense import Dense
@@ -33,6 +34,7 @@ __all__ = [
     "OPERATIONS",
     "Activation",
     "Affine",
+    "Attention",
     "ChannelShuffle",
     "ChannelSlice",
     "Combine",

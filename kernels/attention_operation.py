@@ -1,0 +1,23 @@
+"""The operation of attention, beside those of program.py: plain data without `nki`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .places import FROM_START, WeightsAt
+from .program import Operation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Operation):
+    """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
+
+    Pixels are tokens: of an image, or `by_rows` of each row by itself. Head h has the h-th part of the channels. The
+    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the array of weights from `weights` on.
+    """
+
+    heads: int
+    scale: float = 1.0
+    by_rows: bool = False
+    bias_shape: tuple[int, ...] = ()
+    weights: WeightsAt = FROM_START

@@ -1,0 +1,344 @@
+"""Attention of a launch: the products of queries and keys, and of weights and values, head by head.
+
+The scores of up to 128 queries lie on the partitions, all keys along the free axis, so that the softmax is one maximum,
+one exponential and one sum of rows. The second product contracts over keys, which the Tensor Engine therefore turns
+onto the partitions, and leaves the output as every other value is: channels on the partitions, tokens along them.
+
+    for image, block of queries, unit (a sequence and a head), several at a time where keys are few:
+        for tile of queries:
+            scores[q, unit, k] = queries[d, q]^T keys[d, k]                 # PSUM
+            weights[q, unit, k] = exp(scale * scores - largest) / sum       # SBUF
+            turned[k, unit, q] = weights^T                                  # PSUM, then SBUF
+        for unit:
+            sums[c, q] += values[k, c]^T turned[k, unit, q]                 # PSUM; zeros for channels of other heads
+
+| tile | shape | bounds |
+|---|---|---|
+| scores | [queries, units, keys] | 128 queries; a bank of PSUM, 512 keys; more are copied to SBUF |
+| weights, turned | [queries, units, keys], [keys, key tile, units, queries] | of the dtype of the values |
+| turned values | [keys, key tile, heads of a tile, channels] | zeros around the channels of each head |
+| sums | [channels, sequences, queries] | a bank: 512 queries |
+"""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..attention_operation import Attention
+from ..program import NO_SIDES
+from ..tiling.tiles import (
+    PARTITIONS,
+    Tile,
+    even_tiles,
+    evict,
+    itemsize,
+    sbuf_tile,
+    several_columns,
+    tiles,
+    transposed_dtype,
+    whole_words,
+)
+from .attention_operands import Tokens, head_pieces
+from .attention_values import TurnedValues
+
+FEW_KEYS = 128  # below which one instruction computes the softmax of several heads
+KEPT_BYTES = 24 * 1024  # of a partition, up to which all of the bias stays for the next image
+BANKS_OF_SCORES = 2  # that wait for their exponentials; further ones wait in SBUF
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A head of a sequence."""
+
+    row: int
+    head: int
+
+
+def attend(launch, number, operation: Attention, operands):
+    """Compute softmax(scale * queries^T keys + bias) values."""
+    room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
+    bias = _Bias(launch, operation)
+    masks: dict[tuple[int, int, int], nl.NkiTensor] = {}
+    for image in range(room.images):
+        _Image(launch, operation, operands, room, image, bias, masks).compute()
+    return room
+
+
+def _of_whole_words(parts, dtype):
+    """Return tiles of even sizes for 16-bit transposes: an odd one begins one earlier, or ends one later."""
+    if itemsize(dtype) == 4 or len(parts) == 1:
+        return parts
+    even = []
+    for part in parts:
+        odd = part.size % 2
+        before = odd if part.start > 0 else 0
+        even.append(Tile(part.index, part.start - before, part.size + odd, part.end + odd - before))
+    return even
+
+
+class _Bias:
+    """The bias in HBM, and the tiles of it that stay in SBUF: [queries, keys], float32, of each head and sequence."""
+
+    def __init__(self, launch, operation: Attention) -> None:
+        self._launch, self._operation = launch, operation
+        heads, rows, queries, keys = self.shape = operation.bias_shape or (1, 1, 1, 1)
+        tiles_of_queries = -(-queries // PARTITIONS)
+        self._stays = heads * rows * tiles_of_queries * keys * itemsize(launch.dtype) <= KEPT_BYTES
+        self._kept: dict[tuple[int, int, int], nl.NkiTensor] = {}
+
+    @property
+    def is_empty(self):
+        """True if there is none."""
+        return not self._operation.bias_shape
+
+    def tile(self, unit: Unit, queries: Tile):
+        """Return the bias of a tile of queries: [queries, keys], of the dtype of the launch."""
+        heads, rows, count, keys = self.shape
+        key = unit.head % heads, unit.row % rows, queries.start
+        if key in self._kept:
+            return self._kept[key]
+        first = self._operation.weights.offset + ((key[0] * rows + key[1]) * count + queries.start) * keys
+        tile = sbuf_tile((queries.size, keys), self._launch.dtype)
+        some = min(queries.size, count - queries.start)
+        if some < queries.size:  # a single query that has zeros beside it
+            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+        source = self._launch.weights[first : first + some * keys].reshape((some, keys))
+        nisa.dma_copy(dst=tile[0:some], src=source)
+        if self._stays:
+            self._kept[key] = tile
+        return tile
+
+
+class _Image:
+    """Attention of one image."""
+
+    def __init__(self, launch, operation: Attention, operands, room, image, bias: _Bias, masks) -> None:
+        queries, keys, values = operands
+        self._launch, self._operation, self._room, self._image, self._bias = launch, operation, room, image, bias
+        self._queries = Tokens(queries, image, operation.by_rows, is_padded=True, masks=masks)
+        self._keys = Tokens(keys, image, operation.by_rows)
+        self._rows = operation.rows if operation.by_rows else 1
+        self._heads = head_pieces(queries.heights, operation.heads)
+        self._out_heads = head_pieces([tile.shape[0] for tile in room.tiles], operation.heads)
+        self._key_tiles = tiles(self._keys.count, PARTITIONS)
+        self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
+        self._sums: dict[int, nl.NkiTensor] = {}  # by output tile, of the sequences at work
+        self._turn = 0
+        self._result = self._open_result()
+
+    def compute(self):
+        """Compute all queries, block by block."""
+        each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
+        count = each if self._keys.count < FEW_KEYS else min(each, 2)
+        units = [Unit(row, head) for row in range(self._rows) for head in range(self._operation.heads)]
+        for block in even_tiles(self._queries.count, self._block()):
+            at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
+            for group in tiles(len(units), max(1, count)):
+                own = units[group.start : group.end]
+                turned = self._turned_weights(own, block)
+                for n, unit in enumerate(own):
+                    self._add_values(unit, block, turned[:, :, n], at_once)
+        self._put_result()
+
+    def _block(self):
+        """Return the queries whose turned weights are in SBUF at a time: a bank of sums, fewer of many keys."""
+        most = nl.tile_size.psum_bank_fmax
+        wide = len(self._key_tiles) * itemsize(self._launch.dtype)
+        return max(PARTITIONS, min(most, 32 * 1024 // wide // PARTITIONS * PARTITIONS))
+
+    def _turned_weights(self, units, block: Tile):
+        """Return the weights [keys, key tile, units, queries] of a block of queries."""
+        count = len(units)
+        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), count, block.size), self._launch.dtype)
+        for part in _of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype):
+            queries = Tile(part.index, block.start + part.start, part.size, block.start + part.end)
+            weights = self._weights(units, queries)
+            for keys in self._key_tiles:
+                self._turn_over(turned[0 : keys.size, keys.index, :, part.start : part.end], weights, keys)
+        return turned
+
+    def _turn_over(self, dst, weights, keys: Tile):
+        """Transpose weights [queries, units, keys] of a tile of keys: [keys, units, queries]."""
+        wide, units, _ = weights.shape
+        dtype = transposed_dtype(self._launch.dtype)
+        most = nl.tile_size.psum_bank_fmax * 4 // itemsize(dtype) // wide
+        for some in tiles(units, most):
+            bank = nl.ndarray((keys.size, some.size, wide), dtype=dtype, buffer=nl.psum)
+            for n in range(some.size):
+                data = weights[:, some.start + n, keys.start : keys.end]
+                nisa.nc_transpose(dst=bank[:, n], data=data, engine=nisa.engine.tensor)
+            self._evict(dst[:, some.start : some.end], bank[:, :, 0 : dst.shape[2]])
+
+    def _weights(self, units, queries: Tile):
+        """Return the softmax [queries, units, keys] of some units for a tile of queries, and zeros for one more where
+        their number is odd: the Tensor Engine writes whole words of PSUM."""
+        keys = self._keys.count
+        whole = sbuf_tile((whole_words(queries.size, self._launch.dtype), len(units), keys), self._launch.dtype)
+        if whole.shape[0] > queries.size:
+            nisa.memset(dst=whole, value=0.0, engine=nisa.engine.gpsimd)
+        weights = whole[0 : queries.size]
+        sums = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
+        if len(units) > 1 and keys < FEW_KEYS:
+            self._exponentials_of_units(units, queries, weights, sums)
+        else:
+            self._exponentials(units, queries, weights, sums)
+        shares = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.reciprocal(dst=shares, data=sums)
+        if len(units) > 1 and keys < FEW_KEYS:
+            nisa.tensor_tensor(dst=weights, data1=weights, data2=shares.broadcast(2, keys), op=nl.multiply)
+        else:
+            for n in range(len(units)):
+                nisa.tensor_scalar(
+                    dst=weights[:, n],
+                    data=weights[:, n],
+                    op0=nl.multiply,
+                    operand0=shares[:, n],
+                    engine=nisa.engine.vector,
+                )
+        return whole
+
+    def _exponentials_of_units(self, units, queries: Tile, weights, sums):
+        """Compute exponentials and their sums of several units, an instruction for all of them."""
+        shape = (queries.size, len(units), self._keys.count)
+        scores = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
+        for n, unit in enumerate(units):
+            self._multiply(scores[:, n], unit, queries, Tile(0, 0, shape[2], shape[2]))
+        scale = self._operation.scale
+        if not self._bias.is_empty:
+            data = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+            for n, unit in enumerate(units):
+                self._add_bias(data[:, n], scores[:, n], self._bias.tile(unit, queries))
+            scores, scale = data, 1.0
+        largest = nl.ndarray((shape[0], shape[1], 1), dtype=nl.float32, buffer=nl.sbuf)
+        extreme = nl.maximum if scale >= 0 else nl.minimum
+        nisa.tensor_reduce(dst=largest, op=extreme, data=scores, axis=2, keepdims=True)
+        lower = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=lower, data1=scores, data2=largest.broadcast(2, shape[2]), op=nl.subtract)
+        nisa.activation(dst=weights, op=nl.exp, data=lower, scale=scale)
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=weights, axis=2, keepdims=True)
+
+    def _exponentials(self, units, queries: Tile, weights, sums):
+        """Compute exponentials and their sums, unit by unit: the largest score is the bias of an activation."""
+        blocks = even_tiles(self._keys.count, nl.tile_size.psum_bank_fmax)
+        scale = self._operation.scale if self._bias.is_empty else 1.0
+        extreme = nl.maximum if scale >= 0 else nl.minimum
+        scores = self._scores(units, queries, blocks)
+        largest = nl.ndarray((queries.size, len(units), len(blocks)), dtype=nl.float32, buffer=nl.sbuf)
+        for block, data in zip(blocks, scores, strict=True):
+            nisa.tensor_reduce(
+                dst=largest[:, :, block.index : block.index + 1], op=extreme, data=data, axis=2, keepdims=True
+            )
+        if len(blocks) > 1:
+            nisa.tensor_reduce(dst=largest[:, :, 0:1], op=extreme, data=largest, axis=2, keepdims=True)
+        below = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=below, data=largest[:, :, 0:1], op0=nl.multiply, operand0=-scale)
+        parts = nl.ndarray((queries.size, len(units), len(blocks)), dtype=nl.float32, buffer=nl.sbuf)
+        for n in range(len(units)):
+            for block, data in zip(blocks, scores, strict=True):
+                nisa.activation_reduce(
+                    dst=weights[:, n, block.start : block.end],
+                    op=nl.exp,
+                    data=data[:, n],
+                    reduce_op=nl.add,
+                    reduce_res=parts[:, n, block.index : block.index + 1],
+                    bias=below[:, n],
+                    scale=scale,
+                )
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=2, keepdims=True)
+
+    def _scores(self, units, queries: Tile, blocks):
+        """Return the scores [queries, units, keys] of each block of keys: in PSUM, or in SBUF with their bias."""
+        scores = []
+        in_sbuf = len(blocks) > BANKS_OF_SCORES or not self._bias.is_empty
+        for block in blocks:
+            bank = nl.ndarray((queries.size, len(units), block.size), dtype=nl.float32, buffer=nl.psum)
+            for n, unit in enumerate(units):
+                self._multiply(bank[:, n], unit, queries, block)
+            data = bank
+            if in_sbuf:
+                data = nl.ndarray(bank.shape, dtype=nl.float32, buffer=nl.sbuf)
+            for n, unit in enumerate(units):
+                if not self._bias.is_empty:
+                    bias = self._bias.tile(unit, queries)[:, block.start : block.end]
+                    self._add_bias(data[:, n], bank[:, n], bias)
+                elif in_sbuf:
+                    self._evict(data[:, n], bank[:, n])
+            scores.append(data)
+        return scores
+
+    def _add_bias(self, dst, scores, bias):
+        """dst = scale * scores + bias."""
+        nisa.scalar_tensor_tensor(
+            dst=dst, data=scores, op0=nl.multiply, operand0=self._operation.scale, op1=nl.add, operand1=bias
+        )
+
+    def _multiply(self, dst, unit: Unit, queries: Tile, keys: Tile):
+        """dst [queries, keys] = the product of a head's queries and keys."""
+        pieces = self._heads[unit.head]
+        for n, piece in enumerate(pieces):
+            left = self._queries.of_piece(piece, unit.row)
+            right = self._keys.of_tile(piece.tile, unit.row)[piece.rows]
+            nisa.nc_matmul(
+                dst=dst,
+                stationary=left[:, queries.start : queries.end],
+                moving=right[:, keys.start : keys.end],
+                accumulate=n > 0,
+            )
+
+    def _add_values(self, unit: Unit, block: Tile, turned, at_once):
+        """Add what a head's values contribute to the sums; store them when all heads have."""
+        place = unit.row % at_once
+        for piece in self._out_heads[unit.head]:
+            size = several_columns(piece.size, self._launch.dtype)
+            if place == 0 and piece.is_first:
+                rows = min(at_once, self._rows - unit.row)
+                self._sums[piece.tile] = nl.ndarray((size, rows, block.size), dtype=nl.float32, buffer=nl.psum)
+            sums = self._sums[piece.tile]
+            for keys in self._key_tiles:
+                nisa.nc_matmul(
+                    dst=sums[:, place],
+                    stationary=self._values.of_piece(piece, unit.row, keys),
+                    moving=turned[0 : keys.size, keys.index],
+                    accumulate=not (piece.is_first and keys.index == 0),
+                )
+            if piece.is_last and place == sums.shape[1] - 1:
+                self._store(piece.tile, unit.row - place, block)
+
+    def _store(self, tile, row, block: Tile):
+        """Copy the sums of an output tile to its place: of a block of queries, or of several sequences."""
+        sums = self._sums[tile][0 : self._room.tiles[tile].shape[0]]
+        count = min(
+            block.size, self._operation.rows * self._operation.columns if self._rows == 1 else self._operation.columns
+        )
+        if self._rows > 1 or self._operation.by_rows:
+            dst = self._result[tile][:, row : row + sums.shape[1], block.start : block.start + count]
+            self._evict(dst, sums[:, :, 0:count])
+        else:
+            self._evict(self._result[tile][:, block.start : block.start + count], sums[:, 0, 0:count])
+
+    def _open_result(self):
+        """Return of each output tile what it is written to: the room, or a copy without the zeros around it."""
+        inside = [self._room.inside(t)[:, self._image] for t in range(len(self._room.tiles))]
+        if self._operation.by_rows:
+            return inside
+        if self._operation.rows == 1:
+            return [tile[:, 0] for tile in inside]
+        if self._operation.margin == NO_SIDES and set(self._room.margins) == {NO_SIDES}:
+            return [tile.flatten_dims(1, 2) for tile in inside]
+        tokens = self._operation.rows * self._operation.columns
+        return [sbuf_tile((tile.shape[0], tokens), tile.dtype) for tile in inside]
+
+    def _put_result(self):
+        """Copy a result that is not in its room there."""
+        if self._operation.by_rows or self._operation.rows == 1:
+            return
+        if self._operation.margin == NO_SIDES and set(self._room.margins) == {NO_SIDES}:
+            return
+        for t, result in enumerate(self._result):
+            shaped = result.reshape_dim(1, (self._operation.rows, self._operation.columns))
+            nisa.tensor_copy(dst=self._room.inside(t)[:, self._image], src=shaped, engine=nisa.engine.gpsimd)
+
+    def _evict(self, dst, src):
+        self._turn += 1
+        evict(dst=dst, src=src, turn=self._turn)

@@ -1,0 +1,139 @@
+"""The operands of attention: which partitions a head is on, and the tokens of an image along the free axis."""
+
+from dataclasses import dataclass
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..program import NO_SIDES
+from ..tiling.tiles import itemsize, sbuf_tile
+
+QUADRANT = 32  # partitions that operands begin at multiples of
+MASKED_BYTES = 16 * 1024  # of a partition, up to which queries among zeros stay for the next tile of queries
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Partitions [first, end) of a tile of channels that are of one head; the tile's first or last such piece.
+
+    `size`: partitions of the tile.
+    """
+
+    head: int
+    tile: int
+    first: int
+    end: int
+    size: int
+    is_first: bool
+    is_last: bool
+
+    @property
+    def is_aligned(self):
+        """True if operands can begin at the piece: engines start at 0, at 64 for up to 64, at 32 or 96 for up to 32."""
+        count = self.end - self.first
+        most = {0: self.size, QUADRANT: QUADRANT, 2 * QUADRANT: 2 * QUADRANT, 3 * QUADRANT: QUADRANT}
+        return count <= most.get(self.first, 0)
+
+    @property
+    def rows(self):
+        """The partitions that are multiplied: the piece's own, or, among zeros, all of the tile."""
+        return slice(self.first, self.end) if self.is_aligned else slice(0, self.size)
+
+
+def head_pieces(heights, heads):
+    """Return the pieces of each head, of channels in tiles of such heights."""
+    each = sum(heights) // heads
+    found: list[list[Piece]] = [[] for _ in range(heads)]
+    start = 0
+    for tile, size in enumerate(heights):
+        for head in range(start // each, (start + size - 1) // each + 1):
+            first, end = max(0, head * each - start), min(size, (head + 1) * each - start)
+            found[head].append(
+                Piece(head=head, tile=tile, first=first, end=end, size=size, is_first=first == 0, is_last=end == size)
+            )
+        start += size
+    return found
+
+
+class Tokens:
+    """The tokens of an image: [channels, tokens] of each tile, of all of it or `by_rows` of a row.
+
+    `is_padded`: a single token of 16 bits has zeros beside it, as the Tensor Engine's stationary operand. `masks`: of
+    pieces, for all images.
+    """
+
+    def __init__(self, value, image, by_rows, is_padded=False, masks=None) -> None:
+        self._masks: dict[tuple[int, int, int], nl.NkiTensor] = {} if masks is None else masks
+        self._value, self._image, self._by_rows = value, image, by_rows
+        self._copied: dict[int, nl.NkiTensor] = {}
+        self._masked: dict[tuple[int, int, int], nl.NkiTensor] = {}  # by tile, head and row
+        count = value.columns if by_rows else value.rows * value.columns
+        self._pads = is_padded and count == 1 and itemsize(value.dtype) == 2
+        self.count = 2 if self._pads else count
+        self.heights = value.heights
+
+    def of_tile(self, t, row):
+        """Return a tile of channels: [channels, tokens]."""
+        image = self._value.inside(t)[:, self._image]
+        if self._pads:
+            return self._padded(t, row, image)
+        if self._by_rows:
+            return image[:, row]
+        if self._value.rows == 1:
+            return image[:, 0]
+        if self._value.margins[t] == NO_SIDES:
+            return image.flatten_dims(1, 2)
+        if t not in self._copied:
+            copy = nl.ndarray(image.shape, dtype=image.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=copy, src=image, engine=nisa.engine.gpsimd)
+            self._copied[t] = copy.flatten_dims(1, 2)
+        return self._copied[t]
+
+    def of_piece(self, piece: Piece, row):
+        """Return the partitions of a piece; if it is not aligned, all of its tile with zeros in place of others."""
+        tokens = self.of_tile(piece.tile, row)
+        if piece.is_aligned:
+            return tokens[piece.rows]
+        key = piece.tile, piece.head, row
+        if key not in self._masked:
+            if (len(self._masked) + 1) * self.count * itemsize(tokens.dtype) > MASKED_BYTES:
+                self._masked = {}
+            masked = sbuf_tile(tokens.shape, tokens.dtype)
+            mask = self._mask_of(piece)
+            nisa.tensor_scalar(dst=masked, data=tokens, op0=nl.multiply, operand0=mask, engine=nisa.engine.vector)
+            self._masked[key] = masked
+        return self._masked[key]
+
+    def _mask_of(self, piece: Piece):
+        key = piece.first, piece.end, piece.size
+        if key not in self._masks:
+            self._masks[key] = _mask(piece)
+        return self._masks[key]
+
+    def _padded(self, t, row, image):
+        if t not in self._copied or self._by_rows:
+            copy = nl.ndarray((image.shape[0], 2), dtype=image.dtype, buffer=nl.sbuf)
+            nisa.memset(dst=copy, value=0.0, engine=nisa.engine.gpsimd)
+            nisa.tensor_copy(dst=copy[:, 0:1], src=image[:, row if self._by_rows else 0], engine=nisa.engine.gpsimd)
+            self._copied[t] = copy
+        return self._copied[t]
+
+
+def _mask(piece: Piece):
+    """Return a column [partitions, 1], float32: ones on the partitions of a piece, zeros on the others."""
+    column = nl.ndarray((piece.size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=column, value=1.0, engine=nisa.engine.gpsimd)
+    bounds = ((nl.greater_equal, -piece.first), (nl.less_equal, 1 - piece.end))
+    for comparison, offset in bounds:
+        kept = nl.ndarray((piece.size, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.affine_select(
+            dst=kept,
+            pattern=[[0, 1]],
+            channel_multiplier=1,
+            on_true_tile=column,
+            on_false_value=0.0,
+            cmp_op=comparison,
+            offset=offset,
+        )
+        column = kept
+    return column

@@ -1,0 +1,71 @@
+"""The values of attention with keys on the partitions, as the second product contracts over them."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
+from .attention_operands import Piece, Tokens, head_pieces
+
+KEPT_BYTES = 32 * 1024  # of a partition, up to which the turned values of all tiles stay for the next block of queries
+
+
+class TurnedValues:
+    """Values of an image: [keys, channels] of each head, with zeros in the columns of a tile's other heads, so that the
+    products of all heads of a tile add up to the whole tile."""
+
+    def __init__(self, launch, tokens: Tokens, heads, key_tiles) -> None:
+        self._launch, self._tokens, self._key_tiles = launch, tokens, key_tiles
+        self._pieces: dict[int, list[Piece]] = {}
+        for own in head_pieces(tokens.heights, heads):
+            for piece in own:
+                self._pieces.setdefault(piece.tile, []).append(piece)
+        self._made: dict[tuple[int, int], nl.NkiTensor] = {}
+        self._turn = 0
+        width = sum(len(own) * tokens.heights[t] for t, own in self._pieces.items())
+        self._stays = len(key_tiles) * width * itemsize(launch.dtype) <= KEPT_BYTES
+
+    def of_piece(self, piece: Piece, row, keys):
+        """Return the stationary operand of a head: [keys, channels of its tile]."""
+        key = piece.tile, row
+        if key not in self._made:
+            if not self._stays or any(other != row for _, other in self._made):
+                self._made = {}
+            self._made[key] = self._turned(piece.tile, row)
+        return self._made[key][0 : keys.size, keys.index, piece.head - self._pieces[piece.tile][0].head]
+
+    def _turned(self, t, row):
+        """Return [keys, key tile, heads, channels] of a tile of channels."""
+        pieces, size = self._pieces[t], self._tokens.heights[t]
+        wide = several_columns(size, self._launch.dtype)
+        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(pieces), wide), self._launch.dtype)
+        if len(pieces) > 1 or wide > size:
+            nisa.memset(dst=turned, value=0.0, engine=nisa.engine.gpsimd)
+        tokens = self._of_whole_words(self._tokens.of_tile(t, row))
+        dtype = transposed_dtype(self._launch.dtype)
+        is_odd = itemsize(dtype) == 2 and any(piece.first % 2 for piece in pieces)  # engines read whole words of PSUM
+        for keys in self._key_tiles:
+            bank = nl.ndarray((keys.size, tokens.shape[0]), dtype=dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=bank, data=tokens[:, keys.start : keys.end], engine=nisa.engine.tensor)
+            if is_odd:
+                copy = sbuf_tile(bank.shape, dtype)
+                nisa.tensor_copy(dst=copy, src=bank, engine=nisa.engine.vector)
+                bank = copy
+            for n, piece in enumerate(pieces):
+                self._turn += 1
+                evict(
+                    dst=turned[0 : keys.size, keys.index, n, piece.first : piece.end],
+                    src=bank[:, piece.first : piece.end],
+                    turn=self._turn,
+                )
+        return turned
+
+    def _of_whole_words(self, tokens):
+        """Return tokens, with one more channel of zeros for an odd number: transposes write whole words of PSUM."""
+        channels, count = tokens.shape
+        wide = whole_words(channels, self._launch.dtype)
+        if wide == channels:
+            return tokens
+        copy = sbuf_tile((wide, count), self._launch.dtype)
+        nisa.memset(dst=copy, value=0.0, engine=nisa.engine.gpsimd)
+        nisa.tensor_copy(dst=copy[0:channels], src=tokens, engine=nisa.engine.gpsimd)
+        return copy

@@ -1,0 +1,99 @@
+"""Attention: each token is a mean of the values of all tokens, weighted by how well their keys fit its query."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..checks import MAX_CHANNELS, Shape, check_numbers, check_range, describe_shape
+from ..errors import ModelError
+from .layer import Layer, Tensors
+from .softmax import softmax
+
+MAX_TOKENS = 4_096  # of a sequence: their scores stay on the chip
+
+
+@dataclass(frozen=True)
+class Attention(Layer):
+    """softmax(scale * queries^T keys + bias) of `heads` heads, times the values: scaled dot-product attention.
+
+    It reads queries, keys and values, images whose pixels are the tokens: [C, H, W], [C, H', W'] and [C', H', W'].
+    Head h has the h-th part of the channels. With `by_rows` each row of pixels is a sequence of its own, as the windows
+    of a Swin transformer are, and the three have as many rows. The output is [C', H, W].
+
+    Tensors: `<name>.bias` of `bias_shape`, [heads, rows, queries, keys] of which the first two may be 1, where there is
+    a bias: relative positions, or a mask of large negative numbers.
+    """
+
+    heads: int
+    scale: float = 1.0
+    by_rows: bool = False
+    bias_shape: tuple[int, ...] = ()
+
+    kind: ClassVar[str] = "attention"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.name, "heads", self.heads, 1, MAX_CHANNELS)
+        check_numbers(self.name, "scale", (self.scale,), 1)
+        if self.bias_shape and (len(self.bias_shape) != 4 or self.bias_shape[0] not in (1, self.heads)):
+            raise ModelError(
+                f"layer {self.name!r}: bias_shape is {list(self.bias_shape)[:8]}, where [heads, rows, queries, keys] "
+                "is needed"
+            )
+
+    def reads(self) -> tuple[int, int]:
+        """Queries, keys and values."""
+        return 3, 3
+
+    def tensors(self) -> dict[str, Shape]:
+        """The bias, if there is one."""
+        return {"bias": self.bias_shape} if self.bias_shape else {}
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """(C, H, W), (C, H', W') and (C', H', W') in, (C', H, W) out; ModelError where they do not fit."""
+        queries, keys, values = (self.image(shape) for shape in shapes)
+        if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
+            shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
+            raise ModelError(f"layer {self.name!r}: queries, keys and values are {shown}, which do not fit")
+        if queries[0] % self.heads or values[0] % self.heads:
+            raise ModelError(
+                f"layer {self.name!r}: {self.heads} heads do not divide {queries[0]} and {values[0]} channels"
+            )
+        tokens = self.tokens(queries), self.tokens(keys)
+        if max(tokens) > MAX_TOKENS:
+            raise ModelError(f"layer {self.name!r}: sequences of {max(tokens)} tokens; {MAX_TOKENS} are the most")
+        rows = queries[1] if self.by_rows else 1
+        if self.bias_shape and (self.bias_shape[1] not in (1, rows) or self.bias_shape[2:] != tokens):
+            raise ModelError(
+                f"layer {self.name!r}: bias_shape is {list(self.bias_shape)}, where "
+                f"{[self.heads, rows, *tokens]} is needed"
+            )
+        return (values[0], *queries[1:])
+
+    def tokens(self, shape: Shape) -> int:
+        """Return the tokens of a sequence of an image (C, H, W)."""
+        return shape[2] if self.by_rows else shape[1] * shape[2]
+
+    def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
+        """Attend."""
+        queries, keys, values = (self._split(x) for x in inputs)
+        scores = np.einsum("bhdrq,bhdrk->bhrqk", queries, keys, optimize=True) * np.float32(self.scale)
+        if self.bias_shape:
+            scores = scores + tensors["bias"]
+        mixed = np.einsum("bhdrk,bhrqk->bhdrq", values, softmax(scores), optimize=True)
+        return mixed.reshape(len(mixed), inputs[2].shape[1], *inputs[0].shape[2:])
+
+    def _split(self, x: np.ndarray) -> np.ndarray:
+        """Return [B, C, H, W] as [B, heads, features, sequences, tokens]."""
+        batch, channels, rows, columns = x.shape
+        sequences = rows if self.by_rows else 1
+        return x.reshape(batch, self.heads, channels // self.heads, sequences, rows * columns // sequences)
+
+    def multiply_accumulates(self, *shapes: Shape) -> int:
+        """Both products."""
+        queries, keys, values = shapes
+        return (queries[0] + values[0]) * math.prod(queries[1:]) * self.tokens(keys)
