@@ -20,7 +20,8 @@ onto the partitions, and leaves the output as every other value is: channels on 
 | sums | [channels, sequences, queries] | a bank: 512 queries |
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
@@ -42,7 +43,7 @@ from ..tiling.tiles import (
 from .attention_operands import Tokens, head_pieces
 from .attention_values import TurnedValues
 
-FEW_KEYS = 128  # below which one instruction computes the softmax of several heads
+FEW_KEYS = PARTITIONS  # below which one instruction computes the softmax of several heads
 KEPT_BYTES = 24 * 1024  # of a partition, up to which all of the bias stays for the next image
 BANKS_OF_SCORES = 2  # that wait for their exponentials; further ones wait in SBUF
 
@@ -58,10 +59,9 @@ class Unit:
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
     room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
-    bias = _Bias(launch, operation)
-    masks: dict[tuple[int, int, int], nl.NkiTensor] = {}
+    work = _Work(launch, operation, operands, room, _Bias(launch, operation))
     for image in range(room.images):
-        _Image(launch, operation, operands, room, image, bias, masks).compute()
+        _Image(work, image).compute()
     return room
 
 
@@ -110,13 +110,27 @@ class _Bias:
         return tile
 
 
+@dataclass(frozen=True)
+class _Work:
+    """The attention of all images of a pass. `masks`: columns of ones on the partitions of pieces that are not aligned,
+    by their first and last partition and those of their tile."""
+
+    launch: Any
+    operation: Attention
+    operands: Any
+    room: Any
+    bias: _Bias
+    masks: dict[tuple[int, int, int], nl.NkiTensor] = field(default_factory=dict)
+
+
 class _Image:
     """Attention of one image."""
 
-    def __init__(self, launch, operation: Attention, operands, room, image, bias: _Bias, masks) -> None:
-        queries, keys, values = operands
-        self._launch, self._operation, self._room, self._image, self._bias = launch, operation, room, image, bias
-        self._queries = Tokens(queries, image, operation.by_rows, is_padded=True, masks=masks)
+    def __init__(self, work: _Work, image) -> None:
+        launch, operation, room = work.launch, work.operation, work.room
+        queries, keys, values = work.operands
+        self._launch, self._operation, self._room, self._image, self._bias = launch, operation, room, image, work.bias
+        self._queries = Tokens(queries, image, operation.by_rows, is_padded=True, masks=work.masks)
         self._keys = Tokens(keys, image, operation.by_rows)
         self._rows = operation.rows if operation.by_rows else 1
         self._heads = head_pieces(queries.heights, operation.heads)

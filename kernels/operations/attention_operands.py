@@ -9,7 +9,7 @@ from ..program import NO_SIDES
 from ..tiling.tiles import itemsize, sbuf_tile
 
 QUADRANT = 32  # partitions that operands begin at multiples of
-MASKED_BYTES = 16 * 1024  # of a partition, up to which queries among zeros stay for the next tile of queries
+MASKED_BYTES = 20 * 1024  # of a partition, up to which queries among zeros stay for the next tile of queries
 
 
 @dataclass(frozen=True)
