@@ -95,7 +95,21 @@ BODIES: dict[type, Any] = {
 
 
 @nki.jit
-def run_network(x, weights, constants, *more, program):
+def run_network(
+    x,
+    weights=None,
+    channel_constants=None,
+    weights_fp8=None,
+    more0=None,
+    more1=None,
+    more2=None,
+    more3=None,
+    more4=None,
+    more5=None,
+    more6=None,
+    *,
+    program,
+):
     """Run a program.
 
     On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's. If
@@ -105,19 +119,23 @@ def run_network(x, weights, constants, *more, program):
         B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
         C, H, W: of one image. B': pictures filled up to a multiple of those that are packed in the output, for each
         core.
+    Operands are passed by name, and only those that the program reads: TorchNeuron binds by name, and the compiler
+    drops a tensor that no instruction reads.
+
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
-        weights: [numbers] of x's dtype: those of all operations.
-        constants: [128, columns] float32: biases, scales and shifts.
-        more: the weights in 8 bits, [numbers] uint8 that hold float8_e4m3, which PyTorch does not have, if the program
-            has any; then other inputs, as x.
+        weights: [numbers] of x's dtype: those of all operations that are not in 8 bits.
+        channel_constants: [128, columns] float32: biases, scales and shifts.
+        weights_fp8: [numbers] uint8 that hold float8_e4m3, which PyTorch does not have: the weights in 8 bits.
+        more0 to more6: the other inputs of a program with several, as x (program.py, `input_name`).
         program: a `Program`.
     Returns:
         What the program's outputs are, in the order of its operations: of `Answers` the scores [B', N] of x's dtype and
         the classes int32 [B'], the first of the largest; of a room for output [B', C', H', W'].
     """
-    narrow, inputs = (more[0].view(nl.float8_e4m3), more[1:]) if program.narrow else (None, more)
-    launch = Launch((x, *inputs), (weights, narrow), constants, program)
+    fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
+    inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]
+    launch = Launch(inputs, (weights, fp8), channel_constants, program)
     first = 0
     for stage in launch.program.stages:
         for images in even_tiles(launch.images, stage.at_once):

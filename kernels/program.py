@@ -30,6 +30,15 @@ from .tiling.column_phases import ColumnPhases
 from .tiling.packing import Taps
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
+MAX_INPUTS = 8  # of a launch: `run_network` has a parameter for each, because TorchNeuron binds operands by name
+
+
+def input_name(number: int) -> str:
+    """Return the parameter of `run_network` for input `number` of a launch; ValueError where it has none."""
+    if not 0 <= number < MAX_INPUTS:
+        raise ValueError(f"input {number} of a launch; at most {MAX_INPUTS} inputs are allowed")
+    return "x" if number == 0 else f"more{number - 1}"
+
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
 Parts = tuple[int, ...]  # operations whose channels follow one another; inputs of the launch are below 0
@@ -381,11 +390,6 @@ class Program:
     def of_core(self, core: int) -> Program:
         """Return the program of a core."""
         return self if core == 0 or not self.partner else replace(self, stages=self.partner, warming=())
-
-    @property
-    def narrow(self) -> bool:
-        """True if any weights are in 8 bits, an array of their own."""
-        return any(isinstance(each, (Convolution, Scores)) and each.weights.narrow for each in self.operations)
 
     @property
     def operations(self) -> tuple[Operation, ...]:

@@ -63,22 +63,22 @@ class LaunchPlanner:
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
         self.plan = lru_cache(maxsize=64)(self._plan)
-        self._operands: dict[Hashable, tuple[np.ndarray, ...]] = {}
+        self._operands: dict[Hashable, dict[str, np.ndarray]] = {}
 
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] as the kernel takes them."""
         return plan.arrange(value, self._came, dtype)
 
-    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
-        """Return weights and constants, and weights in 8 bits if there are any, laid out once for all sizes of batches
-        that arrange them alike.
+    def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
+        """Return the operands of `run_network` beside its inputs, by name, laid out once for all sizes of batches that
+        arrange them alike.
 
         Nobody may write to them, so that a backend may keep them on the device.
         """
         key = plan.layout.arrangement, dtype
         if key not in self._operands:
             self._operands[key] = plan.layout.operands(dtype)
-            for operand in self._operands[key]:
+            for operand in self._operands[key].values():
                 operand.setflags(write=False)
         return self._operands[key]
 

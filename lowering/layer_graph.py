@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.program import Load, Rearrange
+from ..kernels.program import MAX_INPUTS, Load, Rearrange
 from ..models.checks import Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -23,6 +23,8 @@ def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[s
     DoesNotFit where the layer has no rule, or there is something that it alone cannot be.
     """
     names = list(dict.fromkeys(layer.inputs))
+    if len(names) > MAX_INPUTS:
+        raise DoesNotFit(f"layer {layer.name!r} reads {len(names)} values; a launch has at most {MAX_INPUTS} inputs")
     images = [as_image(shapes[name]) for name in names]
     builder = GraphBuilder(model, dtype, tuple(images), {}, {}, is_whole=False)
     for number, (name, image) in enumerate(zip(names, images)):

@@ -28,6 +28,7 @@ from ..kernels.program import (
     Resident,
     Scores,
     Stage,
+    input_name,
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
@@ -169,18 +170,19 @@ class Clock:
         return numbers * self._known["loading"].nanoseconds
 
     def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> simulator.Run:
-        x, *more = (simulator.TensorSpec(shape, self._dtype.name) for shape in inputs)
-        operands = [simulator.TensorSpec(shape, dtype.name) for shape, dtype in sizes.specs(self._dtype)]
+        given = {input_name(number): (shape, self._dtype) for number, shape in enumerate(inputs)}
+        given |= sizes.specs(self._dtype)
+        operands: dict[str, Any] = {n: simulator.TensorSpec(shape, dtype.name) for n, (shape, dtype) in given.items()}
         kernel = kernels.kernel("run_network")
         try:
             return simulator.run(
                 kernel,
-                *(x, *operands, *more),
                 target=self.target,
                 functional=False,
                 constants=None if program.partner else self._constants,
                 lnc=2 if program.partner else 1,
                 program=program,
+                **operands,
             )
         except (simulator.CapacityError, simulator.AccessPatternError) as error:
             raise DoesNotFit(str(error)) from None

@@ -3,7 +3,7 @@ columns."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,19 +53,22 @@ class WeightLayout:
         """Return what of the same nodes' weights and constants may differ: equal for equal arrays."""
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
-    def operands(self, dtype: np.dtype[Any]) -> tuple[np.ndarray, ...]:
-        """Return what the kernel is given beside its input: weights, constants, and the bytes of weights in 8 bits if
-        there are any."""
+    def operands(self, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
+        """Return the operands of `run_network` beside its inputs, by name, without those that have no numbers."""
+        makers: dict[str, Callable[[], np.ndarray]] = {
+            "weights": lambda: self.weights(dtype),
+            "channel_constants": self.constants,
+            "weights_fp8": lambda: self._filled(NARROW, is_narrow=True).view(np.uint8),
+        }
         with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
-            narrow = (self._filled(NARROW, is_narrow=True).view(np.uint8),) if self.narrow else ()
-            return self.weights(dtype), self.constants(), *narrow
+            return {name: makers[name]() for name in self.sizes.specs(dtype)}
 
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return the weights that are not in 8 bits, one load after the other."""
         return self._filled(dtype, is_narrow=False)
 
     def _filled(self, dtype: np.dtype[Any], *, is_narrow: bool) -> np.ndarray:
-        whole = np.zeros(max(1, self.narrow if is_narrow else self.numbers), dtype)
+        whole = np.zeros(self.narrow if is_narrow else self.numbers, dtype)
         for node, loads in zip(self.graph.nodes, self.loads, strict=True):
             if loads and node.has_narrow_weights == is_narrow:
                 assert isinstance(node.operation, (Convolution, Scores))
@@ -77,7 +80,7 @@ class WeightLayout:
 
     def constants(self) -> np.ndarray:
         """Return the columns: [128, columns] float32."""
-        whole = np.zeros(self.sizes.shapes[1], np.float32)
+        whole = np.zeros((PARTITIONS, self.columns), np.float32)
         for node in self.graph.nodes:
             for number, column in enumerate(_constants(self.graph, node)):
                 whole[: len(column), _first_column(node) + number] = column
@@ -100,16 +103,17 @@ class Sizes:
     columns: int
     narrow: int = 0
 
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of these operands, as the kernel takes them: never empty, the last only where there are any."""
-        narrow = ((self.narrow,),) if self.narrow else ()
-        return (max(1, self.numbers),), (PARTITIONS, max(1, self.columns)), *narrow
+    def specs(self, dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
+        """Return shape and dtype of the operands of `run_network` beside its inputs, by name, without empty ones.
 
-    def specs(self, dtype: np.dtype[Any]) -> list[tuple[Shape, np.dtype[Any]]]:
-        """Return shape and dtype of each operand, `dtype` being that of the input."""
-        dtypes = (dtype, np.dtype(np.float32), np.dtype(np.uint8))
-        return list(zip(self.shapes, dtypes))
+        `dtype`: of the inputs.
+        """
+        every: dict[str, tuple[Shape, np.dtype[Any]]] = {
+            "weights": ((self.numbers,), dtype),
+            "channel_constants": ((PARTITIONS, self.columns), np.dtype(np.float32)),
+            "weights_fp8": ((self.narrow,), np.dtype(np.uint8)),
+        }
+        return {name: spec for name, spec in every.items() if 0 not in spec[0]}
 
 
 def lay_out(graph: Graph) -> WeightLayout:

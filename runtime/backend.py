@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
 
@@ -115,7 +116,7 @@ class BackendInfo:
 
 
 class Backend(Protocol):
-    """Runs kernels."""
+    """Runs kernels. Operands are positional, or by name among the parameters."""
 
     @property
     def info(self) -> BackendInfo:
@@ -126,6 +127,27 @@ class Backend(Protocol):
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Time a kernel on arrays of these shapes; the result has no outputs."""
+
+
+def split_arguments(
+    kernel: Any, arrays: Sequence[Any], parameters: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a call's operands by name, in the order of the kernel's parameters, and its other arguments by name.
+
+    KernelError where the kernel has no parameter for an argument.
+    """
+    signature = inspect.signature(kernel)
+    try:
+        given = signature.bind(*arrays, **parameters).arguments
+    except TypeError as error:
+        raise KernelError(f"{kernel.__name__}: {error}") from None
+    operands = {name: value for name, value in given.items() if is_operand(value)}
+    return operands, {name: value for name, value in given.items() if name not in operands}
+
+
+def is_operand(value: Any) -> bool:
+    """True for an array, its spec, or an array on the device; NumPy's numbers are none."""
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.generic)
 
 
 def latency_note(backend: BackendInfo) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 from .. import simulator
 from ..lowering.show import ShownLaunch
 from ..models.files import Model
-from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime
+from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime, split_arguments
 from .launch_options import LaunchOptions
 from .launches import Launches, Progress, Ran, plan_launches
 from .neuron.errors import CompileError, ExecutionError
@@ -30,16 +30,16 @@ Timelines = tuple[object | None, ...]
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """A kernel, the shapes and dtypes of its operands, and its other arguments."""
+    """A kernel, the shapes and dtypes of its operands by name, and its other arguments."""
 
     kernel: Any
-    operands: tuple[tuple[tuple[int, ...], str], ...]
+    operands: tuple[tuple[str, tuple[int, ...], str], ...]
     parameters: tuple[tuple[str, Any], ...]
 
     def count_instructions(self, target: str) -> int:
         """Return the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
-        specs = [simulator.TensorSpec(shape, dtype) for shape, dtype in self.operands]
-        run = simulator.run(self.kernel, *specs, target=target, functional=False, **dict(self.parameters))
+        specs: dict[str, Any] = {name: simulator.TensorSpec(shape, dtype) for name, shape, dtype in self.operands}
+        run = simulator.run(self.kernel, target=target, functional=False, **specs, **dict(self.parameters))
         return max(len(program) for program in run.prediction.programs)
 
 
@@ -54,8 +54,9 @@ class _Recorder:
         raise NotImplementedError
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        operands = tuple((tuple(spec.shape), np.dtype(spec.dtype).name) for spec in specs)
-        self.launches.append(PlannedLaunch(kernel, operands, tuple(sorted(parameters.items()))))
+        given, others = split_arguments(kernel, specs, parameters)
+        operands = tuple((name, tuple(spec.shape), np.dtype(spec.dtype).name) for name, spec in given.items())
+        self.launches.append(PlannedLaunch(kernel, operands, tuple(sorted(others.items()))))
         return LaunchResult((), LaunchTime(0.0))
 
 

@@ -230,7 +230,7 @@ class NetworkLaunches:
                 planned = segment.plan(size)
                 value = segment.arrange(value, planned, self._dtype)
                 operands = segment.operands(planned, self._dtype)
-                result = backend.launch(self._kernel, value, *operands, program=planned.program)
+                result = backend.launch(self._kernel, value, **operands, program=planned.program)
                 results.append((number, planned, result))
                 answers = planned.outputs(result.outputs)
                 value = answers[0][0]
@@ -248,7 +248,7 @@ class NetworkLaunches:
             size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
                 planned = segment.plan(size)
-                result = backend.time(self._kernel, *specs_of(planned, self._dtype), program=planned.program)
+                result = backend.time(self._kernel, **specs_of(planned, self._dtype), program=planned.program)
                 results.append((number, planned, result))
         return self._rows_of(results, batch)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..kernels.convolution.forms import Form
+from ..kernels.program import MAX_INPUTS, input_name
 from ..lowering.graph import DoesNotFit, Graph
 from ..lowering.launch_plan import LaunchPlanner
 from ..lowering.layer_graph import computes_nothing, lower_layer
@@ -24,7 +25,7 @@ from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
-from ..models.layers import Combine, Conv2d, Dense, Layer, Softmax
+from ..models.layers import Combine, Concat, Conv2d, Dense, Layer, Softmax
 from ..models.layout import pack_conv2d
 from .backend import ArraySpec, Backend, KernelError, LaunchResult
 from .timing import BATCH, Row, with_batch
@@ -80,9 +81,9 @@ class ProgramStep:
         """Run it on data of `input_shapes`."""
         batch = len(data[0])
         plan = self._plan(batch)
-        x, *more = (plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data))
+        given = {input_name(number): plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data)}
         operands = self.planner.operands(plan, self.dtype)
-        result = backend.launch(_kernel("run_network"), x, *operands, *more, program=plan.program)
+        result = backend.launch(_kernel("run_network"), **given, **operands, program=plan.program)
         ((values, _classes),) = plan.outputs(result.outputs)
         shape = with_batch(self.output_shape, batch)
         values = values if len(values) == batch else np.asarray(values)[:batch]
@@ -91,7 +92,7 @@ class ProgramStep:
     def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
         """Time it from shapes alone."""
         plan = self._plan(batch)
-        return backend.time(_kernel("run_network"), *specs_of(plan, dtype), program=plan.program)
+        return backend.time(_kernel("run_network"), **specs_of(plan, dtype), program=plan.program)
 
     def show(self, batch: int) -> ShownLaunch:
         """Return it with its graph after each pass."""
@@ -109,11 +110,12 @@ class ProgramStep:
 LayerStep: TypeAlias = KernelStep | ProgramStep
 
 
-def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> list[ArraySpec]:
-    """Return what a launch is given, in the kernel's order."""
-    x, *more = (ArraySpec((plan.images, *image), dtype) for image in plan.graph.inputs)
-    operands = [ArraySpec(*spec) for spec in plan.layout.sizes.specs(dtype)]
-    return [x, *operands, *more]
+def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, ArraySpec]:
+    """Return the operands of `run_network` in a launch, by name."""
+    inputs = {
+        input_name(number): ArraySpec((plan.images, *image), dtype) for number, image in enumerate(plan.graph.inputs)
+    }
+    return inputs | {name: ArraySpec(*spec) for name, spec in plan.layout.sizes.specs(dtype).items()}
 
 
 def row_of(step: LayerStep) -> Row:
@@ -240,11 +242,25 @@ class _Chain:
 
     def _add_program(self, layer: Layer) -> None:
         """Append a program of the layer, unless its value is its input."""
+        layer = self._with_few_inputs(layer) if isinstance(layer, Concat) else layer
         graph = lower_layer(self._model, self._dtype, layer, self._shapes)
         if computes_nothing(graph):
             self._values[layer.name] = self._values[layer.inputs[0]]
             return
         self._values[layer.name] = self._append(self._program_step(layer, graph))
+
+    def _with_few_inputs(self, layer: Concat) -> Concat:
+        """Return a concatenation that one launch can read, of the values of others that are appended before it."""
+        reads = layer.inputs
+        while len(reads) > MAX_INPUTS:
+            groups = [reads[first : first + MAX_INPUTS] for first in range(0, len(reads), MAX_INPUTS)]
+            reads = ()
+            for group in groups:
+                part = Concat(f"{layer.name}.inputs{len(self.steps)}", inputs=group)
+                self._shapes[part.name] = part.output_shape(*(self._shapes[name] for name in group))
+                self._add_program(part)
+                reads = (*reads, part.name)
+        return replace(layer, inputs=reads)
 
     def _program_step(self, layer: Layer, graph: Graph) -> ProgramStep:
         names = list(dict.fromkeys(layer.inputs))

@@ -20,6 +20,7 @@ from .backend import (
     LaunchTime,
     check_cores,
     resolve_target,
+    split_arguments,
 )
 from .layer_times import layer_parts, layer_times
 
@@ -47,21 +48,23 @@ class SimulatedBackend:
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Compute what the chip would compute; KernelError where it would refuse."""
-        run = self._run(kernel, arrays, parameters, functional=True)
-        timed = self._timing(kernel, arrays, parameters, lambda: run)
+        operands, others = split_arguments(kernel, arrays, parameters)
+        run = self._run(kernel, operands, others, functional=True)
+        timed = self._timing(kernel, operands, others, lambda: run)
         return replace(timed, outputs=tuple(run.outputs))
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Predict the time from shapes alone; nothing is computed."""
-        arrays = tuple(simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name) for spec in specs)
-        return self._timing(kernel, specs, parameters, lambda: self._run(kernel, arrays, parameters, functional=False))
+        operands, others = split_arguments(kernel, specs, parameters)
+        blank = {name: simulator.TensorSpec(s.shape, np.dtype(s.dtype).name) for name, s in operands.items()}
+        return self._timing(kernel, operands, others, lambda: self._run(kernel, blank, others, functional=False))
 
     def _timing(
-        self, kernel: Any, operands: tuple[Any, ...], parameters: dict[str, Any], get_run: Callable[[], simulator.Run]
+        self, kernel: Any, operands: dict[str, Any], parameters: dict[str, Any], get_run: Callable[[], simulator.Run]
     ) -> LaunchResult:
         key = (
             kernel.__name__,
-            tuple((operand.shape, np.dtype(operand.dtype)) for operand in operands),
+            tuple((name, operand.shape, np.dtype(operand.dtype)) for name, operand in operands.items()),
             tuple(sorted(parameters.items())),
         )
         if key not in self._timed:
@@ -86,16 +89,18 @@ class SimulatedBackend:
             self._timed[key] = LaunchResult((), time, timeline, *layer_times(run))
         return self._timed[key]
 
-    def _run(self, kernel: Any, arrays: tuple[Any, ...], parameters: dict[str, Any], functional: bool) -> simulator.Run:
+    def _run(
+        self, kernel: Any, operands: dict[str, Any], parameters: dict[str, Any], functional: bool
+    ) -> simulator.Run:
         try:
             with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
                 return simulator.run(
                     kernel,
-                    *arrays,
                     target=self.info.target,
                     functional=functional,
                     pure=True,
                     lnc=self.info.lnc,
+                    **operands,
                     **parameters,
                 )
         except (simulator.NkiValidationError, AssertionError) as error:

@@ -172,6 +172,7 @@ class Launch:
     def load_constants(self):
         """Load all constants by one DMA, unless they are there: behind what the first matmuls wait for."""
         if self._constants is None:
+            assert self._constants_in_hbm is not None, "network: the program reads constants, and none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
             load_early(self._constants, self._constants_in_hbm)
 
@@ -252,6 +253,7 @@ class Launch:
         made = made_on_chip(getattr(operation, "form", plan.form), len(out_tiles))
         columns = [1 if made[tile.index] else tile.size for tile in out_tiles]
         w = self.narrow_weights if operation.weights.narrow else self.weights
+        assert w is not None, f"network: {operation.name} reads weights, and none of its dtype were passed"
         opened = LoadedWeights(
             w=w,
             matrices=count,

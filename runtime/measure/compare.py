@@ -17,7 +17,7 @@ import numpy as np
 
 from ...models.files import Model
 from ...version import __version__
-from ..backend import DEVICE_LABEL, DTYPES, ArraySpec, Backend, LaunchResult
+from ..backend import DEVICE_LABEL, DTYPES, ArraySpec, Backend, LaunchResult, split_arguments
 from ..launch_options import LaunchOptions
 from ..launches import planning_of
 from ..layer_launches import LayerStep, plan_layers
@@ -128,8 +128,10 @@ class ComparingBackend:
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on both and note how they compare (without the names of step and kernel)."""
-        measured = self._measured.launch(kernel, *arrays, **parameters)
-        predicted = self._predicted.launch(kernel, *map(np.asarray, arrays), **parameters)
+        operands, others = split_arguments(kernel, arrays, parameters)
+        measured = self._measured.launch(kernel, **operands, **others)
+        here = {name: np.asarray(array) for name, array in operands.items()}
+        predicted = self._predicted.launch(kernel, **here, **others)
         outputs = zip(map(np.asarray, measured.outputs), predicted.outputs, strict=True)
         errors = [relative_error(a, b) for a, b in outputs]
         whole = all(output.dtype.kind in "iu" for output in predicted.outputs)
@@ -137,9 +139,9 @@ class ComparingBackend:
             ComparedLaunch(
                 name="",
                 kernel="",
-                shapes=tuple(array.shape for array in arrays),
+                shapes=tuple(array.shape for array in operands.values()),
                 dtype=self._dtype,
-                parameters=parameters,
+                parameters=others,
                 measured_us=measured.time.latency_us,
                 measured_us_p99=measured.time.latency_us_p99,
                 device_us=measured.time.device_us,

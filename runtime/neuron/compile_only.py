@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,18 @@ from typing import Any
 import numpy as np
 
 from ...kernels.nki_source import use_nki
-from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, BackendUnavailable, KernelError, LaunchResult
+from ..backend import (
+    TARGET_VARIABLE,
+    ArraySpec,
+    BackendInfo,
+    BackendUnavailable,
+    KernelError,
+    LaunchResult,
+    split_arguments,
+)
 from ..simulated import SimulatedBackend
 from . import environment
-from .compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked
+from .compiled import Compiled, CompiledKernels, Executable, Operands, RunOptions, Walked
 from .device_time import DeviceTime, DeviceTimingError
 from .jobs import Job
 from .neff import CompiledNeff, compile_neff, describe_neff
@@ -49,7 +57,7 @@ class CompileOnlyBackend(CompiledKernels):
     def prepare(self, kernel: Any, *arrays: Any, **parameters: Any) -> None:
         """Begin to compile what is going to be launched."""
         try:
-            job = self._job(kernel, arrays, parameters)
+            job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
         except KernelError:
             return  # `launch` raises it
         if _key(job) not in self._ahead:
@@ -57,12 +65,14 @@ class CompileOnlyBackend(CompiledKernels):
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Compile a kernel, and compute on the simulator what it returns."""
-        self._executable(kernel, arrays, parameters)
-        return self._simulated.launch(kernel, *map(np.asarray, arrays), **parameters)
+        operands, others = split_arguments(kernel, arrays, parameters)
+        self._executable(kernel, operands, others)
+        here = {name: np.asarray(array) for name, array in operands.items()}
+        return self._simulated.launch(kernel, **here, **others)
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Compile a kernel, and predict its time."""
-        self._executable(kernel, specs, parameters)
+        self._executable(kernel, *split_arguments(kernel, specs, parameters))
         return self._simulated.time(kernel, *specs, **parameters)
 
     def close(self) -> None:
@@ -89,10 +99,10 @@ class CompileOnlyBackend(CompiledKernels):
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
         raise NotImplementedError  # nothing is cached
 
-    def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], float]:
+    def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
         raise NotImplementedError  # nothing is executed
 
-    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+    def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
         raise DeviceTimingError("nothing runs on a device")
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:

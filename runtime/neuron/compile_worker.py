@@ -37,7 +37,7 @@ def main() -> None:
     use_nki("neuron")
     kernel, operands, parameters = read_job(message)
     try:
-        kernel(*(make_operand(*each) for each in operands), **parameters)
+        kernel(**{name: make_operand(*each) for name, each in operands.items()}, **parameters)
     except Exception as error:
         if not any(Path(os.environ[ARTIFACTS]).rglob("*.neff")):
             raise

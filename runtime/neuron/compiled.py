@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ... import simulator
-from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime
+from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime, split_arguments
 from . import environment
 from .compile_cache import CompileCache, Slot, warn_user
 from .device_time import DeviceTime, DeviceTimingError
@@ -36,6 +36,7 @@ DEFAULT_ITERATIONS = 20
 DEFAULT_COMPILE_SECONDS = 1800
 
 Note = Callable[[str], None]
+Operands = Mapping[str, Any]  # arrays of the host or of the device, or their specs, by parameter of the kernel
 Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype of each
 
 
@@ -136,11 +137,11 @@ class CompiledKernels(ABC):
         """Load what `_compile` wrote there; RuntimeError or OSError where that cannot be."""
 
     @abstractmethod
-    def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], float]:
+    def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
         """Execute once, synchronised: outputs, and the microseconds that it took."""
 
     @abstractmethod
-    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+    def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
         """Return the time on the NeuronCore alone; DeviceTimingError where it cannot be had."""
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
@@ -154,24 +155,26 @@ class CompiledKernels(ABC):
         where the device does, DeviceLost where the device is gone. An operand that nobody may write to (a network's
         weights) is taken to the device once.
         """
-        executable = self._executable(kernel, arrays, parameters)
-        outputs, _ = self._call(executable, arrays)
+        operands, others = split_arguments(kernel, arrays, parameters)
+        executable = self._executable(kernel, operands, others)
+        outputs, _ = self._call(executable, operands)
         if executable.timed is None:
-            executable.timed = self._measure(executable, arrays)
+            executable.timed = self._measure(executable, operands)
         return LaunchResult(outputs, executable.timed)
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Time a kernel on random arrays (zeros where they are integers); the result has no outputs."""
+        operands, others = split_arguments(kernel, specs, parameters)
         random = np.random.default_rng(0)
-        arrays = []
-        for spec in specs:
+        arrays = {}
+        for name, spec in operands.items():
             dtype = np.dtype(spec.dtype)
             whole = dtype.kind in "iu"
-            arrays.append(np.zeros(spec.shape, dtype) if whole else random.standard_normal(spec.shape).astype(dtype))
-        return replace(self.launch(kernel, *arrays, **parameters), outputs=())
+            arrays[name] = np.zeros(spec.shape, dtype) if whole else random.standard_normal(spec.shape).astype(dtype)
+        return replace(self.launch(kernel, **arrays, **others), outputs=())
 
-    def _executable(self, kernel: Any, arrays: Sequence[Any], parameters: dict[str, Any]) -> Executable:
-        forms = tuple((tuple(array.shape), np.dtype(array.dtype).name) for array in arrays)
+    def _executable(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Executable:
+        forms = tuple((name, tuple(each.shape), np.dtype(each.dtype).name) for name, each in operands.items())
         key = (id(kernel), forms, tuple(sorted(parameters.items())))
         try:
             found = self._executables.get(key)
@@ -179,7 +182,7 @@ class CompiledKernels(ABC):
             check_arguments(find_source(kernel).name, parameters)
             raise
         if found is None:
-            job = self._job(kernel, arrays, parameters)
+            job = self._job(kernel, operands, parameters)
             walked = walk(job)
             cache = self._options.cache if job.source.digest is not None else CompileCache(None)
 
@@ -191,17 +194,17 @@ class CompiledKernels(ABC):
             self._executables[key] = found
         return found
 
-    def _job(self, kernel: Any, arrays: Sequence[Any], parameters: dict[str, Any]) -> Job:
+    def _job(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Job:
         """Return what is to be compiled; KernelError for arguments that AWS's packages would take for others."""
-        operands = tuple(ArraySpec(tuple(array.shape), array.dtype) for array in arrays)
-        job = Job(kernel, find_source(kernel), operands, parameters, self.info.target)
+        specs = {name: ArraySpec(tuple(each.shape), each.dtype) for name, each in operands.items()}
+        job = Job(kernel, find_source(kernel), specs, parameters, self.info.target)
         check_arguments(job.source.name, parameters)
         return job
 
     def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
         """Compile a kernel that was refused in other ways, to learn what refuses it: to a NEFF without the framework,
         and with the front end of NKI 0.6."""
-        job = self._job(kernel, arrays, parameters)
+        job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
         ways: dict[str, dict[str, str]] = {"alone": {}} if self.way == environment.TORCHNEURON else {}
         ways["front end of NKI 0.6"] = {FRONT_END: "custom"}
         return tuple(self._attempt(job, how, variables) for how, variables in ways.items())
@@ -288,12 +291,12 @@ class CompiledKernels(ABC):
             f"compiling {job.label}: {seconds:.0f} s so far, {limit:.0f} s at most"
         )
 
-    def _measure(self, executable: Executable, arrays: Sequence[Any]) -> LaunchTime:
+    def _measure(self, executable: Executable, operands: Operands) -> LaunchTime:
         """Time a kernel that has run once, which is the first of the warm-up."""
         for _ in range(self._options.warmup - 1):
-            self._call(executable, arrays)
-        microseconds = [self._call(executable, arrays)[1] for _ in range(self._options.iterations)]
-        device = self._time_on_device(executable, arrays) if self._options.device_times else None
+            self._call(executable, operands)
+        microseconds = [self._call(executable, operands)[1] for _ in range(self._options.iterations)]
+        device = self._time_on_device(executable, operands) if self._options.device_times else None
         return LaunchTime(
             latency_us=float(np.percentile(microseconds, 50)),
             latency_us_p99=float(np.percentile(microseconds, 99)),
@@ -305,10 +308,10 @@ class CompiledKernels(ABC):
             device_by=device.by if device is not None else None,
         )
 
-    def _time_on_device(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime | None:
+    def _time_on_device(self, executable: Executable, operands: Operands) -> DeviceTime | None:
         """Return the time on the NeuronCore alone; None, and why, where it cannot be had."""
         try:
-            return self._device_time(executable, arrays)
+            return self._device_time(executable, operands)
         except DeviceTimingError as error:
             self._options.warn(f"{executable.job.source.name}: no time on the device: {error}")
             return None
@@ -323,9 +326,11 @@ def walk(job: Job) -> Walked:
         returned[:] = result if isinstance(result, (tuple, list)) else [result]  # each of two cores returns the same
         return result
 
-    specs = [simulator.TensorSpec(tuple(o.shape), np.dtype(o.dtype).name) for o in job.operands]
+    specs: dict[str, Any] = {
+        name: simulator.TensorSpec(tuple(o.shape), np.dtype(o.dtype).name) for name, o in job.operands.items()
+    }
     try:
-        run = simulator.run(noting, *specs, target=job.target, functional=False, **job.parameters)
+        run = simulator.run(noting, target=job.target, functional=False, **specs, **job.parameters)
     except (simulator.NkiValidationError, AssertionError) as error:
         if not str(error):
             raise  # not a kernel's check of its arguments, which says what is wrong

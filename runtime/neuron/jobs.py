@@ -28,19 +28,20 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A kernel for operands of certain shapes and dtypes, and its other arguments, by name."""
+    """A kernel for operands of certain shapes and dtypes, and its other arguments, both by name."""
 
     kernel: Any
     source: KernelSource
-    operands: tuple[ArraySpec, ...]
+    operands: dict[str, ArraySpec]
     parameters: dict[str, Any]
     target: str
 
     @property
     def label(self) -> str:
         """For messages: name, shapes, dtype and target."""
-        shapes = " ".join(str(list(operand.shape)) for operand in self.operands)
-        return f"{self.source.name} {shapes} {np.dtype(self.operands[0].dtype).name} for {self.target}"
+        operands = list(self.operands.values())
+        shapes = " ".join(str(list(operand.shape)) for operand in operands)
+        return f"{self.source.name} {shapes} {np.dtype(operands[0].dtype).name} for {self.target}"
 
     def material(self, way: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """All that the compiled kernel depends on, as JSON values."""
@@ -48,7 +49,7 @@ class Job:
             "way": way,
             "kernel": self.source.name,
             "source": self.source.digest,
-            "operands": [form(operand) for operand in self.operands],
+            "operands": {name: form(operand) for name, operand in self.operands.items()},
             "parameters": {name: repr(value) for name, value in self.parameters.items()},
             "target": self.target,
             "settings": dict(settings),
@@ -64,18 +65,18 @@ class Job:
             "module": self.source.module,
             "file": self.source.file,
             "kernel": self.source.name,
-            "operands": [form(operand) for operand in self.operands],
+            "operands": {name: form(operand) for name, operand in self.operands.items()},
             "parameters": base64.b64encode(pickle.dumps(self.parameters)).decode(),
         }
 
 
-def read_job(message: Mapping[str, Any]) -> tuple[Any, list[tuple[tuple[int, ...], str]], dict[str, Any]]:
-    """Return the kernel of a job, its operands' shapes and dtypes, and its other arguments.
+def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int, ...], str]], dict[str, Any]]:
+    """Return the kernel of a job, its operands' shapes and dtypes by name, and its other arguments.
 
     To be called where the `nki` that the kernel gets is settled: finding the kernel imports it.
     """
     kernel = _find_kernel(message["module"], message["file"], message["kernel"])
-    operands = [(tuple(shape), dtype) for shape, dtype in message["operands"]]
+    operands = {name: (tuple(shape), dtype) for name, (shape, dtype) in message["operands"].items()}
     return kernel, operands, pickle.loads(base64.b64decode(message["parameters"]))
 
 

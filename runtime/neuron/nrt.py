@@ -9,7 +9,6 @@ Calling `kernel(numpy...)` in a loop is not a way to run: each call loads the NE
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import BackendUnavailable
-from .compiled import Compiled, Executable, Results, RunOptions, Walked
+from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
 from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile
 from .environment import NRTPY
@@ -30,19 +29,18 @@ from .on_device import OnDevice
 
 class LoadedNeff:
     """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
-    are those of outputs where nrtpy knows them, `names` the inputs in the kernel's order, `results` what it returns."""
+    are those of outputs where the runtime knows them, `results` what the kernel returns."""
 
-    def __init__(self, device: Device, answer: Mapping[str, Any], names: Sequence[str], results: Results) -> None:
+    def __init__(self, device: Device, answer: Mapping[str, Any], results: Results) -> None:
         self.number: int = answer["model"]
         self.inputs: dict[str, int] = answer["inputs"]
         self.outputs: dict[str, int] = dict(sorted(answer["outputs"].items(), key=lambda item: _ending(item[0])))
         self.dtypes: dict[str, str] = answer["dtypes"]
-        self.names = tuple(names)
         self._results = results
         self._device = device
         self._spare: list[tuple[int, ...]] = []
 
-    def run(self, tensors: Sequence[int]) -> tuple[tuple[DeviceArray, ...], float]:
+    def run(self, tensors: Mapping[str, int]) -> tuple[tuple[DeviceArray, ...], float]:
         """Execute on tensors: the outputs, whose memory is taken again when nobody holds them, and microseconds."""
         sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
         answer = self._device.ask("run", **self._operands(tensors, sets), limit=EXECUTION_SECONDS)
@@ -54,17 +52,17 @@ class LoadedNeff:
         return outputs, float(answer["us"][0])
 
     def benchmark(
-        self, tensors: Sequence[int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
+        self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
     ) -> list[float]:
         """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
         durations = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)["us"]
         return list(durations)
 
-    def _operands(self, tensors: Sequence[int], outputs: Sequence[int]) -> dict[str, Any]:
+    def _operands(self, tensors: Mapping[str, int], outputs: Sequence[int]) -> dict[str, Any]:
         return {
             "model": self.number,
-            "inputs": dict(zip(self.names, tensors, strict=True)),
+            "inputs": {name: tensors[name] for name in self.inputs},
             "outputs": dict(zip(self.outputs, outputs, strict=True)),
         }
 
@@ -86,10 +84,9 @@ class NrtBackend(OnDevice):
         return self._loaded(job, walked.results, folder / NEFF)
 
     def _loaded(self, job: Job, results: Results, neff: Path) -> LoadedNeff:
-        names = tuple(inspect.signature(job.kernel.function).parameters)[: len(job.operands)]
-        model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), names, results)
-        sizes = {name: _bytes(operand) for name, operand in zip(names, job.operands)}
-        if model.inputs != sizes:
+        model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), results)
+        sizes = {name: _bytes(operand) for name, operand in job.operands.items()}
+        if not model.inputs.items() <= sizes.items():  # the compiler drops operands that no instruction reads
             raise DeviceFaultError("Inputs", f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
             raise DeviceFaultError("Results", f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
@@ -104,30 +101,30 @@ class NrtBackend(OnDevice):
         return {"inputs": loaded.inputs, "outputs": loaded.outputs, "dtypes": loaded.dtypes}
 
     def _execute(
-        self, executable: Executable, operands: Sequence[tuple[int, Any]]
+        self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
         loaded: LoadedNeff = executable.loaded
-        return loaded.run([tensor for tensor, _ in operands])
+        return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
-    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+    def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
         """Return the time by nrtpy's tracing, else by `neuron-explorer capture` on the same inputs."""
         try:
-            return self._benchmarked(executable, arrays)
+            return self._benchmarked(executable, operands)
         except DeviceTimingError as error:
             reason = str(error)
         if executable.neff is None:
             raise DeviceTimingError(f"{reason}; {NEFF} is not in the cache for neuron-explorer")
         loaded: LoadedNeff = executable.loaded
         try:
-            return capture_profile(executable.neff, dict(zip(loaded.names, map(np.asarray, arrays))))
+            return capture_profile(executable.neff, {name: np.asarray(operands[name]) for name in loaded.inputs})
         except DeviceTimingError as error:
             raise DeviceTimingError(f"{reason}; {error}") from None
 
-    def _benchmarked(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+    def _benchmarked(self, executable: Executable, operands: Operands) -> DeviceTime:
         loaded: LoadedNeff = executable.loaded
         options = self._options
         try:
-            tensors = [tensor for tensor, _ in self._operands(executable, arrays)]
+            tensors = {name: tensor for name, (tensor, _) in self._tensors_of(executable, operands).items()}
             outputs, _ = loaded.run(tensors)
             took = loaded.benchmark(tensors, outputs, options.warmup, options.iterations)
         except DeviceFaultError as error:

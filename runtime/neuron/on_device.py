@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..backend import LaunchResult
-from .compiled import CompiledKernels, Executable, RunOptions
+from .compiled import CompiledKernels, Executable, Operands, RunOptions
 from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError
 from .errors import DeviceLost, runtime_error
 
@@ -17,21 +17,21 @@ NOT_ON_CORE = "NotOnNeuronCore"  # what torch_worker raises for a result that ca
 
 class OnDevice(CompiledKernels):
     """Runs kernels on the NeuronCore that `device` holds. Operands that nobody may write to stay there; the others have
-    a tensor for each place in which they are given, which gets their values."""
+    a tensor for each parameter that they are passed for, which gets their values."""
 
     def __init__(self, target: str, device: Device, options: RunOptions | None = None) -> None:
         super().__init__(target, options)
         self._device = device
         self._start = 0  # of the process that holds what follows
         self._resident: dict[int, int] = {}  # tensors of arrays that nobody may write to, by the arrays' identity
-        self._inputs: dict[tuple[int, int], int] = {}  # tensors for the others, by executable and position
+        self._inputs: dict[tuple[int, str], int] = {}  # tensors for the others, by executable and name
 
     @abstractmethod
     def _execute(
-        self, executable: Executable, operands: Sequence[tuple[int, Any]]
+        self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute once on operands, each a tensor and the array whose values it has; DeviceFaultError for what is
-        raised on the device."""
+        """Execute once on operands by name, each a tensor and the array whose values it has; DeviceFaultError for what
+        is raised on the device."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """See `CompiledKernels.launch`. What was on a process that has ended is loaded again."""
@@ -55,19 +55,19 @@ class OnDevice(CompiledKernels):
         self._device.end()
         self._device.hello()
 
-    def _call(self, executable: Executable, arrays: Sequence[Any]) -> tuple[tuple[DeviceArray, ...], float]:
+    def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[DeviceArray, ...], float]:
         try:
-            return self._execute(executable, self._operands(executable, arrays))
+            return self._execute(executable, self._tensors_of(executable, operands))
         except DeviceFaultError as error:
             raise fault(executable.job.source.name, error) from error
         except DeviceTimeoutError as error:
             raise DeviceLost(f"{executable.job.source.name}: {error}; its process was ended") from error
 
-    def _operands(self, executable: Executable, arrays: Sequence[Any]) -> list[tuple[int, Any]]:
+    def _tensors_of(self, executable: Executable, operands: Operands) -> dict[str, tuple[int, Any]]:
         """Return each operand's tensor, with the operand's values in it, and the operand."""
-        return [(self._tensor(id(executable), place, array), array) for place, array in enumerate(arrays)]
+        return {name: (self._tensor(id(executable), name, array), array) for name, array in operands.items()}
 
-    def _tensor(self, executable: int, position: int, array: Any) -> int:
+    def _tensor(self, executable: int, name: str, array: Any) -> int:
         if isinstance(array, DeviceArray):
             if not array.is_there:
                 raise DeviceLost("an operand was on a NeuronCore whose process has ended")
@@ -77,7 +77,7 @@ class OnDevice(CompiledKernels):
                 self._resident[id(array)] = self._device.put(array)
                 weakref.finalize(array, self._forget, id(array))
             return self._resident[id(array)]
-        place = (executable, position)
+        place = (executable, name)
         if place in self._inputs:
             self._device.write(self._inputs[place], array)
         else:

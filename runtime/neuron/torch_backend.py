@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from . import environment
 from .compile_cache import Slot
-from .compiled import Compiled, Executable, Results, RunOptions, Walked
+from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
 from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
 from .errors import CompilerFailed, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
@@ -68,7 +68,8 @@ class TorchBackend(OnDevice):
             if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it has run as well
                 raise fault(job.source.name, error) from error
             raise CompilerFailed(error.text) from error
-        tensors = {"inputs": [form(operand) for operand in job.operands], "outputs": answer["outputs"]}
+        inputs = {name: form(operand) for name, operand in job.operands.items()}
+        tensors = {"inputs": inputs, "outputs": answer["outputs"]}
         neffs = [Path(path) for path in answer["neffs"]]
         loaded = _Loaded(answer["kernel"], tensors, neffs[0] if len(neffs) == 1 else None)
 
@@ -94,9 +95,9 @@ class TorchBackend(OnDevice):
         return {**loaded.tensors, "neff": describe_neff(loaded.neff) if loaded.neff is not None else ""}
 
     def _execute(
-        self, executable: Executable, operands: Sequence[tuple[int, Any]]
+        self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        given = [[tensor, list(array.shape)] for tensor, array in operands]
+        given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
         answer = self._device.ask("run", kernel=executable.loaded.number, inputs=given, limit=EXECUTION_SECONDS)
         outputs = tuple(
             DeviceArray(tensor, shape, dtype, self._device, self._device.lease(tensor))
@@ -104,9 +105,10 @@ class TorchBackend(OnDevice):
         )
         return outputs, float(answer["us"])
 
-    def _device_time(self, executable: Executable, arrays: Sequence[Any]) -> DeviceTime:
+    def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
         """Return the time by torch.profiler, else by `neuron-explorer capture` of the NEFF."""
-        given = [[tensor, list(array.shape)] for tensor, array in self._operands(executable, arrays)]
+        tensors = self._tensors_of(executable, operands)
+        given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
         with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
             try:
                 self._device.ask("profile", kernel=executable.loaded.number, inputs=given, folder=folder)

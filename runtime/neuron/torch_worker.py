@@ -18,7 +18,7 @@ import resource
 import sys
 import time
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -95,8 +95,10 @@ class Core:
             kernel, forms, arguments = read_job(job)
             kernel = self._distinct(kernel, forms, arguments)
             before = _neffs()
-            zeros = [self._to_core(self._torch.zeros(list(shape), dtype=_dtype(self._torch, dtype)))
-                     for shape, dtype in forms]  # fmt: skip
+            zeros = {
+                name: self._to_core(self._torch.zeros(list(shape), dtype=_dtype(self._torch, dtype)))
+                for name, (shape, dtype) in forms.items()
+            }
             returned = self._run(Loaded(kernel, arguments), zeros)
         number = self._number()
         self._kernels[number] = Loaded(kernel, arguments)
@@ -124,9 +126,9 @@ class Core:
         """Return a tensor's bytes."""
         return to_bytes(self._torch, self._tensors[tensor].cpu())
 
-    def run(self, kernel: int, inputs: list[tuple[int, list[int]]]) -> dict[str, Any]:
-        """Call a kernel on tensors, each in a shape: the numbers of its results, and the microseconds that it took by
-        this host's clock, from an idle device until it is idle again."""
+    def run(self, kernel: int, inputs: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
+        """Call a kernel on tensors by name, each in a shape: the numbers of its results, and the microseconds that it
+        took by this host's clock, from an idle device until it is idle again."""
         tensors = self._shaped(inputs)
         self._torch.neuron.synchronize()
         start = time.perf_counter()
@@ -134,7 +136,7 @@ class Core:
         took = (time.perf_counter() - start) * 1e6
         return {"outputs": [self._keep(output) for output in returned], "us": took}
 
-    def profile(self, kernel: int, inputs: list[tuple[int, list[int]]], folder: str) -> dict[str, Any]:
+    def profile(self, kernel: int, inputs: dict[str, tuple[int, list[int]]], folder: str) -> dict[str, Any]:
         """Call a kernel once under torch.profiler, which leaves NEFF and NTFF below the folder."""
         from torch.profiler import ProfilerActivity, profile
         from torch_neuronx.profiling import NeuronConfig, ProfileMode
@@ -147,19 +149,19 @@ class Core:
             self._run(self._kernels[kernel], tensors)
         return {}
 
-    def _run(self, loaded: Loaded, tensors: Sequence[Any]) -> Sequence[Any]:
+    def _run(self, loaded: Loaded, tensors: Mapping[str, Any]) -> Sequence[Any]:
         """Call a kernel and wait for it; NotOnNeuronCore where a result is elsewhere."""
-        returned = outputs_of(loaded.kernel(*tensors, **loaded.arguments))
+        returned = outputs_of(loaded.kernel(**tensors, **loaded.arguments))
         self._torch.neuron.synchronize()
         for output in returned:
             if output.device.type != DEVICE:
                 raise NotOnNeuronCore(f"its result is on {output.device}, so it did not run on the NeuronCore")
         return returned
 
-    def _distinct(self, kernel: Any, forms: Sequence[Any], arguments: dict[str, Any]) -> Any:
+    def _distinct(self, kernel: Any, forms: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
         """Return a kernel that is not taken for one with other arguments whose hash is the same, as those of -1 and -2
         are: the kernel itself, or a copy, which torch-neuronx knows by another number."""
-        key = (id(kernel), tuple(forms), arguments_hash(arguments))
+        key = (id(kernel), tuple(forms.items()), arguments_hash(arguments))
         known = self._by_key.setdefault(key, [])
         for loaded in known:
             if loaded.arguments == arguments:
@@ -168,12 +170,12 @@ class Core:
         known.append(Loaded(chosen, arguments))
         return chosen
 
-    def _shaped(self, inputs: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
-        """Return tensors, each as a view in the shape that is asked for."""
-        tensors = []
-        for number, shape in inputs:
+    def _shaped(self, inputs: Mapping[str, tuple[int, Sequence[int]]]) -> dict[str, Any]:
+        """Return tensors by name, each as a view in the shape that is asked for."""
+        tensors = {}
+        for name, (number, shape) in inputs.items():
             tensor = self._tensors[number]
-            tensors.append(tensor if list(tensor.shape) == list(shape) else tensor.view(list(shape)))
+            tensors[name] = tensor if list(tensor.shape) == list(shape) else tensor.view(list(shape))
         return tensors
 
     def _to_core(self, tensor: Any) -> Any:

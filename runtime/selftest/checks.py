@@ -8,12 +8,12 @@ the one that everything here is held against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...kernels.program import Answers
+from ...kernels.program import Answers, input_name
 from ...kernels.tiling.packing import round_up
 from ...lowering.network_plan import NetworkPlan
 from ...lowering.pipeline import LaunchPlan
@@ -65,6 +65,8 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 class Check:
     """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers.
 
+    Operands are `arrays` in the kernel's order, and those of `named`.
+
     Where integers are classes that the kernel computes the scores of, `scores` [N, C] shows which are near each other.
     """
 
@@ -75,6 +77,17 @@ class Check:
     expected: Callable[[], tuple[np.ndarray, ...]]
     variant: str = ""
     scores: Callable[[], np.ndarray] | None = None
+    named: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of its operands."""
+        return tuple(array.shape for array in (*self.arrays, *self.named.values()))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All that is passed by name."""
+        return {**self.named, **self.parameters}
 
     @property
     def informational(self) -> bool:
@@ -185,18 +198,18 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         drawn = _draw(np.dtype(np.float32), *shapes.values())
         tensors = {name: tensor.astype(dtype).astype(np.float32) for name, tensor in zip(shapes, drawn)}
         planned = case.plan(tensors, dtype)
-        x, *more = (planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays))
-        operands = (x, planned.layout.weights(dtype), planned.layout.constants(), *more)
+        operands = {input_name(n): planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays)}
         golden = _golden(case.layer, tensors, arrays, planned)
         scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Answers) else None
         yield Check(
             kernel="run_network",
             size=size,
-            arrays=operands,
+            arrays=(),
             parameters={"program": planned.program},
             expected=golden,
             variant=case.name,
             scores=scores,
+            named={**operands, **planned.layout.operands(dtype)},
         )
 
 
@@ -252,12 +265,13 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     def probabilities() -> np.ndarray:
         return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
 
-    operands = (part.arrange(x, planned, dtype), planned.layout.weights(dtype), planned.layout.constants())
+    operands = {input_name(0): part.arrange(x, planned, dtype), **planned.layout.operands(dtype)}
     return Check(
         "run_network",
         size,
-        operands,
+        (),
         {"program": planned.program},
         lambda: (probabilities(), probabilities().argmax(axis=1).astype(np.int32)),
         scores=probabilities,
+        named=operands,
     )

@@ -109,7 +109,7 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
             kernel=check.kernel,
             size=check.size,
             variant=check.variant,
-            shapes=tuple(array.shape for array in check.arrays),
+            shapes=check.shapes,
             status=FAILED,
             error=None,
             tolerance=allowed(dtype, measured),
@@ -155,7 +155,7 @@ class Recovery:
         self._refused += 1
         if self._refused > self.MAX_OTHERWISE:
             return ()
-        return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.parameters)
+        return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
 
     def recover(self, error: Exception) -> None:
         """Make the chip ready for the next kernel; raise the error where it is lost for good."""
@@ -174,7 +174,7 @@ def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
     waiting: deque[Check] = deque()
     for check in all_checks:
         if isinstance(backend, CompileOnlyBackend):
-            backend.prepare(kernels.kernel(check.kernel), *check.arrays, **check.parameters)
+            backend.prepare(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
         waiting.append(check)
         if not isinstance(backend, CompileOnlyBackend) or len(waiting) > _AHEAD:
             yield waiting.popleft()
@@ -204,7 +204,7 @@ def _log_of(error: Exception) -> str:
 def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelOutcome:
     from ... import kernels  # not before the backend is chosen
 
-    launch = backend.launch(kernels.kernel(check.kernel), *check.arrays, **check.parameters)
+    launch = backend.launch(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
     found = [np.asarray(output) for output in launch.outputs]
     expected = check.expected()
     if check.scores is not None:
@@ -245,7 +245,8 @@ def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend |
     from ... import kernels
 
     specs = [ArraySpec(array.shape, array.dtype) for array in check.arrays]
-    predicted: Any = predicting.time(kernels.kernel(check.kernel), *specs, **check.parameters)
+    named = {name: ArraySpec(array.shape, array.dtype) for name, array in check.named.items()}
+    predicted: Any = predicting.time(kernels.kernel(check.kernel), *specs, **named, **check.parameters)
     return replace(outcome, predicted_us=predicted.time.latency_us)
 
 

@@ -1,9 +1,12 @@
 """Every kernel, and every helper that a kernel calls, is NKI that AWS's compiler takes, as far as its source tells."""
 
+import inspect
 from functools import cache
 from pathlib import Path
 
 import pytest
+from trninfer import kernels, simulator
+from trninfer.kernels.program import MAX_INPUTS, input_name
 from trninfer.simulator.checking.lint import examine_file
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +42,25 @@ def test_kernels_are_there_to_be_checked():
     names = {name for path in files for name in examined(path).kernels}
     assert names >= {"vector_add_naive", "transpose", "matmul_tiled", "bias_activation", "argmax", "ffnn_predict"}
     assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed", "run_network"} <= names
+
+
+OWN_NAMES = set(inspect.signature(simulator.run).parameters) - {"kernel", "arrays", "parameters"}
+
+
+@pytest.mark.parametrize("name", [name for name in kernels.__all__ if name not in ("kernel", "use_nki")])
+def test_a_kernel_is_bound_by_name(name):
+    """As TorchNeuron binds it: what is not passed has a default, and no operand is starred (nki_hop.py)."""
+    parameters = inspect.signature(kernels.kernel(name)).parameters.values()
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    assert [str(parameter) for parameter in parameters if parameter.kind in starred] == []
+    for parameter in parameters:
+        hash(parameter.default)  # a constant of the compiled kernel
+    assert OWN_NAMES.isdisjoint(parameter.name for parameter in parameters)  # the simulator passes operands by name
+
+
+def test_run_network_has_a_parameter_for_each_input_of_a_launch():
+    names = list(inspect.signature(kernels.run_network).parameters)
+    inputs = [input_name(number) for number in range(MAX_INPUTS)]
+    assert [name for name in names if name == "x" or name.startswith("more")] == inputs
+    with pytest.raises(ValueError, match=r"^input 8 of a launch; at most 8 inputs are allowed$"):
+        input_name(MAX_INPUTS)

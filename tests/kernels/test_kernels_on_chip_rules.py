@@ -30,12 +30,13 @@ from trninfer.models.layers import Dense, Flatten
 from trninfer.models.layout import pack_conv2d
 from trninfer.models.network import Network
 from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
+from trninfer.runtime.layer_launches import specs_of
 from trninfer.runtime.measure.float8_cases import float8_case
 from trninfer.runtime.selftest import layer_checks
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.instructions import scalar_engine, vector_engine
 from trninfer.simulator.instructions.core import NeuronCore
-from trninfer.simulator.machine.chip import PARTITIONS, TARGETS, find_target
+from trninfer.simulator.machine.chip import TARGETS, find_target
 from trninfer.simulator.machine.errors import ReportedOnChipWarning
 from trninfer.simulator.running.kernel import execute
 
@@ -187,19 +188,18 @@ def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any
     forms = [Form(form) for form in dict.fromkeys(form for _, form, _ in decisions.forms)]
     plan = decided(_model(name), decisions, batch, dtype, forms)
     own = NETWORK_DTYPES[dtype]
-    operands = [TensorSpec(shape, each.name) for shape, each in plan.layout.sizes.specs(own)]
-    arrays = (TensorSpec((plan.images, *plan.graph.image), own.name), *operands)
-    return kernels.run_network, arrays, {"program": plan.program}
+    operands = {name: TensorSpec(shape, each.name) for name, (shape, each) in plan.layout.sizes.specs(own).items()}
+    x = TensorSpec((plan.images, *plan.graph.image), own.name)
+    return kernels.run_network, (x,), {**operands, "program": plan.program}
 
 
 def _layer(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     layer = LAYERS[case].layer
     tensors = {name: np.ones(shape, np.float32) for name, shape in layer.tensor_shapes().items()}
     plan = LAYERS[case].plan(tensors, np.dtype(NETWORK_DTYPES[dtype]))
-    x, *more = (TensorSpec((plan.images, *image), DTYPES[dtype]) for image in plan.graph.inputs)
-    weights = TensorSpec((max(1, plan.layout.numbers),), DTYPES[dtype])
-    constants = TensorSpec((PARTITIONS, max(1, plan.layout.columns)), "float32")
-    return kernels.run_network, (x, weights, constants, *more), {"program": plan.program}
+    specs = specs_of(plan, np.dtype(NETWORK_DTYPES[dtype]))
+    operands = {name: TensorSpec(spec.shape, np.dtype(spec.dtype).name) for name, spec in specs.items()}
+    return kernels.run_network, (), {**operands, "program": plan.program}
 
 
 def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

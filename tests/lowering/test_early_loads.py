@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, decided, pipeline_of
+from lowered import applicable, assert_right, decided, pipeline_of, tensor_spec
 from random_networks import (
     chains,
     conv,
@@ -27,6 +26,7 @@ from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.schedule import Region
 from trninfer.models.network import Network
+from trninfer.runtime.layer_launches import specs_of
 from trninfer.runtime.layer_times import layer_times
 
 WIDE = model_of(ending_in_dense((3, 8, 8), [conv("a", 3, 200, 3), conv("b", 200, 300, 3), conv("c", 300, 140, 1)]))
@@ -37,11 +37,8 @@ def early_loads(plan: LaunchPlan) -> list[EarlyLoad]:
 
 
 def run_of(plan: LaunchPlan, dtype: str = "float32") -> simulator.Run:
-    images = -(-plan.program.pictures // plan.program.packed) * plan.program.packed
-    operands: list[tuple[Any, Any]] = [((images, *image), np.dtype(dtype)) for image in plan.graph.inputs]
-    operands += plan.layout.sizes.specs(np.dtype(dtype))
-    specs = [simulator.TensorSpec(shape, kind.name) for shape, kind in operands]
-    return simulator.run(kernels.kernel("run_network"), *specs, functional=False, program=plan.program)
+    specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(dtype)).items()}
+    return simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
 
 
 def weights_loaded(run: simulator.Run) -> int:

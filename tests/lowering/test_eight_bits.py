@@ -99,14 +99,13 @@ def test_a_layer_in_bfloat16_scales_its_value_alone() -> None:
 
 def test_weights_are_in_two_arrays() -> None:
     layout = lay_out(graph_of())
-    weights, constants, narrow = layout.operands(BFLOAT16)
+    operands = layout.operands(BFLOAT16)
+    weights, constants, narrow = operands["weights"], operands["channel_constants"], operands["weights_fp8"]
     assert weights.dtype == BFLOAT16 and narrow.dtype == np.uint8 and constants.dtype == np.float32
-    assert [array.shape for array in layout.operands(BFLOAT16)] == list(layout.sizes.shapes)
+    assert {n: (array.shape, array.dtype) for n, array in operands.items()} == layout.sizes.specs(BFLOAT16)
     assert np.abs(narrow.view(ml_dtypes.float8_e4m3).astype(np.float32)).max() == LARGEST
-    assert (
-        len(lay_out(lower_layers(model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5))), BFLOAT16)).sizes.shapes)
-        == 2
-    )
+    plain = lay_out(lower_layers(model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5))), BFLOAT16))
+    assert list(plain.sizes.specs(BFLOAT16)) == ["weights", "channel_constants"]
 
 
 def test_an_activation_of_its_own_keeps_what_it_reads_out() -> None:
@@ -147,7 +146,7 @@ def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
             assert {len(column) for column in scaled(plan.graph, node)} == {len(node.numbers[0])}
     packed = plan.arrange(x, (3, 16, 16), BFLOAT16)
     run = simulator.run(
-        kernels.kernel("run_network"), packed, *plan.layout.operands(BFLOAT16), target="trn2", program=plan.program
+        kernels.kernel("run_network"), packed, **plan.layout.operands(BFLOAT16), target="trn2", program=plan.program
     )
     ((values, _),) = plan.outputs(run.outputs)
     error = np.abs(np.asarray(values).reshape(2, -1).astype(np.float32) - golden.scores).max()

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from lowered import decided, planned
+from lowered import decided, planned, tensor_spec
 from random_networks import conv, ending_in_dense, model_of
 from trninfer import kernels, simulator
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.footprint import SCRATCH_BYTES, Footprint
 from trninfer.models.layers import Activation, Affine, Layer, LayerNorm, Pool
-from trninfer.simulator import TensorSpec
-from trninfer.simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS
+from trninfer.runtime.layer_launches import specs_of
+from trninfer.simulator.machine.chip import PSUM_BANK_BYTES, PSUM_BANKS
 
 AFTER: dict[str, Layer] = {
     "conv2d": conv("b", 64, 64, 3),
@@ -49,11 +49,7 @@ def test_images_further_apart_than_instructions_step_are_not_together() -> None:
 def test_it_is_no_less_than_what_the_simulator_counts(batch: int) -> None:
     layers: list[Layer] = [conv("a", 3, 48, 3), conv("b", 48, 130, 3), Pool("p", "max", (2, 2), (2, 2))]
     plan = decided(model_of(ending_in_dense((3, 24, 24), layers)), Decisions(), batch)
-    operands = (
-        TensorSpec((plan.images, *plan.graph.image), "float32"),
-        TensorSpec((plan.layout.numbers,), "float32"),
-        TensorSpec((PARTITIONS, plan.layout.columns), "float32"),
-    )
-    run = simulator.run(kernels.kernel("run_network"), *operands, functional=False, program=plan.program)
+    operands = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
+    run = simulator.run(kernels.kernel("run_network"), **operands, functional=False, program=plan.program)
     peak, _ = Footprint(plan.emitted, plan.layout).peak
     assert run.memory.sbuf_bytes <= peak <= 2 * run.memory.sbuf_bytes + SCRATCH_BYTES + np.dtype(np.float32).itemsize

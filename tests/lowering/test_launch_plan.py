@@ -104,11 +104,11 @@ def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan])
 
 def test_operands_are_laid_out_once_and_nobody_writes_to_them(one: LaunchPlanner) -> None:
     first, second = (one.operands(one.plan(1), F4) for _ in range(2))
-    assert first is second and [operand.flags.writeable for operand in first] == [False] * len(first)
+    assert first is second and [operand.flags.writeable for operand in first.values()] == [False] * len(first)
     narrow = one.operands(one.plan(1), np.dtype(np.float16))
-    assert narrow[0].dtype == np.float16 and narrow[0].shape == first[0].shape
+    assert narrow["weights"].dtype == np.float16 and narrow["weights"].shape == first["weights"].shape
     with pytest.raises(ValueError, match="read-only"):
-        first[0][...] = 0
+        first["weights"][...] = 0
 
 
 def test_inputs_are_arranged_for_all_pictures(one: LaunchPlanner) -> None:

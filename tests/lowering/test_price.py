@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from lowered import decided, graph_of, number_of, pipeline_of
+from lowered import decided, graph_of, number_of, pipeline_of, tensor_spec
 from random_networks import chains, conv, ending_in_dense, graphs, labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Scores
@@ -46,9 +46,9 @@ def test_a_launch_costs_what_the_simulator_predicts_beside_the_launch_itself(tar
     price = Clock(target, itemsize).walk(plan.program, plan.layout)
     x = plan.arrange(np.zeros((3, 3, 12, 12), np.float32), (3, 12, 12), np.dtype(dtype))
     operands = plan.layout.operands(np.dtype(dtype))
-    specs = [simulator.TensorSpec(each.shape, each.dtype.name) for each in (x, *operands)]
+    specs = {name: tensor_spec(each) for name, each in {"x": x, **operands}.items()}
     kernel = kernels.kernel("run_network")
-    run = simulator.run(kernel, *specs, target=target, functional=False, program=plan.program)
+    run = simulator.run(kernel, **specs, target=target, functional=False, program=plan.program)
     assert price.nanoseconds == pytest.approx(1000 * (run.latency_us - run.launch_us))
     assert price.instructions == len(run.program)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
-from lowered import answers, applicable, assert_right, decided, nanoseconds, number_of, pipeline_of
+from lowered import answers, applicable, assert_right, decided, nanoseconds, number_of, pipeline_of, tensor_spec
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, labels, model_of, picture, with_outputs
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Exchange, Scores
@@ -259,9 +259,10 @@ def races(model: Model, splits: tuple[Split, ...], flags: Decisions | None = Non
     """Return what the sanitizer finds in a launch of one picture that cores share."""
     plan = decided(model, replace(flags or Decisions(), splits=splits))
     x = np.random.default_rng(0).standard_normal((1, *model.network.input.shape)).astype(np.float32)
-    arrays = (plan.arrange(x, x.shape[1:], x.dtype), *plan.layout.operands(x.dtype))
+    given = plan.arrange(x, x.shape[1:], x.dtype)
+    operands = plan.layout.operands(x.dtype)
     kernel = kernels.kernel("run_network")
-    run = simulator.run(kernel, *arrays, target="trn2", lnc=2, sanitize=True, program=plan.program)
+    run = simulator.run(kernel, given, **operands, target="trn2", lnc=2, sanitize=True, program=plan.program)
     return [finding for finding in run.findings if finding.kind in ("race", "uninitialised", "unwritten")]
 
 
@@ -291,9 +292,9 @@ def _segment(model: Model, cores: int) -> LaunchPlanner:
 
 
 def _timed(plan) -> simulator.Run:
-    specs = [simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name) for spec in specs_of(plan, np.dtype("f4"))]
+    specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype("f4")).items()}
     kernel = kernels.kernel("run_network")
-    return simulator.run(kernel, *specs, target="trn2", lnc=2, functional=False, program=plan.program)
+    return simulator.run(kernel, **specs, target="trn2", lnc=2, functional=False, program=plan.program)
 
 
 def test_neighbours_of_splits_have_fewer_channels_or_other_cuts() -> None:

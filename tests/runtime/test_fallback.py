@@ -9,7 +9,7 @@ import pytest
 from trninfer.benchmarks.workloads import residual_network
 from trninfer.models import load_model
 from trninfer.models.golden import run_network
-from trninfer.runtime.backend import BackendInfo, KernelError, LaunchResult
+from trninfer.runtime.backend import BackendInfo, KernelError, LaunchResult, split_arguments
 from trninfer.runtime.fallback import planned_launches
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.launches import plan_launches
@@ -39,8 +39,9 @@ class Chip:
         return replace(result, layers={})
 
     def time(self, kernel, *specs, **parameters) -> LaunchResult:
-        arrays = [np.zeros(spec.shape, spec.dtype) for spec in specs]
-        return replace(self.launch(kernel, *arrays, **parameters), outputs=())
+        operands, others = split_arguments(kernel, specs, parameters)
+        arrays = {name: np.zeros(spec.shape, spec.dtype) for name, spec in operands.items()}
+        return replace(self.launch(kernel, **arrays, **others), outputs=())
 
 
 @pytest.fixture(scope="module")

@@ -177,8 +177,8 @@ def test_a_row_a_layer_that_add_up() -> None:
     (segment,) = NetworkPlan(model, dtype, planning, LaunchOptions().instructions).segments
     planned = segment.plan(48)
     x = segment.arrange(np.zeros((48, *model.network.input.shape), dtype), planned, dtype)
-    operands = planned.layout.weights(dtype), planned.layout.constants()
-    launch = whole.launch(kernels.kernel("run_network"), x, *operands, program=planned.program)
+    operands = planned.layout.operands(dtype)
+    launch = whole.launch(kernels.kernel("run_network"), x, **operands, program=planned.program)
     assert launch.time.latency_us == pytest.approx(result.total_us)
     assert sum(row.hardware_flops for row in result.layers) == launch.time.hardware_flops
     work = row_operations(model.network, running_rows(result))
@@ -269,7 +269,7 @@ def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
     planned = plan.segments[0].plan(6)
     assert (planned.cores, planned.program.pictures) == (2, 3)
     result = backend.time(
-        kernels.kernel("run_network"), *specs_of(planned, np.dtype(np.float32)), program=planned.program
+        kernels.kernel("run_network"), **specs_of(planned, np.dtype(np.float32)), program=planned.program
     )
     assert planned.nanoseconds / 1000 == pytest.approx(result.time.latency_us - 10.2)
 
@@ -283,7 +283,7 @@ def test_two_cores_write_nothing_twice() -> None:
         x = segment.arrange(np.zeros((batch, *model.network.input.shape), np.float32), planned, np.dtype(np.float32))
         operands = segment.operands(planned, np.dtype(np.float32))
         kernel = kernels.kernel("run_network")
-        run = simulator.run(kernel, x, *operands, target="trn2", lnc=2, sanitize=True, program=planned.program)
+        run = simulator.run(kernel, x, **operands, target="trn2", lnc=2, sanitize=True, program=planned.program)
         assert not [finding for finding in run.findings if finding.kind == "race"]
 
 

@@ -131,6 +131,10 @@ KINDS: dict[str, Network] = {
     "affine of features": of_features(Affine("a", (20,))),
     "concat": of_image(conv("a", 4), Concat("b", inputs=("a", INPUT, "a"))),
     "concat of many": of_image(*(conv(f"c{i}", 3) for i in range(1)), Concat("b", inputs=(INPUT,) * 9 + ("c0",) * 8)),
+    "concat of more than a launch reads": of_image(
+        *(conv(f"c{i}", 2, inputs=(INPUT,)) for i in range(20)),
+        Concat("b", inputs=(*(f"c{i}" for i in range(20)), INPUT, "c3")),
+    ),
     "concat of one": of_image(Concat("b", inputs=(INPUT,))),
     "channel_slice": of_image(ChannelSlice("a", 1, 4)),
     "channel_shuffle": of_image(ChannelShuffle("a", 3)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from random_networks import labels, model_of, picture
@@ -75,6 +76,11 @@ def convolution_of(graph: Graph, name: str) -> Convolution:
     return operation
 
 
+def tensor_spec(spec: Any) -> simulator.TensorSpec:
+    """The shape and dtype of an array or of its spec, as the simulator takes them."""
+    return simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name)
+
+
 def planned(
     network: Network | Model, batch: int = 1, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()
 ) -> LaunchPlan:
@@ -132,10 +138,11 @@ def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32
     """What a launch answers, as the network's outputs have it, one after another."""
     image = image_of(model)
     numbers = NETWORK_DTYPES[dtype]
-    arrays = (plan.arrange(image.of(x.astype(numbers)), image.shape, numbers), *plan.layout.operands(numbers))
+    given, operands = plan.arrange(image.of(x.astype(numbers)), image.shape, numbers), plan.layout.operands(numbers)
     with np.errstate(all="ignore"):
         lnc = 2 if plan.program.partner else 1
-        run = simulator.run(kernels.kernel("run_network"), *arrays, target=target, lnc=lnc, program=plan.program)
+        kernel = kernels.kernel("run_network")
+        run = simulator.run(kernel, given, **operands, target=target, lnc=lnc, program=plan.program)
     returned = [np.asarray(values)[: len(x)].reshape(len(x), -1) for values, _ in plan.outputs(run.outputs)]
     outputs = [named.output for named in model.network.named_outputs]
     found = [probabilities_of(each.astype(np.float32), output) for each, output in zip(returned, outputs, strict=True)]

@@ -10,7 +10,18 @@ from trninfer import simulator
 from trninfer.kernels.network import run_network
 from trninfer.kernels.operations.weight_loads import weight_loads
 from trninfer.kernels.places import Memory
-from trninfer.kernels.program import LAUNCH_INPUT, Answers, Load, Operation, Place, Program, Room, Stage, Store
+from trninfer.kernels.program import (
+    LAUNCH_INPUT,
+    Answers,
+    Load,
+    Operation,
+    Place,
+    Program,
+    Room,
+    Stage,
+    Store,
+    input_name,
+)
 from trninfer.simulator.machine.chip import PARTITIONS
 
 
@@ -54,9 +65,12 @@ def run_program(
     packed, all by default.
     """
     program = Program((Stage(tuple(operations), at_once or len(inputs[0]) // packed),), packed, len(inputs[0]))
-    numbers = np.zeros((PARTITIONS, 1), np.float32) if constants is None else constants
-    flat = np.zeros(1, inputs[0].dtype) if weights is None else np.asarray(weights, inputs[0].dtype).reshape(-1)
-    return simulator.run(run_network, inputs[0], flat, numbers, *inputs[1:], target=target, program=program).outputs
+    operands = {input_name(number): x for number, x in enumerate(inputs)}
+    if constants is not None:
+        operands["channel_constants"] = constants
+    if weights is not None:
+        operands["weights"] = np.asarray(weights, inputs[0].dtype).reshape(-1)
+    return simulator.run(run_network, target=target, program=program, **operands).outputs
 
 
 def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options: Any) -> Any:

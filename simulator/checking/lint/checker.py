@@ -16,7 +16,7 @@ from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
 from .subset import check_subset
-from .tracing import check_tracing
+from .tracing import check_parameters, check_tracing
 from .values import check_values
 
 
@@ -92,6 +92,8 @@ class _Check:
             # engines use, since the arguments of an entry are in HBM.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
                 scope = self._inside(kernel, kernel.node)
+                if self._version != "0.6":
+                    check_parameters(scope)
                 if not takes_tiles(scope):
                     check_outputs(scope)
         names = sorted({kernel.node.name for kernel in kernels})

@@ -31,6 +31,7 @@ RULES: dict[str, str] = {
     "class-base": "0.6: a class used in a kernel that derives from neither nl.NKIObject nor Enum.",
     # What tracing makes of Python, since 0.7
     "device-condition": "0.7: Python control flow on a value that exists on the device only (if, while, int, range).",
+    "named-parameters": "0.7: a kernel with *args or **kwargs; TorchNeuron binds operands by name.",
     "frozen-value": "0.7, warning: a clock, random numbers or the environment, read while tracing and compiled in.",
     "own-equality": "0.7, warning: == between objects of a class that does not define it, compared by identity now.",
     "deprecated": "0.7, warning: what still works and goes with a later version.",

@@ -41,6 +41,20 @@ def check_tracing(scope: FunctionScope) -> None:
         visitor.visit(statement)
 
 
+def check_parameters(scope: FunctionScope) -> None:
+    """Check that a kernel that is launched has named parameters alone.
+
+    TorchNeuron (torch_neuronx/nki_hop.py) takes names from the signature, zips them with the positional arguments and
+    looks up the default of each that is left, so that *args raises KeyError, or gets one tensor.
+    """
+    arguments = scope.function.args
+    for starred, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")):
+        if starred is not None:
+            instead = f"{starred.arg}0=None, {starred.arg}1=None, ..."
+            message = f"TorchNeuron binds by name and cannot fill {mark}{starred.arg}: write {instead} in its place"
+            scope.report(starred, "named-parameters", message)
+
+
 class _Tracing(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope

@@ -34,8 +34,7 @@ def test_a_part_is_the_other_core_s(first: int, by_tiles: bool, joint: bool) -> 
     inputs = [counted(2, 256, 6, 4) + 10_000 * core for core in range(2)]
     stages = [(stage(core, first, by_tiles, joint),) for core in range(2)]
     program = Program(stages[0], 1, 2, partner=stages[1])
-    rest = np.zeros(1, np.float32), np.zeros((128, 1), np.float32)
-    (found,) = simulator.run(run_network, inputs[0], *rest, inputs[1], lnc=2, program=program).outputs
+    (found,) = simulator.run(run_network, inputs[0], more0=inputs[1], lnc=2, program=program).outputs
     expected = inputs[0].copy()
     start, end = PARTS[by_tiles][1 if first == 0 else 0]  # of what core 0 has got
     part = np.s_[:, 128 * start : 128 * end] if by_tiles else np.s_[:, :, start:end]

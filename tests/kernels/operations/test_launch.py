@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lowered import decided
+from lowered import decided, tensor_spec
 from nki_tensors import counted, in_hbm, on, tile
 from random_arrays import normal
 from random_networks import conv, ending_in_dense, model_of
@@ -15,6 +15,7 @@ from trninfer.kernels.operations.launch import Launch, make_diagonals
 from trninfer.kernels.operations.load import load_plain
 from trninfer.kernels.program import Load, Program, Room
 from trninfer.lowering.decisions import Decisions
+from trninfer.runtime.layer_launches import specs_of
 
 F32 = np.float32
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
@@ -23,10 +24,8 @@ MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16
 def bytes_loaded(pictures: int, staying: tuple[int, ...] = ()) -> int:
     """Bytes that a launch in passes of one picture each loads, beside its pictures."""
     plan = decided(MODEL, Decisions(staying=staying), pictures, at_once=1)
-    operands = [((pictures, *image), np.dtype(np.float32)) for image in plan.graph.inputs]
-    operands += plan.layout.sizes.specs(np.dtype(np.float32))
-    specs = [simulator.TensorSpec(shape, dtype.name) for shape, dtype in operands]
-    run = simulator.run(kernels.kernel("run_network"), *specs, functional=False, program=plan.program)
+    specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
+    run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
     return sum(each.dma.bytes for each in run.program if each.dma is not None and each.dma.load)
 
 

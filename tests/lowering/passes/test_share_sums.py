@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import ALL, applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned
+from lowered import ALL, applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned, tensor_spec
 from random_networks import conv, labels, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.adding import Adding
@@ -15,6 +15,7 @@ from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.share_sums import share_sums, shared_sums
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
+from trninfer.runtime.layer_launches import specs_of
 from trninfer.simulator.machine.chip import PARTITIONS
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -78,9 +79,8 @@ def test_the_tensor_engine_adds_to_the_last_bank_alone(rows: int) -> None:
 
     def matmuls(numbers: tuple[int, ...]) -> int:
         plan = decided(sums((40, 128), rows, 33, size=3), Decisions(sums=numbers), dtype="bfloat16")
-        specs = [((1, *plan.graph.image), "bfloat16"), *((s, d.name) for s, d in plan.layout.sizes.specs(BFLOAT16))]
-        operands = [simulator.TensorSpec(shape, name) for shape, name in specs]
-        run = simulator.run(kernels.kernel("run_network"), *operands, functional=False, program=plan.program)
+        operands = {name: tensor_spec(spec) for name, spec in specs_of(plan, BFLOAT16).items()}
+        run = simulator.run(kernels.kernel("run_network"), **operands, functional=False, program=plan.program)
         return sum(each.op == "nc_matmul" for each in run.program)
 
     assert matmuls(ALL) == matmuls(()) + 2  # sums

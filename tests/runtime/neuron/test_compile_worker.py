@@ -43,7 +43,7 @@ def test_a_kernel_is_compiled_where_its_neff_is_there(
     prepare_environment("trn2", True, os.environ)
     monkeypatch.setenv("NKI_ARTIFACTS_DIR", str(tmp_path / "artifacts"))
     monkeypatch.setenv("STAND_IN_NKI", fault)
-    operands = (ArraySpec((2, 3), np.dtype(ml_dtypes.bfloat16)), ArraySpec((1, 3), np.float32))
+    operands = {"a": ArraySpec((2, 3), np.dtype(ml_dtypes.bfloat16)), "bias": ArraySpec((1, 3), np.float32)}
     job = Job(kernels.bias_activation, find_source(kernels.bias_activation), operands, {"activation": "relu"}, "trn2")
     done = subprocess.run(
         python_command(compile_worker.__name__, "main"), input=json.dumps(job.message()), capture_output=True, text=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable
@@ -57,12 +58,12 @@ class Way(CompiledKernels):
         assert (folder / "label").read_text() == job.label
         return self._loaded("load cached")
 
-    def _call(self, executable: Executable, arrays: Any) -> tuple[tuple[Any, ...], float]:
+    def _call(self, executable: Executable, operands: Any) -> tuple[tuple[Any, ...], float]:
         self._step("call")
-        launch = SimulatedBackend("trn2").launch(executable.job.kernel, *arrays, **executable.job.parameters)
+        launch = SimulatedBackend("trn2").launch(executable.job.kernel, **operands, **executable.job.parameters)
         return launch.outputs, float(next(self._clock))
 
-    def _device_time(self, executable: Executable, arrays: Any) -> DeviceTime:
+    def _device_time(self, executable: Executable, operands: Any) -> DeviceTime:
         self._step("device")
         return DeviceTime(0.5, 0.75, "a profiler")
 
@@ -198,7 +199,8 @@ def test_options_that_time_nothing(warmup: int, iterations: int) -> None:
 
 def test_a_kernel_is_walked_for_its_results_and_its_counts() -> None:
     def walked(kernel: Any, *shapes: tuple[int, ...]) -> Walked:
-        operands = tuple(ArraySpec(shape, np.float32) for shape in shapes)
+        names = inspect.signature(kernel).parameters
+        operands = {name: ArraySpec(shape, np.float32) for name, shape in zip(names, shapes)}
         return walk(Job(kernel, find_source(kernel), operands, {}, "trn2"))
 
     classes = walked(kernels.argmax, (4, 10))

@@ -80,19 +80,18 @@ def test_arguments_that_are_no_key(value, told) -> None:
 
 
 def test_a_job_arrives_as_it_was_sent() -> None:
-    operands = (ArraySpec((3, 4), np.float32), ArraySpec((2,), ml_dtypes.bfloat16))
+    operands = {"a": ArraySpec((3, 4), np.float32), "b": ArraySpec((2,), ml_dtypes.bfloat16)}
     job = Job(kernels.transpose, find_source(kernels.transpose), operands, GOOD, "trn2")
     kernel, forms, parameters = read_job(json.loads(json.dumps(job.message())))
     assert kernel is kernels.transpose and parameters == GOOD
-    assert forms == [((3, 4), "float32"), ((2,), "bfloat16")]
+    assert forms == {"a": ((3, 4), "float32"), "b": ((2,), "bfloat16")}
     assert job.label == "transpose [3, 4] [2] float32 for trn2"
 
 
 def test_what_a_key_is_of() -> None:
     def material(parameters: dict) -> str:
-        job = Job(
-            kernels.transpose, find_source(kernels.transpose), (ArraySpec((3, 4), np.float32),), parameters, "trn2"
-        )
+        operands = {"a": ArraySpec((3, 4), np.float32)}
+        job = Job(kernels.transpose, find_source(kernels.transpose), operands, parameters, "trn2")
         return json.dumps(job.material("torchneuron", {"versions": {}}), sort_keys=True)
 
     assert len({material({"a": value}) for value in (-1, -2, 1, 1.0, True, "1", Step("a", (1,)), Step("a", (2,)))}) == 8

@@ -16,7 +16,7 @@ from trninfer.runtime.neuron.jobs import Job
 from trninfer.runtime.neuron.kernel_source import find_source
 from trninfer.runtime.neuron.neff import CompiledNeff, compile_neff, describe_neff
 
-OPERANDS = (ArraySpec((2, 3), np.float32),)
+OPERANDS = {"a": ArraySpec((2, 3), np.float32)}
 JOB = Job(kernels.transpose, find_source(kernels.transpose), OPERANDS, {}, "trn2")
 BEGIN = (
     "import os, sys; from pathlib import Path; out = Path(os.environ['NKI_ARTIFACTS_DIR']); given = sys.stdin.read();"

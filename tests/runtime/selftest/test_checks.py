@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
-from trninfer import kernels
+import pytest
+from trninfer import kernels, simulator
 from trninfer.kernels.network import BODIES
 from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.selftest.checks import SIZES, checks
 from trninfer.runtime.selftest.run import count_checks
+from trninfer.simulator import TensorSpec
+from trninfer.simulator.instructions.core import active
 
 KERNELS = set(kernels.__all__) - {"kernel", "use_nki"}
 
@@ -37,8 +41,34 @@ def test_what_failed_on_a_chip_comes_first() -> None:
     assert first == ["psum_side_by_side", "psum_within"] * 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_operand_of_a_check_is_read(dtype: str) -> None:
+    """The compiler drops an operand that no instruction reads, and then the launch has one too many."""
+    for check in checks(DTYPES[dtype]):
+        specs = [TensorSpec(array.shape, array.dtype.name) for array in check.arrays]
+        named = {name: TensorSpec(array.shape, array.dtype.name) for name, array in check.named.items()}
+        assert operands_read(kernels.kernel(check.kernel), specs, {**named, **check.parameters}) == [
+            *range(len(specs)), *named
+        ], (check.kernel, check.variant)  # fmt: skip
+
+
+def operands_read(kernel: Any, arrays: list[TensorSpec], arguments: dict[str, Any]) -> list[int | str]:
+    """Return the operands, by position or by name, that some instruction of a kernel reads."""
+    read: list[int | str] = []
+
+    def traced(*tensors: Any, **others: Any) -> Any:
+        returned = kernel.function(*tensors, **others)
+        allocations = {id(access.allocation) for instruction in active().program for access in instruction.reads}
+        operands = {key: each for key, each in (*enumerate(tensors), *others.items()) if hasattr(each, "storage")}
+        read.extend(key for key, each in operands.items() if id(each.storage.owner) in allocations)
+        return returned
+
+    simulator.run(traced, *arrays, functional=False, **arguments)
+    return read
+
+
 def test_odd_sizes_are_beyond_a_tile_and_no_multiple_of_it() -> None:
     for check in checks(DTYPES["float32"]):
-        sizes = [side for array in check.arrays for side in array.shape]
+        sizes = [side for shape in check.shapes for side in shape]
         if check.size == "odd" and check.kernel != "run_network":
             assert any(side > 128 and side % 128 for side in sizes), check.kernel

@@ -234,6 +234,8 @@ BROKEN_FILES = [
     ("signature", "@nki.jit\ndef kernel(a, *rest):  # <-\n    return a\n"),
     ("signature", "@nki.jit\ndef kernel(a, *, scale=1.0):  # <-\n    return a\n"),
     ("signature", "@nki.jit\ndef kernel(a, **options):  # <-\n    return a\n"),
+    ("named-parameters", "@nki.jit\ndef kernel(a, *more):  # <-\n    return a\n"),
+    ("named-parameters", "def kernel(a, **more):  # <-\n    return a\n\njitted = nki.jit(kernel)\n"),
     ("signature", "@nki.jit\ndef kernel(a, stride=[1, 1]):  # <-\n    return a\n"),
     ("signature", "def add(*parts):  # <-\n    return parts[0]\n\n@nki.jit\ndef kernel(a):\n    return add(a, a)\n"),
     (

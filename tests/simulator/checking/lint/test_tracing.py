@@ -2,7 +2,8 @@
 
 import pytest
 from linted_functions import reported
-from trninfer.simulator.checking.lint.tracing import check_tracing
+from trninfer.simulator.checking.lint.checker import check_source
+from trninfer.simulator.checking.lint.tracing import check_parameters, check_tracing
 
 BEFORE = (
     "import enum, os, random, time\nfrom dataclasses import dataclass\n\n"
@@ -129,3 +130,31 @@ def test_globals_that_change_and_grids_in_brackets():
         (1, "global-state", "the global 'COUNT' changes, in line 24: pass it as an argument"),
         (3, "deprecated", "launch grids in brackets are being deprecated: NEURON_LOGICAL_NC_CONFIG sets the cores"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "starred"),
+    [
+        ("a, *more", ["*more"]),
+        ("a, *more, n, **rest", ["**rest", "*more"]),
+        ("a, more0=None, *, n", []),
+        ("a, /, n", []),
+    ],
+)
+def test_a_kernel_has_named_parameters(parameters, starred):
+    findings = reported(check_parameters, "return a", parameters=parameters)
+    assert [rule for _, rule, _ in findings] == ["named-parameters"] * len(starred)
+    for (_, _, message), mark in zip(findings, starred):
+        name = mark.lstrip("*")
+        assert message == (
+            f"TorchNeuron binds by name and cannot fill {mark}: write {name}0=None, {name}1=None, ... in its place"
+        )
+
+
+def test_a_kernel_that_another_one_calls_may_have_any_parameters():
+    text = (
+        "import nki\n\n@nki.jit\ndef inner(*tiles):\n    return tiles[0]\n\n"
+        "@nki.jit\ndef outer(a):\n    return inner(a, a)\n"
+    )
+    assert [f.rule for f in check_source(text)] == []
+    assert [f.rule for f in check_source(text.partition("@nki.jit\ndef outer")[0])] == ["named-parameters"]

@@ -1,10 +1,11 @@
 """Stands in for AWS's nki 0.7: a kernel called with NumPy arrays is compiled and executed by itself, one called with
 tensors on `neuron` by torch-neuronx; the NeuronCore simulator computes.
 
-Sources (aws-neuron-sdk): nki/api/generated/nki.jit for `jit`, the frameworks by arguments, and LNC; neuron-runtime/
-nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, read at import, and kernel.neff; torch/guides/
-how-to-work-with-nki for what compiles when. The key of torch-neuronx's compiled kernels, with the hash of the other
-arguments, is that of a public pre-release. The NEFF is a line of JSON that nrtpy's stand-in reads.
+Arguments are bound as AWS's own files bind them: nki/framework/kernel.py (`Kernel`, which way a call goes),
+nki/framework/compiled.py (with arrays), torch_neuronx/nki_hop.py (with tensors) and torch_neuronx/nki_kernel.py (the
+key of compiled kernels). Beside them (aws-neuron-sdk): nki/api/generated/nki.jit for `jit` and LNC;
+neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, read at import, and kernel.neff. The NEFF is a
+line of JSON that the stand-in of the runtime reads.
 
 STAND_IN_NKI makes it fail: "compile" (no NEFF), "lnc" (the compiler has another), "execute" (after the NEFF), "two"
 (NEFFs), "slow" (it takes long), "crash" (the compiler takes the process with it), "cpu" (torch-neuronx falls back),
@@ -21,11 +22,14 @@ import os
 import pickle
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from trninfer import simulator
 from trninfer.simulator import jit as _simulated
+from trninfer.simulator.instructions.core import active as _active
 from trninfer.simulator.instructions.core import is_active as _is_active
 from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
@@ -38,13 +42,10 @@ _compiled = {}  # by torch-neuronx: what its key stands for
 
 
 def _compile(kernel, forms, parameters) -> None:
-    for _, dtype in forms:
+    for _, dtype in forms.values():
         if dtype not in _DTYPES:
             raise TypeError(f"{dtype} is no dtype of nki.language")
-    log = os.environ.get("STAND_IN_NKI_LOG")
-    if log:
-        with open(log, "a", encoding="utf-8") as stream:
-            stream.write(f"{kernel.__name__}\n")
+    _tell(kernel.__name__)
     if os.environ.get("NKI_COMPILER_FRONTEND") == "custom" and _FAULT == "tracing":
         return
     print("ERROR: compiler says why" if _FAULT in ("compile", "tracing") else "Compiler status PASS")
@@ -57,39 +58,58 @@ def _compile(kernel, forms, parameters) -> None:
     if _FAULT == "crash":
         os._exit(11)
     if _FAULT.startswith("large:"):
-        specs = [simulator.TensorSpec(shape, dtype) for shape, dtype in forms]
-        run = simulator.run(kernel._kernel, *specs, functional=False, **parameters)
+        specs = {name: simulator.TensorSpec(shape, dtype) for name, (shape, dtype) in forms.items()}
+        run = simulator.run(kernel.func, functional=False, **specs, **parameters)
         if len(run.program) > int(_FAULT[6:]):
             raise RuntimeError(f"[NCC_EBVF030] The number of instructions, {len(run.program)}, exceeds the limit.")
 
 
+@dataclass(frozen=True)
 class Kernel:
-    def __init__(self, function) -> None:
-        self._kernel = _simulated(function)
-        self.__name__ = function.__name__
-        self.func = function
+    """nki/framework/kernel.py: a frozen record of the function and of how it is compiled."""
+
+    func: Callable
+    lnc: int = 1
+    schedule: tuple = ()
+    address_rotation: bool = True
+    barrier_check: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__wrapped__", self.func)
+        object.__setattr__(self, "__doc__", self.func.__doc__)
+
+    @property
+    def __name__(self) -> str:
+        return self.func.__name__
 
     def __call__(self, *arguments, **parameters):
         if _is_active():  # called by another kernel
-            return self._kernel(*arguments, **parameters)
+            return self.func(*arguments, **parameters)
         assert os.environ.get("NEURON_LOGICAL_NC_CONFIG") in ("1", "2"), "kernels and compiler must agree"
         assert os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2") in ("trn2", "trn3")
-        if arguments and all(isinstance(array, np.ndarray) for array in arguments):
-            return self._standalone(arguments, parameters)
-        return self._on_neuron(arguments, parameters)
+        given = [*arguments, *parameters.values()]
+        if any(_is_on_neuron(value) for value in given):
+            return self._on_neuron(arguments, parameters)
+        if any(type(value).__module__.partition(".")[0] == "torch" for value in given):
+            raise NotImplementedError("the framework of this tensor is another than TorchNeuron")
+        return self._standalone(arguments, parameters)
 
     def _standalone(self, arguments, parameters):
-        forms = [(a.shape, a.dtype.name) for a in arguments]
-        _compile(self, forms, parameters)
-        returned = self._kernel(*arguments, **parameters)
+        """nki/framework/compiled.py: bound by the signature, without defaults; a list has a value for each rank."""
+        inputs = inspect.signature(self.func).bind(*arguments, **parameters).arguments
+        if any(isinstance(value, list) for value in inputs.values()):
+            raise RuntimeError("Tensors in multi-rank execution must be passed as lists")
+        tensors = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
+        constants = {name: value for name, value in inputs.items() if name not in tensors}
+        _compile(self, {name: (a.shape, a.dtype.name) for name, a in tensors.items()}, constants)
+        returned, read = _trace(self, tensors, constants)
         results = returned if isinstance(returned, tuple) else (returned,)
-        names = list(inspect.signature(self.func).parameters)
         neff = {
             "module": self.func.__module__,
             "file": inspect.getfile(self.func),
             "kernel": self.__name__,
-            "parameters": base64.b64encode(pickle.dumps(parameters)).decode(),
-            "inputs": [[name, list(a.shape), a.dtype.name] for name, a in zip(names, arguments)],
+            "parameters": base64.b64encode(pickle.dumps(constants)).decode(),
+            "inputs": [[name, list(a.shape), a.dtype.name] for name, a in tensors.items() if name in read],
             "outputs": [[f"output_{i}", list(a.shape), a.dtype.name] for i, a in enumerate(results)],
         }
         if _ARTIFACTS:
@@ -103,23 +123,34 @@ class Kernel:
         return returned
 
     def _on_neuron(self, arguments, parameters):
+        """torch_neuronx/nki_hop.py, NKIHOPCaller: names are zipped with the positional arguments, what is missing is a
+        default (KeyError where there is none), and whatever is no tensor is a constant of the compiled kernel."""
         import torch
         import torch_neuronx
         from torch.profiler import profile
 
-        assert arguments and all(isinstance(a, torch.Tensor) for a in arguments), "tensors, or arrays, and no mixture"
-        for tensor in arguments:
+        signature = inspect.signature(self.func).parameters
+        names = list(signature)
+        defaults = {name: p.default for name, p in signature.items() if p.default is not inspect.Parameter.empty}
+        combined = {**dict(zip(names, arguments)), **parameters}
+        for name in names:
+            if name not in combined:
+                combined[name] = defaults[name]
+        combined = {name: combined[name] for name in names}
+        tensors = {name: value for name, value in combined.items() if isinstance(value, torch.Tensor)}
+        constants = {name: value for name, value in combined.items() if name not in tensors}
+        for tensor in tensors.values():
             if tensor.device.type != "neuron":
                 raise ValueError(f"expected all tensors on neuron, got one on {tensor.device}")
-        forms = tuple((tuple(tensor.shape), torch_neuronx.dtype_of(tensor)) for tensor in arguments)
-        key = (id(self.func), hash(tuple(sorted(parameters.items()))), forms)  # TypeError where one is not hashable
+        forms = {name: (tuple(tensor.shape), torch_neuronx.dtype_of(tensor)) for name, tensor in tensors.items()}
+        key = (id(self.func), hash(tuple(sorted(constants.items()))), tuple(forms.items()))  # TypeError: not hashable
         if key not in _compiled:
-            _compile(self, forms, parameters)
-            _compiled[key] = self.func, dict(parameters)
+            _compile(self, forms, constants)
+            _compiled[key] = self.func, constants
             folder = os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR")
             if folder:
                 Path(folder).mkdir(parents=True, exist_ok=True)
-                name = hashlib.sha256(repr((self.__name__, forms, sorted(parameters.items()))).encode()).hexdigest()
+                name = hashlib.sha256(repr((self.__name__, forms, sorted(constants.items()))).encode()).hexdigest()
                 Path(folder, f"{name[:16]}.neff").write_text("NEFF")
         if _FAULT == "lost":
             raise RuntimeError("nrt_execute failed\nNRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")
@@ -128,10 +159,41 @@ class Kernel:
         torch.neuron.synchronize()  # what is given may be the result of an earlier kernel
         if getattr(profile, "running", None) is not None:
             profile.running.calls += 1
-        returned = self._kernel(*map(torch_neuronx.array_of, arguments), **_compiled[key][1])
+        arrays = {name: torch_neuronx.array_of(tensor) for name, tensor in tensors.items()}
+        returned, _ = _trace(self, arrays, _compiled[key][1])
         results = returned if isinstance(returned, tuple) else (returned,)
         made = tuple(torch_neuronx.later(_spoiled(result)) for result in results)
         return made[0] if len(made) == 1 else made
+
+
+def _is_on_neuron(value) -> bool:
+    return (
+        type(value).__module__.startswith("torch") and getattr(value, "device", None) and value.device.type == "neuron"
+    )
+
+
+def _trace(kernel, arrays, constants):
+    """Run a kernel on the simulator: what it returns, and the names of the operands that some instruction reads. The
+    compiler drops the others; STAND_IN_NKI_LOG tells of them."""
+    read = set()
+
+    def traced(**operands):
+        returned = kernel.func(**operands, **constants)
+        allocations = {id(access.allocation) for instruction in _active().program for access in instruction.reads}
+        read.update(name for name, each in operands.items() if id(each.storage.owner) in allocations)
+        return returned
+
+    returned = _simulated(traced)(**arrays)
+    for name in set(arrays) - read:
+        _tell(f"{kernel.__name__} without {name}")
+    return returned, read
+
+
+def _tell(line: str) -> None:
+    log = os.environ.get("STAND_IN_NKI_LOG")
+    if log:
+        with open(log, "a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
 
 
 def _spoiled(result):
