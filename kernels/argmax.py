@@ -9,7 +9,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, even_tiles, itemsize, row_groups, tiles
+from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, copy_by_hardware, even_tiles, itemsize, row_groups, tiles
 
 SEARCH_WIDTH = 8  # max8 and nc_find_index8 work on 8 values, and on no fewer than 8 elements
 CHUNK = 8192  # elements searched at once: up to 16,384 are allowed, half leaves SBUF room to load the next chunk
@@ -28,7 +28,7 @@ def _load_chunk(a, columns):
     """A chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8]."""
     width = max(columns.size, SEARCH_WIDTH)
     data = nl.ndarray((a.shape[0], a.shape[1], width), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
+    copy_by_hardware(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
     fill_up(data, columns.size)
     return data
 
@@ -115,5 +115,5 @@ def argmax(a):
                 find_largest(found[:, part.start : part.end], _load_chunk(rows_here, tiles(columns, CHUNK)[0]))
             else:
                 _argmax_long_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
-        nisa.dma_copy(dst=out[group.start : group.end].reshape(shape), src=found)
+        copy_by_hardware(dst=out[group.start : group.end].reshape(shape), src=found)
     return out

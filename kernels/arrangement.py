@@ -4,8 +4,7 @@ A matrix that is transposed goes through the Tensor Engine, because a DMA would 
 order is left to the DMAs all the same.
 """
 
-import nki.isa as nisa
-
+from .tiling.tiles import copy_by_hardware
 from .transpose import transpose_into
 
 MAX_DMA_AXES = 5  # of an access pattern
@@ -16,7 +15,7 @@ def permute_images(out, x, split, order):
     batch, numbers = x.shape
     sizes, places = _merged(split, order)
     if len(sizes) == 1:
-        nisa.dma_copy(dst=out, src=x)
+        copy_by_hardware(dst=out, src=x)
         return
     for image in range(batch):
         source, target = x[image : image + 1].reshape((numbers,)), out[image : image + 1].reshape((numbers,))
@@ -25,7 +24,7 @@ def permute_images(out, x, split, order):
         else:
             assert len(sizes) <= MAX_DMA_AXES, f"at most {MAX_DMA_AXES} axes can move on their own, got {order}"
             turned = source.reshape(tuple(sizes)).permute(tuple(places))
-            nisa.dma_copy(dst=target.reshape(turned.shape), src=turned)
+            copy_by_hardware(dst=target.reshape(turned.shape), src=turned)
 
 
 def _merged(split, order):

@@ -14,7 +14,16 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .activation_functions import activate
-from .tiling.tiles import Tile, check_matrix, even_tiles, group_view, row_groups, sbuf_tile, usable_sbuf_bytes
+from .tiling.tiles import (
+    Tile,
+    check_matrix,
+    copy_by_hardware,
+    even_tiles,
+    group_view,
+    row_groups,
+    sbuf_tile,
+    usable_sbuf_bytes,
+)
 
 CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
 SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
@@ -23,14 +32,14 @@ SHORT_ROW = 256  # elements up to which softmax treats several rows of a partiti
 def _bias_chunk(bias, columns):
     """Columns of the bias row on every partition."""
     chunk = sbuf_tile((nl.tile_size.pmax, columns.size), bias.dtype)
-    nisa.dma_copy(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
+    copy_by_hardware(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
     return chunk
 
 
 def _add_bias(dst, a, group, columns, bias):
     """Load columns of a row group and add the bias to each of its rows: dst [partitions, rows, columns]."""
     data = sbuf_tile(dst.shape, a.dtype)
-    nisa.dma_copy(dst=data, src=group_view(a, group, columns))
+    copy_by_hardware(dst=data, src=group_view(a, group, columns))
     repeated = bias[0 : group.partitions, :].expand_dim(1).broadcast(1, group.rows)
     nisa.tensor_tensor(dst=dst, data1=data, data2=repeated, op=nl.add)
 
@@ -49,7 +58,7 @@ def _elementwise(out, a, bias, activation, parameters):
                 total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
                 _add_bias(total, a, group, columns, bias_chunk)
                 activate(result, total, activation, parameters)
-            nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+            copy_by_hardware(dst=group_view(out, group, columns), src=result)
 
 
 def softmax_tile(dst, data, largest):
@@ -78,7 +87,7 @@ def _softmax_short_rows(out, a, bias):
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=total, axis=2, keepdims=True)
         result = sbuf_tile(shape, a.dtype)
         softmax_tile(result, total, largest)
-        nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+        copy_by_hardware(dst=group_view(out, group, columns), src=result)
 
 
 def exponentials(data, peaks):
@@ -124,7 +133,7 @@ def _softmax_long_rows(out, a, bias):
             part = total[:, :, columns.start : columns.end]
             # On the Scalar Engine: the Vector Engine has passed over the row twice already.
             nisa.activation(dst=result, op=nl.copy, data=part, scale=scale)
-            nisa.dma_copy(dst=group_view(out, group, columns), src=result)
+            copy_by_hardware(dst=group_view(out, group, columns), src=result)
 
 
 @nki.jit

@@ -25,7 +25,6 @@ them out on chip, in between the first matmuls; `fused_conv2d_maxpool_packed` ta
 from dataclasses import dataclass, replace
 
 import nki
-import nki.isa as nisa
 import nki.language as nl
 
 from .convolution.forms import FORMS, QUICKEST, Form, matmul_columns, matrices
@@ -42,7 +41,7 @@ from .tiling.packing import (
     packed_layout,
     taps_in_partitions,
 )
-from .tiling.tiles import PARTITIONS, usable_sbuf_bytes
+from .tiling.tiles import PARTITIONS, copy_by_hardware, usable_sbuf_bytes
 from .tiling.warm_up import is_worth_warming, warm_bank
 
 
@@ -306,8 +305,8 @@ def _store(out, result, apart):
     """Store the output of a group, the rows from `apart` on by themselves: the end waits for less."""
     rows = result.shape[2]
     if apart > 0:
-        nisa.dma_copy(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
-    nisa.dma_copy(dst=out[:, :, apart:rows, :], src=result[:, :, apart:rows, :])
+        copy_by_hardware(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
+    copy_by_hardware(dst=out[:, :, apart:rows, :], src=result[:, :, apart:rows, :])
 
 
 def _warm_up(plan):
@@ -341,7 +340,7 @@ def _window(out, shape, problem, group, channels):
 def _load_window(added, shape, problem, group, channels):
     """Return what is added to the output of a group and a tile of output channels, in SBUF."""
     other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=other, src=_window(added, shape, problem, group, channels))
+    copy_by_hardware(dst=other, src=_window(added, shape, problem, group, channels))
     return other
 
 

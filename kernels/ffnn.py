@@ -21,6 +21,7 @@ from .matmul_blocks import whole_rows
 from .tiling.tiles import (
     ceil_div,
     check_matrix,
+    copy_by_hardware,
     even_tiles,
     group_view,
     itemsize,
@@ -76,15 +77,15 @@ def _relu_of_units(units, bias):
     out = nl.ndarray(units.shape, dtype=units.dtype, buffer=nl.shared_hbm)
     for group in row_groups(hidden, max(1, CHUNK // samples)):
         bias_column = sbuf_tile((group.partitions, group.rows), bias.dtype)
-        nisa.dma_copy(dst=bias_column, src=bias[0, group.start : group.end].reshape((group.partitions, group.rows)))
+        copy_by_hardware(dst=bias_column, src=bias[0, group.start : group.end].reshape((group.partitions, group.rows)))
         for columns in even_tiles(samples, CHUNK):
             data = sbuf_tile((group.partitions, group.rows, columns.size), units.dtype)
-            nisa.dma_copy(dst=data, src=group_view(units, group, columns))
+            copy_by_hardware(dst=data, src=group_view(units, group, columns))
             for row in range(group.rows):
                 nisa.activation(
                     dst=data[:, row, :], op=nl.relu, data=data[:, row, :], bias=bias_column[:, row : row + 1]
                 )
-            nisa.dma_copy(dst=group_view(out, group, columns), src=data)
+            copy_by_hardware(dst=group_view(out, group, columns), src=data)
     return out
 
 
@@ -120,7 +121,7 @@ class Probabilities(Finish):
                 nisa.activation(dst=part, op=nl.copy, data=source, scale=scale)
             else:
                 nisa.tensor_scalar(dst=part, data=source, op0=nl.multiply, operand0=scale, engine=nisa.engine.vector)
-            nisa.dma_copy(dst=rows[:, half.start : half.end], src=part)
+            copy_by_hardware(dst=rows[:, half.start : half.end], src=part)
 
 
 class Classes(Finish):
@@ -142,7 +143,7 @@ def _store_tiles(dst, src):
     if src.shape[1] > 1:
         store_rows(dst, src)
     else:
-        nisa.dma_copy(dst=dst, src=src[:, 0, :])
+        copy_by_hardware(dst=dst, src=src[:, 0, :])
 
 
 def _plan(x, w2, matmul):

@@ -79,7 +79,7 @@ def run_fused(operands, plan, finish):
         _hidden_layer(values, (x[block.start : block.end, :], first, first_bias), plan, warm)
         if second_bias is None:
             second_bias = sbuf_tile((PARTITIONS, b2.shape[1]), b2.dtype)
-            nisa.dma_copy(dst=second_bias, src=b2.broadcast(0, PARTITIONS))
+            copy_by_hardware(dst=second_bias, src=b2.broadcast(0, PARTITIONS))
         _output_layer(values, (block, second, second_bias), plan, finish)
         warm = None
 
@@ -128,10 +128,10 @@ class _BiasColumns:
                 nisa.memset(dst=data, value=0.0)
             if whole > 0:
                 full = bias[0, start : start + whole * PARTITIONS]
-                nisa.dma_copy(dst=data[0:whole, :], src=full.reshape((whole, PARTITIONS)))
+                copy_by_hardware(dst=data[0:whole, :], src=full.reshape((whole, PARTITIONS)))
             if start + whole * PARTITIONS < end:
                 rest = bias[:, start + whole * PARTITIONS : end]
-                nisa.dma_copy(dst=data[whole : whole + 1, 0 : rest.shape[1]], src=rest)
+                copy_by_hardware(dst=data[whole : whole + 1, 0 : rest.shape[1]], src=rest)
             self._loaded.append(data)
 
     def of_tile(self, tile, rows):

@@ -22,6 +22,7 @@ from .tiling.tiles import (
     PARTITIONS,
     ceil_div,
     check_matrix,
+    copy_by_hardware,
     evict,
     itemsize,
     sbuf_tile,
@@ -50,7 +51,7 @@ def _load(matrix, k, columns):
     tile = nl.ndarray((k.size, width), dtype=matrix.dtype, buffer=nl.sbuf)
     if width > columns.size:
         nisa.memset(dst=tile, value=0.0)
-    nisa.dma_copy(dst=tile[:, 0 : columns.size], src=matrix[k.start : k.end, columns.start : columns.end])
+    copy_by_hardware(dst=tile[:, 0 : columns.size], src=matrix[k.start : k.end, columns.start : columns.end])
     return tile
 
 
@@ -79,7 +80,7 @@ def _multiply_columns(result, m, n, lhsT_column, rhs_column):
 def _store(result, m, n, accumulator):
     tile = sbuf_tile((m.size, n.size), result.dtype)
     evict(dst=tile, src=accumulator[0 : m.size, 0 : n.size], turn=m.index + n.index)
-    nisa.dma_copy(dst=result[m.start : m.end, n.start : n.end], src=tile)
+    copy_by_hardware(dst=result[m.start : m.end, n.start : n.end], src=tile)
 
 
 @nki.jit

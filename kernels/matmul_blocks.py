@@ -14,7 +14,18 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .matmul_plan import GROUP, TILE_M, TILE_N
-from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, evict, itemsize, sbuf_tile, several_columns, store_rows, tiles
+from .tiling.tiles import (
+    DMA_BYTES,
+    PARTITIONS,
+    Tile,
+    copy_by_hardware,
+    evict,
+    itemsize,
+    sbuf_tile,
+    several_columns,
+    store_rows,
+    tiles,
+)
 from .tiling.warm_up import psum_tile
 
 MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before the last group
@@ -102,15 +113,15 @@ def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
     first_rhs = _loads(rhs_panels[0], rhs, k, first_bytes) if len(rhs_panels) > 0 else []
     for i in range(max(len(first_lhsT), len(first_rhs))):
         if i < len(first_lhsT):
-            nisa.dma_copy(dst=first_lhsT[i][0], src=first_lhsT[i][1])
+            copy_by_hardware(dst=first_lhsT[i][0], src=first_lhsT[i][1])
         if i < len(first_rhs):
-            nisa.dma_copy(dst=first_rhs[i][0], src=first_rhs[i][1])
+            copy_by_hardware(dst=first_rhs[i][0], src=first_rhs[i][1])
     for panel in lhsT_panels[1:]:
         for load in _loads(panel, lhsT, k, DMA_BYTES):
-            nisa.dma_copy(dst=load[0], src=load[1])
+            copy_by_hardware(dst=load[0], src=load[1])
     for panel in rhs_panels[1:]:
         for load in _loads(panel, rhs, k, DMA_BYTES):
-            nisa.dma_copy(dst=load[0], src=load[1])
+            copy_by_hardware(dst=load[0], src=load[1])
 
 
 def _operands(panels, block, columns):

@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import check_dtype, even_tiles, row_groups, sbuf_tile
+from .tiling.tiles import check_dtype, copy_by_hardware, even_tiles, row_groups, sbuf_tile
 from .tiling.windows import (
     CHUNK,
     OutputBlock,
@@ -228,5 +228,5 @@ def average_pool(
             target = results[
                 group.start : group.end, block.rows.start : block.rows.end, block.columns.start : block.columns.end
             ]
-            nisa.dma_copy(dst=target.reshape_dim(0, shape), src=result)
+            copy_by_hardware(dst=target.reshape_dim(0, shape), src=result)
     return out

@@ -10,7 +10,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import PARTITIONS, check_matrix, evict, tiles
+from .tiling.tiles import PARTITIONS, check_matrix, copy_by_hardware, evict, tiles
 
 
 def _check(lhsT, rhs):
@@ -24,7 +24,7 @@ def _check(lhsT, rhs):
 
 def _load_tile(matrix, k):
     tile = nl.ndarray((k.size, matrix.shape[1]), dtype=matrix.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=matrix[k.start : k.end, :])
+    copy_by_hardware(dst=tile, src=matrix[k.start : k.end, :])
     return tile
 
 
@@ -32,7 +32,7 @@ def _stored(sums, dtype):
     tile = nl.ndarray(sums.shape, dtype=dtype, buffer=nl.sbuf)
     evict(dst=tile, src=sums, turn=0)
     result = nl.ndarray(sums.shape, dtype=dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=result, src=tile)
+    copy_by_hardware(dst=result, src=tile)
     return result
 
 

@@ -14,6 +14,7 @@ from .tiling.tiles import (
     PARTITIONS,
     ceil_div,
     check_matrix,
+    copy_by_hardware,
     evict,
     itemsize,
     load_rows,
@@ -34,7 +35,7 @@ def _transpose_block(out, a):
     if whole_words(rows, dtype) > rows:  # the last row once more: PSUM is written in whole words
         last = rows // PARTITIONS
         beside = rows - last * PARTITIONS
-        nisa.dma_copy(dst=block[beside : beside + 1, last, :], src=a[rows - 1 : rows, :])
+        copy_by_hardware(dst=block[beside : beside + 1, last, :], src=a[rows - 1 : rows, :])
     turned = sbuf_tile((PARTITIONS, ceil_div(columns, PARTITIONS), rows), a.dtype)
     for c in tiles(columns, PARTITIONS):
         for part in tiles(rows, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):

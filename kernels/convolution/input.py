@@ -13,6 +13,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
+from ..tiling.tiles import copy_by_hardware
 from .forms import Form
 from .pairs import pair_inputs
 from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
@@ -182,7 +183,6 @@ def _load_taps(tile, images, plan, kept, first):
     # A DMA for each tap takes longer to describe than to move, and in a launch of a network weights wait behind them:
     # the runtime prepares descriptors ahead.
     many = problem.from_host and problem.taps.count > 1 and len(plan.groups) > 1
-    prepared = nisa.dge_mode.none if many else nisa.dge_mode.unknown
     for i in range(problem.taps.rows):
         row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
         first_row = max(kept, ceil_div(max(0, -row), pitch))
@@ -193,16 +193,17 @@ def _load_taps(tile, images, plan, kept, first):
             end_column = min(tile.shape[3], problem.width - column)
             block = (i * problem.taps.columns + j) * problem.taps.stride
             if first_row < end_row and first_column < end_column:
-                nisa.dma_copy(
-                    dst=tile[block : block + images.shape[1], :, first_row:end_row, first_column:end_column],
-                    src=images[
-                        :,
-                        :,
-                        row + first_row * pitch : row + (end_row - 1) * pitch + 1 : pitch,
-                        column + first_column : column + end_column,
-                    ].permute((1, 0, 2, 3)),
-                    dge_mode=prepared,
-                )
+                target = tile[block : block + images.shape[1], :, first_row:end_row, first_column:end_column]
+                source = images[
+                    :,
+                    :,
+                    row + first_row * pitch : row + (end_row - 1) * pitch + 1 : pitch,
+                    column + first_column : column + end_column,
+                ].permute((1, 0, 2, 3))
+                if many:
+                    nisa.dma_copy(dst=target, src=source, dge_mode=nisa.dge_mode.none)
+                else:
+                    copy_by_hardware(dst=target, src=source)
 
 
 def _zero_border(tile, kept, plan, top, left):

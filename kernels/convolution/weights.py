@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from ..tiling.tiles import even_tiles, evict, itemsize, sbuf_tile, transposed_dtype
+from ..tiling.tiles import copy_by_hardware, even_tiles, evict, itemsize, sbuf_tile, transposed_dtype
 from .forms import Form
 from .pairs import pair_filters
 from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
@@ -78,7 +78,7 @@ def stage_weights(stream, last):
             shape = (out_tile.size, channels.size, part.rows, plan.problem.kernel[1])
             chunk = nl.ndarray(shape, dtype=stream.w.dtype, buffer=nl.sbuf)
             source = stream.w[out_tile.start : out_tile.end, channels.start : channels.end]
-            nisa.dma_copy(dst=chunk, src=source[:, :, part.row : part.row + part.rows, :])
+            copy_by_hardware(dst=chunk, src=source[:, :, part.row : part.row + part.rows, :])
             stream.staged.append(chunk)
 
 
@@ -92,7 +92,7 @@ def load_packed(w_packed, plan, out_tile, channels, room=None):
     weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if room is None else room
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
-    nisa.dma_copy(dst=weights, src=source)
+    copy_by_hardware(dst=weights, src=source)
     return weights
 
 
@@ -160,7 +160,7 @@ def load_biases(bias, plan):
     columns = sbuf_tile((out_tiles[0].size, len(out_tiles)), bias.dtype)
     packed = plan.problem.packed
     if packed and out_tiles[0].size == bias.shape[0]:
-        nisa.dma_copy(dst=columns, src=bias)
+        copy_by_hardware(dst=columns, src=bias)
     else:
         for tile in out_tiles:
             if packed:
@@ -168,7 +168,7 @@ def load_biases(bias, plan):
                 source = bias[start : start + tile.size, block : block + 1]
             else:
                 source = bias[tile.start : tile.end].reshape((tile.size, 1))
-            nisa.dma_copy(dst=columns[0 : tile.size, tile.index : tile.index + 1], src=source)
+            copy_by_hardware(dst=columns[0 : tile.size, tile.index : tile.index + 1], src=source)
     biases = []
     for tile in out_tiles:
         biases.append(columns[0 : tile.size, tile.index : tile.index + 1])

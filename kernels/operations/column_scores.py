@@ -14,7 +14,7 @@ import nki.language as nl
 
 from ..argmax import SEARCH_WIDTH
 from ..program import Scores
-from ..tiling.tiles import PARTITIONS, evict, sbuf_tile, several_columns, tiles
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, sbuf_tile, several_columns, tiles
 from .exchange import exchange_sums
 
 BEYOND = float(1 << 24)  # more than any class; sums with it are exact enough to stay so
@@ -47,7 +47,7 @@ def compute_column_scores(launch, number, operation: Scores, value, multiplied):
     found = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
     last = float(operation.channels - 1)
     _find_first_of_largest(found, logits, constants[:, count : count + 1], last)
-    nisa.dma_copy(dst=classes.reshape((1, 1)), src=found)
+    copy_by_hardware(dst=classes.reshape((1, 1)), src=found)
     _store_columns(scores, logits[:, 0:count], sbuf_tile((count, PARTITIONS), launch.dtype, launch.label(operation)))
 
 
@@ -135,6 +135,6 @@ def _store_columns(scores, logits, rows):
     whole = classes // PARTITIONS
     if whole > 0:
         first = scores[:, 0 : whole * PARTITIONS].reshape((whole, PARTITIONS))
-        nisa.dma_copy(dst=first, src=rows[0:whole])
+        copy_by_hardware(dst=first, src=rows[0:whole])
     if whole < count:
-        nisa.dma_copy(dst=scores[:, whole * PARTITIONS :], src=rows[whole:count, 0 : classes - whole * PARTITIONS])
+        copy_by_hardware(dst=scores[:, whole * PARTITIONS :], src=rows[whole:count, 0 : classes - whole * PARTITIONS])

@@ -9,7 +9,6 @@ copy the result down the partitions, if the next operation reads copies
 
 from dataclasses import replace
 
-import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.adding import Adding
@@ -20,7 +19,7 @@ from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
 from ..tiling.packing import ceil_div, tile_sizes
-from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile, several_columns
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, sbuf_tile, several_columns
 from .gates import convolve_gates, has_gates
 from .launch import stream_of
 from .load import load
@@ -124,7 +123,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             warm = None
             if room.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
-                nisa.dma_copy(dst=hbm, src=result)
+                copy_by_hardware(dst=hbm, src=result)
         advance(inputs, index)
     blank_rows(operation.row_groups, room)
     copy_down(operation.copies, room)

@@ -6,7 +6,7 @@ import nki.language as nl
 from ..convolution.input import load_input
 from ..program import Load, Store, TapsLoad
 from ..tiling.packing import ceil_div
-from ..tiling.tiles import PARTITIONS, evict, itemsize, load_early, load_rows, tiles, transposed_dtype
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, itemsize, load_early, load_rows, tiles, transposed_dtype
 from .value import Value, store_value
 
 MOST_AXES = 5  # of an access pattern
@@ -35,7 +35,7 @@ def load_tiles(room, value):
     """Load a value in HBM into the tiles of a room."""
     first = 0
     for t, size in enumerate(value.heights):
-        nisa.dma_copy(dst=room.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
+        copy_by_hardware(dst=room.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
         first += size
 
 
@@ -82,7 +82,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
                     load_early(own, moved)
                     launch.loads_early = False  # the filters: first of the other queue
                 else:
-                    nisa.dma_copy(dst=own, src=moved)
+                    copy_by_hardware(dst=own, src=moved)
             continue
         for copy in range(copies.count):
             run = (rows - copy * copies.shift) * columns - (width - 1) * dilation
@@ -91,7 +91,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
             if early and part.index == 0 and copy % 2 == 1:
                 load_early(own, moved)
             else:
-                nisa.dma_copy(dst=own, src=moved)
+                copy_by_hardware(dst=own, src=moved)
     return Value(
         tiles=(tile.reshape((tile.shape[0], images, rows, columns)),),
         margins=((0, 0, 0, 0),),

@@ -9,7 +9,7 @@ from ..bias_activation import softmax_tile
 from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
 from ..program import NO_SIDES, Answers, Ending, Scores
-from ..tiling.tiles import PARTITIONS, Tile, itemsize, sbuf_tile, several_columns, store_rows, tiles
+from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile, several_columns, store_rows, tiles
 from .column_scores import compute_column_scores
 from .exchange import exchange_sums
 from .load import load
@@ -116,13 +116,13 @@ def find_answers(launch, number, operation: Answers, operands):
     scores, classes = launch.answers(number, operation)
     for part in tiles(pictures, PARTITIONS):
         data = sbuf_tile((part.size, 1, operation.channels), launch.dtype, name=launch.label(operation))
-        nisa.dma_copy(dst=data[:, 0], src=numbers[part.start : part.end])
+        copy_by_hardware(dst=data[:, 0], src=numbers[part.start : part.end])
         width = max(SEARCH_WIDTH, operation.channels)
         logits = nl.ndarray((part.size, 1, width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=logits[:, :, 0 : operation.channels], src=data, engine=nisa.engine.gpsimd)
         result, found = _answered(launch, operation, logits)
-        nisa.dma_copy(dst=scores[part.start : part.end], src=result[:, 0])
-        nisa.dma_copy(dst=classes[part.start : part.end].reshape((part.size, 1)), src=found)
+        copy_by_hardware(dst=scores[part.start : part.end], src=result[:, 0])
+        copy_by_hardware(dst=classes[part.start : part.end].reshape((part.size, 1)), src=found)
 
 
 def _answered(launch, operation, logits):
@@ -168,4 +168,4 @@ def _store(dst, src):
     if src.shape[1] > 1:
         store_rows(dst, src)
     else:
-        nisa.dma_copy(dst=dst, src=src[:, 0, :])
+        copy_by_hardware(dst=dst, src=src[:, 0, :])

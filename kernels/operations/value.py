@@ -10,7 +10,7 @@ import nki.language as nl
 from ..program import NO_SIDES, Copies, Sides
 from ..tiling.column_phases import ColumnPhases
 from ..tiling.packing import ceil_div, tile_sizes
-from ..tiling.tiles import PARTITIONS, sbuf_tile
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, sbuf_tile
 from ..tiling.windows import Span, fill_border
 
 
@@ -224,7 +224,7 @@ def store_value(value, hbm):
     first = 0
     for t in range(len(value.tiles)):
         end = first + value.tiles[t].shape[0]
-        nisa.dma_copy(dst=hbm[:, first:end].permute((1, 0, 2, 3)), src=value.inside(t))
+        copy_by_hardware(dst=hbm[:, first:end].permute((1, 0, 2, 3)), src=value.inside(t))
         first = end
 
 

@@ -85,15 +85,20 @@ def load_rows(dst, src):
     whole = rows // PARTITIONS
     even = whole * PARTITIONS
     if whole > 0:
-        nisa.dma_copy(dst=dst[:, 0:whole, :], src=src[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)))
+        copy_by_hardware(
+            dst=dst[:, 0:whole, :], src=src[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2))
+        )
     if even < rows:
-        nisa.dma_copy(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
+        copy_by_hardware(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
 
 
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
-    """Copy by a DMA whose descriptors the hardware makes, where it can: the compiler may give them to GpSimd, behind
-    whose other work they wait (nki-dge). `engine` is the one that triggers it."""
-    if nisa.get_nc_version() == nisa.nc_version.gen2:
+    """Copy by a DMA whose descriptors the hardware makes, where it can: the compiler gives those that a kernel leaves
+    open to GpSimd, behind whose other work they wait (nki-dge). `engine` is the one that triggers it.
+
+    Descriptors of a single row stay open: the compiler has them prepared before the launch.
+    """
+    if nisa.get_nc_version() == nisa.nc_version.gen2 or dst.shape[0] == 1 or src.shape[0] == 1:
         nisa.dma_copy(dst=dst, src=src)
     else:
         nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=engine)
@@ -111,9 +116,11 @@ def store_rows(dst, src):
     whole = rows // PARTITIONS
     even = whole * PARTITIONS
     if whole > 0:
-        nisa.dma_copy(dst=dst[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)), src=src[:, 0:whole, :])
+        copy_by_hardware(
+            dst=dst[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)), src=src[:, 0:whole, :]
+        )
     if even < rows:
-        nisa.dma_copy(dst=dst[even:rows, :], src=src[0 : rows - even, whole, :])
+        copy_by_hardware(dst=dst[even:rows, :], src=src[0 : rows - even, whole, :])
 
 
 def evict(dst, src, turn):

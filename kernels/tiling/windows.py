@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import Tile, ceil_div, even_tiles, sbuf_tile
+from .tiles import Tile, ceil_div, copy_by_hardware, even_tiles, sbuf_tile
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
 MAX_REACH = 16384  # columns that a window may span: 64 KiB of the 192 that a partition has at least
@@ -157,7 +157,7 @@ def load_padded(images, rows, columns, fill):
     if rows.head < bottom and columns.head < right:
         source = images.slice(-2, rows.start + rows.head, rows.start + bottom)
         source = source.slice(-1, columns.start + columns.head, columns.start + right)
-        nisa.dma_copy(
+        copy_by_hardware(
             dst=data[:, :, rows.head : bottom, columns.head : right].reshape_dim(1, between),
             src=source,
         )

@@ -74,7 +74,8 @@ class Transfer(NamedTuple):
     `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd,
     `dynamic` an address that is read from memory first. `span` are the bytes of HBM from the first that a load reads to
     its last, 0 where that does not matter. `second`: the kernel has the Scalar Engine's descriptor generator make it.
-    `beside`: the DMA engines of GpSimd's processors move it, beside what the 16 others do.
+    `beside`: the DMA engines of GpSimd's processors move it, beside what the 16 others do. `open`: the kernel leaves it
+    to the compiler who makes the descriptors.
     """
 
     bytes: int
@@ -93,6 +94,7 @@ class Transfer(NamedTuple):
     span: int = 0
     second: bool = False
     beside: bool = False
+    open: bool = False
 
 
 Identity = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype

@@ -28,6 +28,7 @@ from ..machine.watching import watching
 from ..tensors.tensor import NkiTensor
 from ..timing.capacity import Memory, check
 from ..timing.program_timing import PairTiming, ProgramTiming
+from ..timing.transfers import keep_scratch
 from .replay import never_changes
 from .run import Run
 from .torch_tensors import array_of, is_tensor, tensor_of
@@ -201,6 +202,7 @@ def execute(
         core.recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     for each in cores:
         _follow(each.program, made.schedule)
+        keep_scratch(each.program, _tensors(returned))
         each.memory = check(each.program, each.target)
     if core.sanitizer is not None:
         core.sanitizer.finish(_tensors(returned))

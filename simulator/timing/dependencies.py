@@ -297,7 +297,8 @@ class _Analysis:
     def _write_hbm(self, index: int, access: Access) -> None:
         tensor = self._hbm[access.allocation]
         for segment in tensor.overlapping(access):
-            self._await(index, segment.writer, segment.readers)
+            readers = [r for r in segment.readers if any(read.overlaps(access) for read in self.program[r].reads)]
+            self._await(index, segment.writer, readers)
         for reader in tensor.unwritten_readers(access):
             self._wait(index, reader, WAR)
         tensor.add(Segment(access, index))

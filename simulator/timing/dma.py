@@ -23,12 +23,12 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
     """(first engine, nanoseconds of it and of each engine after it) of a DMA."""
     descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
     first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
-    single = transfer.dge and not transfer.software
+    single = transfer.dge and (not transfer.software or _scattered(transfer))
     each = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
     if transfer.span and single:  # each engine finds another at its channel so often
         each *= 1 + (last - first) / machine.hbm_channels
-    if transfer.software and not transfer.load and descriptors > partitions:  # pieces that cannot be gathered
-        each += machine.swdge_element_ns
+    if transfer.software and not transfer.load and descriptors > partitions:  # pieces of a partition's row
+        each += machine.swdge_element_ns if transfer.bytes < machine.swdge_gathered * descriptors else 0.0
     if transfer.transpose:
         each /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
     last_write = machine.semaphore_ns
@@ -84,16 +84,22 @@ def channel_time(transfer: Transfer, machine: Machine) -> float:
 
     Neighbouring bytes lie in one channel: a column of 128 numbers is read by all engines from a single one.
     """
-    if not transfer.span or transfer.software or not transfer.dge:
+    if not transfer.span or not transfer.dge or (transfer.software and not _scattered(transfer)):
         return 0.0
     channels = min(machine.hbm_channels, math.ceil(transfer.span / machine.hbm_interleave))
     return transfer.descriptors * machine.small_element_ns / channels
 
 
+def _scattered(transfer: Transfer) -> bool:
+    """True if a load reads short elements that are no neighbours in HBM."""
+    return transfer.span > transfer.bytes
+
+
 def element_time(size: float, machine: Machine, single: bool, narrow: bool = False) -> float:
     """Nanoseconds that an element of `size` bytes takes on its engine.
 
-    The hardware makes a descriptor for each (`single`); prepared descriptors and GpSimd's gather short ones in packets.
+    The hardware makes a descriptor for each (`single`), GpSimd of those that are short and scattered over HBM; prepared
+    descriptors and GpSimd's others gather them in packets.
     """
     m = machine
     if single:

@@ -5,7 +5,7 @@ What is assumed of the compiler, whose schedule NKI does not show:
   program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
   exists to forbid that). So a load is not held up behind a store that waits for its data.
 - Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44).
-- GpSimd does everything in turn, the making of descriptors too (o18, o19): a store that waits holds up loads after it.
+- GpSimd makes descriptors between its other instructions, as they come up: a store that waits holds up no load (k07).
 - All other DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the
   Scalar Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances).
   Beyond that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
@@ -98,7 +98,7 @@ class _Simulation:
             self.ready[index] = self.since[index] = time
             self.cause[index] = NOTHING * KINDS + OTHER_CORE
         self.turn = self._turns(m.loads_by_use > 0)
-        self._look_ahead(int(m.lookahead), int(m.gpsimd_lookahead))
+        self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
         self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
         self.previous = NOTHING  # the one before it on the engine that took one last
@@ -167,25 +167,20 @@ class _Simulation:
                 turns[index] = (2 * (min(self.successors[index]) >> 2) - 1) * count + index
         return turns
 
-    def _look_ahead(self, limit: int, of_gpsimd: int) -> None:
-        """Let no instruction of an engine start before all but the last `limit` - 1 that come before it. GpSimd has a
-        limit of its own, which counts DMAs whose descriptors it makes too; 0: the others', without DMAs."""
-        limits = [limit] * (SECOND + 1)
-        limits[POOL] = of_gpsimd or limit
-        # The instructions of each engine in their turn, NOTHING in the place of one that has started.
+    def _look_ahead(self, limit: int) -> None:
+        """Let no instruction of an engine start before all but the last `limit` - 1 that come before it."""
+        # The instructions of each engine in the program's order, NOTHING in the place of one that has started.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
-        in_turn = sorted(range(len(self.program)), key=self.turn.__getitem__) if of_gpsimd else range(len(self.program))
-        for index in in_turn:
-            queue = self.queue[index]
-            if self.program[index].dma is None or (of_gpsimd and queue == POOL):
+        for index, queue in enumerate(self.queue):
+            if self.program[index].dma is None:
                 self.place[index] = len(self.orders[queue])
                 self.orders[queue].append(index)
-        self.limits = limits
+        self.limit = limit
         self.first_waiting = [0] * (SECOND + 1)  # place of the first that has not started
         self.home = list(self.queue)
-        for order, of_engine in zip(self.orders, limits):
-            for index in order[of_engine:]:
+        for order in self.orders:
+            for index in order[limit:]:
                 self.waits[index] += 1
 
     def _advance(self, index: int, time: float) -> None:
@@ -193,7 +188,7 @@ class _Simulation:
         home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
         order[self.place[index]] = NOTHING
-        last, limit = len(order), self.limits[home]
+        last, limit = len(order), self.limit
         while first < last and order[first] == NOTHING:
             reach = first + limit
             first += 1

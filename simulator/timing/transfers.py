@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..machine.chip import Target
-from ..machine.instruction import Transfer
+from ..machine.instruction import Instruction, Transfer
 from ..machine.memory import MemoryRegion
 from .constants import machine
 from .dma import LANES
@@ -59,20 +59,34 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
 def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> Transfer:
     """A copy at a static address whose descriptors the compiler may have made as it likes.
 
-    What it is seen to like, by the packets that profiles count (o02 to o11, o16, o18, o19): prepared ones where a
-    single partition takes part and where SBUF is saved to private HBM; GpSimd's for 2-byte elements from or to what the
-    kernel is given and returns, up to a packet on each engine; else the hardware's.
+    What it is seen to like, by the packets that profiles of two compilers count (that of NKI's first beta, attention in
+    phases and fused; that of its second, o02 to o19): GpSimd's for what a kernel is given and returns, of any dtype and
+    size; prepared ones where a single partition takes part, and where one engine at most saves to HBM for a later
+    phase; else the hardware's. What is returned is known when the kernel ends (`keep_scratch`).
     """
-    m = machine(target.name)
     chip, other = (dst, src) if dst.storage.on_chip else (src, dst)
-    narrow = chip._dtype.itemsize == 2 and transfer.partitions > 1
-    if not m.descriptor_choice:  # columns alone are GpSimd's
-        return transfer._replace(software=narrow and chip.free_size == 1)
+    if not machine(target.name).descriptor_choice:  # columns alone are GpSimd's
+        column = chip._dtype.itemsize == 2 and chip.free_size == 1 and transfer.partitions > 1
+        return transfer._replace(software=column)
     region = other.storage.region
-    if transfer.hbm and (transfer.partitions == 1 or (region is MemoryRegion.private_hbm and not transfer.load)):
+    saved = region is MemoryRegion.private_hbm and not transfer.load and transfer.partitions <= LANES
+    if transfer.hbm and (transfer.partitions == 1 or saved):
         return transfer._replace(dge=False)
-    short = transfer.bytes * LANES <= m.packet * transfer.partitions
-    return transfer._replace(software=narrow and short and region is MemoryRegion.shared_hbm)
+    given = region is MemoryRegion.shared_hbm and transfer.partitions > 1
+    return transfer._replace(software=given, open=given)
+
+
+def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
+    """Give the hardware what `left_to_compiler` took for outputs in shared HBM that the kernel does not return."""
+    kept = {id(tensor.storage.owner) for tensor in returned}
+    made: dict[int, Transfer] = {}  # one for each, as they were
+    for instruction in program:
+        transfer = instruction.dma
+        if transfer is None or not transfer.open:
+            continue
+        outside = [access.allocation for access in (*instruction.reads, *instruction.writes)]
+        if any(a.region is MemoryRegion.shared_hbm and not a.argument and id(a) not in kept for a in outside):
+            instruction.dma = made.setdefault(id(transfer), transfer._replace(software=False, open=False))
 
 
 def _span(tensor: Any) -> int:

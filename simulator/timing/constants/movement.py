@@ -28,10 +28,6 @@ MOVEMENT: dict[str, Row] = {
             *(f"o{row}" for row in range(12, 18)),
         ),
     ),
-    "gpsimd_lookahead": same_on_trn3(
-        scaled(1, "", "trn2's"),
-        fitted(1, "", "the same of GpSimd, descriptors among them: all in turn; 0: as the others", "o18", "o19"),
-    ),
     "tile_renaming": everywhere(
         documented(
             0,
@@ -81,7 +77,7 @@ MOVEMENT: dict[str, Row] = {
         measured(
             1,
             "",
-            "1: as packet counts of profiles show the compiler choose (transfers.py), 0: hardware but for columns",
+            "1: as packet counts of profiles show two compilers choose (transfers.py), 0: hardware but for columns",
             *("o02", "o06", "o07", "o16", "o18", "o19"),
         ),
     ),
@@ -123,6 +119,15 @@ MOVEMENT: dict[str, Row] = {
             "ns",
             "of an engine for each piece of a store by GpSimd's descriptors, beside its bytes: 256 B every 22.4, "
             "1,504 of them",
+        ),
+    ),
+    "swdge_gathered": same_on_trn3(
+        scaled(512, "B", "trn2's"),
+        measured(
+            512,
+            "B",
+            "pieces of a store from which on it gathers them: 512 B in elements of 4,096 in six profiles, 256 B in two "
+            "of four",
         ),
     ),
     "address_load_ns": same_on_trn3(

@@ -114,12 +114,12 @@ def chain(a: Any) -> Any:
     """A load, an exponential, a sum of two and a store: each waits for the one before it."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.hwdge)
     raised = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.activation(dst=raised, op=nl.exp, data=tile)
     total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=raised, data2=tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
+    nisa.dma_copy(dst=out, src=total, dge_mode=nisa.dge_mode.hwdge)
     return out
 
 

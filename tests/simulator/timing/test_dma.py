@@ -19,6 +19,7 @@ M = another_machine(
     hbm_channels=8,
     hbm_interleave=1000,
     swdge_element_ns=7,
+    swdge_gathered=1001,
     dma_transpose_hbm=0.5,
     dma_transpose_sbuf=0.25,
 )
@@ -88,6 +89,8 @@ def of_one_engine(transfer: Transfer) -> float:
 
 def test_pieces_of_a_store_that_gpsimd_cannot_gather_cost_extra() -> None:
     plain = of_one_engine(moved(4, 1, load=False))
+    long = of_one_engine(moved(4, 1, size=1001, load=False))
+    assert of_one_engine(moved(4, 1, size=1001, load=False, software=True)) == pytest.approx(long)
     assert of_one_engine(moved(4, 1, load=False, software=True)) == pytest.approx(plain + 7)
     assert of_one_engine(moved(1, 1, load=False, software=True)) == pytest.approx(plain)  # a row is one piece
     assert of_one_engine(moved(4, 1, software=True)) == pytest.approx(plain)
@@ -95,6 +98,15 @@ def test_pieces_of_a_store_that_gpsimd_cannot_gather_cost_extra() -> None:
 
 def test_gpsimds_descriptors_gather_as_prepared_ones_do() -> None:
     assert of_one_engine(moved(1, 1, dge=True, software=True)) == of_one_engine(moved(1, 1)) < HARD
+
+
+def test_short_elements_scattered_over_hbm_cost_gpsimd_what_they_cost_the_hardware() -> None:
+    """Neighbours in HBM it gathers."""
+    of_hardware = moved(64, 64, size=4, dge=True, span=500)
+    of_gpsimd = of_hardware._replace(software=True)
+    assert engine_times(of_gpsimd, M) == engine_times(of_hardware, M)
+    neighbours = of_gpsimd._replace(span=256)
+    assert engine_times(neighbours, M)[1] < engine_times(of_gpsimd, M)[1]
 
 
 def test_a_transpose_runs_at_a_share_of_the_rate() -> None:
@@ -119,7 +131,8 @@ def test_engines_meet_at_channels_where_elements_are_short() -> None:
         (1001, {}, 3200),
         (8000, {}, 800),
         (90_000, {}, 800),  # there are eight channels
-        (500, {"software": True}, 0),
+        (500, {"software": True}, 6400),  # 256 bytes of 500 are read
+        (256, {"software": True}, 0),
         (500, {"dge": False}, 0),
     ],
 )

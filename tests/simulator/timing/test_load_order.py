@@ -90,15 +90,11 @@ def chained(table, count):
     return out
 
 
-def test_gpsimd_makes_descriptors_in_turn() -> None:
-    def loaded_at(table, **more):
-        run = simulator.run(chained, table, count=40, functional=False, **more)
-        return next(event.issued_ns for event in run.timeline if event.name == "load")
-
-    narrow, wide = (TensorSpec((256, 128), dtype) for dtype in ("bfloat16", "float32"))
-    assert loaded_at(narrow) > 40 * 60 > 2000 > loaded_at(wide)  # the hardware's turn comes at once
-    assert loaded_at(narrow, constants={"gpsimd_lookahead": 0}) < 2000
-    assert loaded_at(narrow, constants={"descriptor_choice": 0}) < 2000
+def test_descriptors_that_gpsimd_makes_wait_for_no_store_before_them() -> None:
+    """As 64 loads and stores of k07, at 0.6 us each, show."""
+    for dtype in ("bfloat16", "float32"):
+        run = simulator.run(chained, TensorSpec((256, 128), dtype), count=40, functional=False)
+        assert next(event.issued_ns for event in run.timeline if event.name == "load") < 2000
 
 
 @nki.jit
@@ -124,7 +120,6 @@ def test_who_makes_descriptors_that_a_kernel_leaves_open() -> None:
         moved = [i.dma for i in run.program]
         return ["software" if t.software else "hardware" if t.dge else "prepared" for t in moved]
 
-    wide = ["hardware", "prepared", "hardware", "hardware"]  # load, save, store, load what was saved
-    assert makers("bfloat16") == [*wide, "software", "software", "prepared"]
-    assert makers("float32") == [*wide, "hardware", "hardware", "prepared"]
+    whole = ["software", "hardware", "software", "hardware"]  # load, save, store, load what was saved
+    assert makers("bfloat16") == makers("float32") == [*whole, "software", "software", "prepared"]
     assert set(makers("bfloat16", dge=False)) == set(makers("bfloat16", target="trn1")) == {"prepared"}

@@ -42,13 +42,13 @@ def picks(table, index, mode="unknown"):
     for k in range(8):
         tile = nl.ndarray((128, 512), dtype=table.dtype, buffer=nl.sbuf)
         if mode == "static":
-            nisa.dma_copy(dst=tile, src=table[k, 0:128, 0:512])
+            nisa.dma_copy(dst=tile, src=table[k, 0:128, 0:512], dge_mode=nisa.dge_mode.hwdge)
         else:
             place = chosen.ap(pattern=[[8, 1], [1, 1]], offset=k)
             source = table.ap(pattern=[[512, 128], [1, 512]], offset=0, scalar_offset=place, indirect_dim=0)
             nisa.dma_copy(dst=tile, src=source, dge_mode=getattr(nisa.dge_mode, mode))
         if k == 7:
-            nisa.dma_copy(dst=out, src=tile)
+            nisa.dma_copy(dst=out, src=tile, dge_mode=nisa.dge_mode.none)
     return out
 
 
@@ -180,7 +180,7 @@ def narrow_loads(a, step):
     """A tile of two elements a partition, `step` elements apart in HBM; neighbours lie in neighbouring partitions."""
     out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=a.ap(pattern=[[1, 128], [step, 2]], offset=0))
+    nisa.dma_copy(dst=tile, src=a.ap(pattern=[[1, 128], [step, 2]], offset=0), dge_mode=nisa.dge_mode.hwdge)
     nisa.dma_copy(dst=out, src=tile)
     return out
 

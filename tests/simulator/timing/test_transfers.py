@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import nki
+import nki.isa as nisa
 import nki.language as nl
+import numpy as np
 import pytest
 from nki_tensors import hbm, new, on
+from trninfer import simulator
 from trninfer.simulator.machine.chip import TARGETS
 from trninfer.simulator.machine.instruction import Transfer
 from trninfer.simulator.timing.transfers import Generation, adding, constant_load, copying, left_to_compiler
@@ -110,23 +114,48 @@ def left(dst: Any, src: Any, target: Any = TRN2) -> str:
     return "software" if transfer.software else "hardware" if transfer.dge else "prepared"
 
 
-def test_a_compiler_prepares_descriptors_of_one_partition_and_of_what_is_saved() -> None:
+def test_a_compiler_prepares_descriptors_of_one_partition_and_of_little_that_is_saved() -> None:
+    """Saved: by one engine at most, which has eight partitions."""
     private = nl.ndarray((64, 8), nl.float32, nl.private_hbm)
     assert left(new((1, 64)), hbm((1, 64))) == left(hbm((1, 64)), new((1, 64))) == "prepared"
-    assert left(private, new((64, 8))) == "prepared"
-    assert left(new((64, 8)), private) == left(new((64, 8)), hbm((64, 8))) == "hardware"
+    assert left(private[0:8], new((8, 8))) == "prepared"
+    assert left(private[0:9], new((9, 8))) == left(new((8, 8)), private[0:8]) == "hardware"
     assert left(hbm((1, 64)), hbm((1, 64))) == "hardware"  # nothing of it on chip
     assert left(new((1, 64)), new((2, 64))[1:2]) == "hardware"  # nothing of it in HBM
 
 
-@pytest.mark.parametrize(("columns", "maker"), [(1, "software"), (256, "software"), (257, "hardware")])
-def test_gpsimd_makes_those_of_short_rows_of_two_bytes(columns: int, maker: str) -> None:
-    """Up to a packet of 4 KiB on each engine, which has eight partitions: 512 B of a partition."""
-    tile, outside = new((128, columns), nl.bfloat16), hbm((128, columns), nl.bfloat16)
-    assert left(tile, outside) == left(outside, tile) == maker
-    private = nl.ndarray((128, columns), nl.bfloat16, nl.private_hbm)
-    assert left(tile, private) == "hardware"
-    assert left(new((128, columns)), hbm((128, columns))) == "hardware"  # four bytes
+@pytest.mark.parametrize("dtype", [nl.bfloat16, nl.float32, nl.int8])
+@pytest.mark.parametrize("columns", [1, 128, 255, 256, 257, 4096])
+def test_gpsimd_makes_those_of_arguments_and_outputs(columns: int, dtype: Any) -> None:
+    """Whatever their dtype and size; the hardware those of what is kept in HBM for a later phase."""
+    tile, outside = new((128, columns), dtype), hbm((128, columns), dtype)
+    assert left(tile, outside) == left(outside, tile) == "software"
+    private = nl.ndarray((128, columns), dtype, nl.private_hbm)
+    assert left(tile, private) == left(private, tile) == "hardware"
+
+
+@nki.jit
+def in_phases(a: Any, returns: bool) -> Any:
+    """Twice `a`, which goes through a tensor in shared HBM; that is returned too, or not."""
+    kept, out = (nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=kept, src=tile)
+    again = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=again, src=kept)
+    nisa.tensor_tensor(dst=tile, data1=again, data2=again, op=nl.add)
+    nisa.dma_copy(dst=out, src=tile)
+    return (out, kept) if returns else out
+
+
+@pytest.mark.parametrize(
+    ("returns", "made"),
+    [(True, [True] * 4), (False, [True, False, False, True])],
+)
+def test_what_a_kernel_does_not_return_is_scratch(returns: bool, made: list[bool]) -> None:
+    run = simulator.run(in_phases, np.ones((128, 64), np.float32), returns=returns)
+    moved = [instruction.dma for instruction in run.program if instruction.dma is not None]
+    assert [transfer.software for transfer in moved] == made and all(transfer.dge for transfer in moved)
 
 
 def test_where_the_choice_is_not_known_columns_alone_are_gpsimds() -> None:

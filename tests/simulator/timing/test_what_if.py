@@ -25,7 +25,16 @@ USUAL, USUAL_SHARE = 0.01, 0.94  # within so much of it lie so many of all exper
 NOT_OF_A_RESOURCE = {  # sizes, limits and policies; what the launch takes; costs that come with the program
     *("launch_ns", "launch_before_ns", "launch_after_ns", "lookahead", "hbm_channels", "hbm_interleave"),
     *("loads_by_use", "tile_renaming", "hbm_shared_efficiency", "descriptor_choice"),
-    *("least_element", "packet", "partial_write", "dma_compute_passes", "pitch", "wide_stride", "warm_window_ns"),
+    *(
+        "least_element",
+        "packet",
+        "swdge_gathered",
+        "partial_write",
+        "dma_compute_passes",
+        "pitch",
+        "wide_stride",
+        "warm_window_ns",
+    ),
     *("dma_transpose_hbm", "dma_transpose_sbuf", "barrier_ns", "register_ns", "cold_clock"),
 }
 _OF_INSTRUCTIONS = (
