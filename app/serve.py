@@ -165,7 +165,8 @@ def serve(
     options: ServeOptions,
 ) -> None:
     """Listen until a signal comes."""
-    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "python_multipart") if not find_spec(name)]
+    needed = ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "msgspec")
+    missing = [name for name in needed if not find_spec(name)]
     if missing:
         raise UsageError(f"trninfer serve needs {', '.join(missing)}, not installed here ({INSTALL_HINT})")
     from ..inference.serving.application import create_application

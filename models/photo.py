@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
+from .deep_pictures import to_8_bits
 from .inputs import ImageInput
 
 MAX_RESIZED_PIXELS = 64_000_000  # of a picture that is long and narrow: as many as one may have when it is opened
@@ -61,8 +62,7 @@ def _colours(image: Image.Image, channels: int) -> Image.Image:
     if image.mode == "F":
         raise PhotoError("a picture of floating point numbers, whose values for black and white are unknown")
     if image.mode == "I" or image.mode.startswith("I;16"):  # grey of 16 bits, which Pillow's conversion would cut off
-        deep = np.clip(np.asarray(image, np.float32), 0, 65535) / np.float32(257)
-        image = Image.fromarray(np.rint(deep).astype(np.uint8))
+        image = to_8_bits(image, lambda deep: np.rint(np.clip(deep, 0, 65535) / np.float32(257)))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # else Pillow may warn of a palette whose transparency is lost
     return image.convert("L" if channels == 1 else "RGB")

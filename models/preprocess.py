@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from .blur import gaussian_blur
+from .deep_pictures import bands, to_8_bits
 from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
 from .inputs import ImageInput
@@ -192,10 +193,10 @@ def _plain(image: Image.Image) -> Image.Image:
     elif image.mode == "1":
         image = image.convert("L")
     elif image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        deep = np.nan_to_num(np.asarray(image, np.float32), posinf=0.0, neginf=0.0)
-        low, high = float(deep.min()), float(deep.max())
-        scaled = (deep - low) * (255 / (high - low)) if high > low else np.zeros_like(deep)
-        image = Image.fromarray(scaled.astype(np.uint8))
+        ranges = [(deep.min(), deep.max()) for deep in map(_finite, bands(image))]
+        low, high = float(min(low for low, _ in ranges)), float(max(high for _, high in ranges))
+        factor = 255 / (high - low) if high > low else 0.0
+        image = to_8_bits(image, lambda deep: (_finite(deep) - low) * factor)
     elif image.mode == "RGB" and "transparency" in image.info:
         image = image.convert("RGBA")
     factor = -(-max(image.size) // 2048)
@@ -214,6 +215,10 @@ def _plain(image: Image.Image) -> Image.Image:
         factor = -(-64 // max(image.size))
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.BICUBIC)
     return image
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(values, posinf=0.0, neginf=0.0)
 
 
 def _pixels(image: Image.Image) -> np.ndarray:

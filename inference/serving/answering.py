@@ -1,4 +1,5 @@
-"""From a request's inputs to their answers, within the time that it has; and answers as reports have them."""
+"""From a request's body to its inputs and their answers, within the time that it has; and answers as reports have
+them."""
 
 from __future__ import annotations
 
@@ -20,19 +21,23 @@ from ...runtime.cluster.worker import Hello
 from ...runtime.session import OverflowedError
 from ..predictions import make_predictions
 from .bodies import CLIENT_GONE, BodyReader
+from .decoding import PictureTask, Task, run_task
 from .metrics import Metrics
 from .pool import WorkerPool
 from .settings import ServingSettings
 from .signature import Signature
+from .tensors import ProtocolError
 from .workers import InputAnswer
 
+LARGE_BODY = 1 << 16  # bytes, above which a body is read by a decoder, while this process answers others
 Answer = InputAnswer | Exception  # of one input
 
 
 class Server:
     """State that requests are answered from: the model, its workers, and the limits.
 
-    `decoders` is None where the network reads no pictures. `hello` is what a worker said when it was ready.
+    `decoders` make the inputs of the network of what clients send, `workers` answer them. `hello` is what a worker said
+    when it was ready.
     """
 
     def __init__(self, settings: ServingSettings, model: Model, metrics: Metrics) -> None:
@@ -43,14 +48,14 @@ class Server:
         self.metrics = metrics
         self.bodies = BodyReader(settings.max_bytes)
         self.hello: Hello | None = None
-        self.decoders: WorkerPool | None = None
+        self.decoders: WorkerPool
         self.workers: WorkerPool
         self._accepted = 0
 
     @property
     def pools(self) -> list[WorkerPool]:
         """The processes, in the order in which an input passes them."""
-        return [self.workers] if self.decoders is None else [self.decoders, self.workers]
+        return [self.decoders, self.workers]
 
     @property
     def is_ready(self) -> bool:
@@ -63,19 +68,47 @@ class Server:
         assert self.hello is not None
         return self.hello.info
 
-    async def answer(
-        self, request: Request, sources: Sequence[Any], deadline: float, are_files: bool = False
-    ) -> list[Answer]:
-        """The answer to each input, or the error in its place; HTTPException where they are not all there in time.
+    async def read(self, task: Task, deadline: float) -> Any:
+        """Return the result of a task that reads a body; HTTPException where the body is wrong, or not read in time.
 
-        Sources are inputs as the network reads them, or what the files of pictures hold. `deadline` is a time of
+        `deadline` is a time of `time.monotonic`.
+        """
+        self._check_ready()
+        if task.size <= LARGE_BODY:
+            result = run_task(task, self.signature)
+        else:
+            result = await self._read_by_decoder(task, deadline)
+        if isinstance(result, Exception):
+            raise HTTPException(getattr(result, "status", 400), str(result))
+        return result
+
+    async def _read_by_decoder(self, task: Task, deadline: float) -> Any:
+        # The result is looked at, not awaited: an error that is raised here would refer to this frame, and with it to
+        # the body, which would stay in memory until the next collection of garbage.
+        reading = self.decoders.submit(task)
+        await asyncio.wait({reading}, timeout=max(0.0, deadline - time.monotonic()))
+        if not reading.done():
+            reading.cancel()
+            raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds")
+        error = reading.exception()
+        if isinstance(error, (InputError, ProtocolError)):
+            return error
+        if isinstance(error, Exception):
+            raise as_status(error)
+        return reading.result()
+
+    async def answer(self, request: Request, sources: Sequence[Any], deadline: float) -> list[Answer]:
+        """Return the answer to each input, or the error in its place; HTTPException where they are not all there in
+        time.
+
+        Sources are inputs as the network reads them, or pictures to decode. `deadline` is a time of
         `time.monotonic`. Where the client goes away, its inputs lose their place.
         """
         self._admit(len(sources))
         fields = request.scope["state"]["log"]
         fields["inputs"] = len(sources)
         gone = asyncio.ensure_future(_until_gone(request))
-        answers = asyncio.gather(*(self._answer(source, are_files) for source in sources), return_exceptions=True)
+        answers = asyncio.gather(*map(self._answer, sources), return_exceptions=True)
         answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # else a cancelled one complains
         try:
             left = max(0.0, deadline - time.monotonic())
@@ -95,9 +128,8 @@ class Server:
             self.metrics.failure("input" if as_status(failure).status_code == 422 else "worker")
         return given
 
-    async def _answer(self, source: Any, is_file: bool) -> InputAnswer:
-        if is_file:
-            assert self.decoders is not None
+    async def _answer(self, source: Any) -> InputAnswer:
+        if isinstance(source, PictureTask):
             source = await self.decoders.submit(source)
         answer: InputAnswer = await self.workers.submit(source)
         return answer
@@ -107,14 +139,17 @@ class Server:
         most = self.settings.max_queue
         if count > most:
             raise HTTPException(413, f"{count} inputs; at most {most} in one request")
-        if not self.is_ready:
-            raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
+        self._check_ready()
         if self._accepted + count > most:
             slowest = min((pool.rate * pool.workers_ready for pool in self.pools), default=0.0)
             seconds = math.ceil(self._accepted / slowest) if slowest else 1
             headers = {"Retry-After": str(max(1, min(60, seconds)))}
             raise HTTPException(429, f"{self._accepted} inputs are at work already; at most {most} may be", headers)
         self._accepted += count
+
+    def _check_ready(self) -> None:
+        if not self.is_ready:
+            raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
 
     def report(self, names: Sequence[str], answers: Sequence[Answer], top_k: int | None) -> dict[str, Any]:
         """Answers as the JSON of the command line has them, each with the batch that it was in."""

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ...models.files import Model
-from ...models.network import ImageInput
 from ...runtime.backend import check_cores, resolve_target
 from ...runtime.choose import decide
 from ...runtime.cluster.worker import BackendOpener, Hello, Setup
@@ -24,13 +23,14 @@ from ...runtime.neuron.system import VISIBLE_CORES, pick_cores
 from ...runtime.simulated import open_for_worker
 from ...version import __version__
 from .answering import Server
+from .decoding import DecodingWorker
 from .gate import Gate
 from .logs import log
 from .metrics import Metrics
 from .pool import PoolRules, WorkerPool
 from .routes import add_routes
 from .settings import ServingSettings
-from .workers import DecodingWorker, NetworkWorker
+from .workers import NetworkWorker
 
 GRACE = 30.0  # seconds in which what waits is answered when the server stops
 
@@ -102,10 +102,9 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
 
     rules = PoolRules(settings.workers, settings.max_batch, settings.max_delay, settings.timeout)
     server.workers = WorkerPool(start_worker, rules, _Observer(server, "worker"), failed)
-    spec = model.network.input
-    if isinstance(spec, ImageInput) and spec.preprocess != "none":
-        rules = PoolRules(settings.decoders, 1, 0.0, settings.timeout)
-        server.decoders = WorkerPool(lambda number: DecodingWorker(spec), rules, _Observer(server, "decoder"), failed)
+    rules = PoolRules(settings.decoders, 1, 0.0, settings.timeout)
+    signature = server.signature
+    server.decoders = WorkerPool(lambda number: DecodingWorker(signature), rules, _Observer(server, "decoder"), failed)
     server.metrics.watch(
         waiting=lambda: sum(pool.waiting for pool in server.pools), workers=lambda: server.workers.workers_ready
     )

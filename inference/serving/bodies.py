@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 BODIES_AT_ONCE = 8  # of the largest size that is allowed, all requests together
-MAX_FORM_FIELDS = 16
 _DIGITS = 18  # of a Content-Length that is compared; no body has more
 CLIENT_GONE = 499  # a status for the log alone: nobody is there to read it
 
@@ -76,31 +73,3 @@ class Lease:
     """The bytes that a request holds."""
 
     size = 0
-
-
-async def files_of(body: bytes, headers: Headers, most: int) -> list[tuple[str, bytes]]:
-    """The files in a body with their names: those of a form, or the body itself.
-
-    BodyError where there is none, where there are more than `most`, and for a form that cannot be read.
-    """
-    if not headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        if not body:
-            raise BodyError(400, "the body is empty; send a picture")
-        return [("picture", body)]
-
-    async def whole() -> AsyncGenerator[bytes, None]:
-        yield body
-
-    try:
-        form = await MultiPartParser(headers, whole(), max_files=most, max_fields=MAX_FORM_FIELDS).parse()
-    except MultiPartException as error:
-        raise BodyError(400, f"the form cannot be read: {str(error.message)[:100]}") from None
-    except (LookupError, ValueError):
-        raise BodyError(400, "the form cannot be read") from None
-    try:
-        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
-        if not files:
-            raise BodyError(400, "the form holds no file; send one, as curl -F file=@7.png does")
-        return [(file.filename or f"picture {number}", await file.read()) for number, file in enumerate(files)]
-    finally:
-        await form.close()

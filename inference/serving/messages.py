@@ -1,22 +1,26 @@
 """Inference requests and responses of the Open Inference Protocol, version 2. Nothing here knows of HTTP or a network.
 
-A body is JSON, perhaps followed by the raw bytes of tensors; a header has the length of the JSON. Sources: see
-`tensors`, and for `classification` Triton's extension of that name.
+A body is JSON, perhaps followed by the raw bytes of tensors; a header has the length of the JSON. The JSON is parsed
+into records of known fields: anything else in it is skipped and takes no memory, and the numbers of a tensor remain
+text until its shape is known to be right. Sources: see `tensors`, and for `classification` Triton's extension of that
+name.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from .signature import TensorSpec
-from .tensors import ProtocolError, from_bytes, from_json, parse_datatype, parse_shape, to_bytes, to_json
+from .tensors import ProtocolError, TooManyExamples, from_bytes, from_json, parse_datatype, to_bytes, to_json
 
 MAX_ID = 200  # characters
+MAX_SHAPE = 200  # characters of the JSON of a shape
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -45,45 +49,73 @@ class InferResponse:
     json_length: int | None = field(default=None)
 
 
+class _InputParameters(msgspec.Struct, frozen=True):
+    binary_data_size: _Count | None = None
+
+
+class _Input(msgspec.Struct, frozen=True):
+    name: str
+    datatype: str
+    shape: msgspec.Raw
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    parameters: _InputParameters = _InputParameters()
+
+
+class _OutputParameters(msgspec.Struct, frozen=True):
+    binary_data: bool | None = None
+    classification: _Count = 0
+
+
+class _Output(msgspec.Struct, frozen=True):
+    name: str
+    parameters: _OutputParameters = _OutputParameters()
+
+
+class _Parameters(msgspec.Struct, frozen=True):
+    binary_data_output: bool = False
+
+
+class _Request(msgspec.Struct, frozen=True):
+    inputs: list[_Input]
+    id: Annotated[str, msgspec.Meta(max_length=MAX_ID)] | None = None
+    outputs: list[_Output] | None = None
+    parameters: _Parameters = _Parameters()
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_SHAPE = msgspec.json.Decoder(list[int])
+
+
 def parse_request(
-    body: bytes, json_length: int | None, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    body: bytes,
+    json_length: int | None,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    max_examples: int,
 ) -> InferRequest:
     """Parse a request for a network that has these inputs and outputs; ProtocolError says what is wrong with it.
 
-    `json_length` is that of the JSON at the beginning of the body, None for all of it.
+    `json_length` is that of the JSON at the beginning of the body, None for all of it. A tensor of more than
+    `max_examples` is TooManyExamples.
     """
-    if json_length is not None and not 0 <= json_length <= len(body):
+    length = len(body) if json_length is None else json_length
+    if not 0 <= length <= len(body):
         raise ProtocolError(f"Inference-Header-Content-Length is {json_length}, but the body has {len(body)} bytes")
-    document = parse_json(body[:json_length])
-    raw = memoryview(body)[len(body) if json_length is None else json_length :]
-    fields = _object(document, "the request")
-    identifier = fields.get("id")
-    if identifier is not None and (not isinstance(identifier, str) or len(identifier) > MAX_ID):
-        raise ProtocolError(f"id must be a text of at most {MAX_ID} characters")
-    parameters = _object(fields.get("parameters", {}), "parameters")
+    raw = memoryview(body)
+    request = _decode(raw[:length])
+    raw = raw[length:]
+    specs = {spec.name: spec for spec in inputs}
     tensors: dict[str, np.ndarray] = {}
-    known = [spec.name for spec in inputs]
-    for position, item in enumerate(_list(fields.get("inputs"), "inputs")):
-        name, values, raw = _input(item, f"inputs[{position}]", raw)
-        if name not in known or name in tensors:
-            what = "is given twice" if name in tensors else "is not known"
-            raise ProtocolError(f"input {name[:100]!r} {what}; the model reads {', '.join(known)}")
-        tensors[name] = values
-    if missing := [name for name in known if name not in tensors]:
+    for position, item in enumerate(request.inputs):
+        if item.name not in specs or item.name in tensors:
+            what = "is given twice" if item.name in tensors else "is not known"
+            raise ProtocolError(f"input {item.name[:100]!r} {what}; the model reads {', '.join(specs)}")
+        tensors[item.name], raw = _read_input(item, specs[item.name], f"inputs[{position}]", raw, max_examples)
+    if missing := [name for name in specs if name not in tensors]:
         raise ProtocolError(f"inputs are missing: {', '.join(missing)}")
     if len(raw):
         raise ProtocolError(f"{len(raw)} bytes follow the last tensor")
-    return InferRequest(identifier, tensors, _outputs(fields, parameters, outputs))
-
-
-def parse_json(text: bytes) -> Any:
-    """A JSON document; ProtocolError for what is none, and for NaN and infinity, which JSON does not have."""
-    try:
-        return json.loads(text, parse_constant=_no_number)
-    except RecursionError:
-        raise ProtocolError("the JSON is nested too deeply") from None
-    except ValueError as error:
-        raise ProtocolError(f"not valid JSON: {str(error)[:100]}") from None
+    return InferRequest(request.id, tensors, _requested(request, outputs))
 
 
 @dataclass(frozen=True)
@@ -96,7 +128,7 @@ class InferAnswer:
 
 
 def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[TensorSpec]) -> InferResponse:
-    """The response with the outputs that a request wants, of those in `specs`."""
+    """Return the response with the outputs that a request wants, of those in `specs`."""
     datatypes = {spec.name: spec.datatype for spec in specs}
     outputs = []
     tails = []
@@ -110,51 +142,70 @@ def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[
             tails.append(to_bytes(values))
             record["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
-            record["data"] = to_json(values)
+            record["data"] = msgspec.Raw(to_json(values))
         outputs.append(record)
     identity = {} if request.id is None else {"id": request.id}
-    text = json.dumps({**answer.head, **identity, "outputs": outputs}, allow_nan=False).encode()
+    text = msgspec.json.encode({**answer.head, **identity, "outputs": outputs})
     return InferResponse(text + b"".join(tails), len(text) if tails else None)
 
 
-def _input(item: Any, where: str, raw: memoryview) -> tuple[str, np.ndarray, memoryview]:
-    """An input's name and values, and the raw bytes that are left."""
-    fields = _object(item, where)
-    name = fields.get("name")
-    if not isinstance(name, str):
-        raise ProtocolError(f"{where}: name must be a text")
-    shape = parse_shape(fields.get("shape"), where)
-    dtype = parse_datatype(fields.get("datatype"), where)
-    size = _object(fields.get("parameters", {}), f"{where}.parameters").get("binary_data_size")
+def _decode(text: memoryview) -> _Request:
+    try:
+        return _REQUEST.decode(text)
+    except RecursionError:
+        raise ProtocolError("the JSON is nested too deeply") from None
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"the request: {str(error)[:200]}") from None
+    except ValueError as error:  # DecodeError, and UnicodeDecodeError
+        raise ProtocolError(f"not valid JSON: {str(error)[:100]}") from None
+
+
+def _read_input(
+    item: _Input, spec: TensorSpec, where: str, raw: memoryview, max_examples: int
+) -> tuple[np.ndarray, memoryview]:
+    """Return an input's values, and the raw bytes that are left."""
+    shape = _read_shape(bytes(item.shape), spec, where)
+    if shape[0] > max_examples:
+        raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
+    dtype = parse_datatype(item.datatype, where)
+    size = item.parameters.binary_data_size
     if size is None:
-        return name, from_json(fields.get("data"), shape, dtype, where), raw
-    if "data" in fields or type(size) is not int or not 0 <= size <= len(raw):
+        if item.data is msgspec.UNSET:
+            raise ProtocolError(f"{where}: data is missing, and no binary_data_size says that bytes follow the JSON")
+        return from_json(bytes(item.data), shape, dtype, where), raw
+    if item.data is not msgspec.UNSET or size > len(raw):
         raise ProtocolError(
             f"{where}: binary_data_size must be a number of bytes that follow the JSON, without data beside it"
         )
-    return name, from_bytes(raw[:size], shape, dtype, where), raw[size:]
+    return from_bytes(raw[:size], shape, dtype, where), raw[size:]
 
 
-def _outputs(
-    fields: Mapping[str, Any], parameters: Mapping[str, Any], specs: Sequence[TensorSpec]
-) -> tuple[RequestedOutput, ...]:
+def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
+    """Return a shape that the input allows."""
+    needed = f"[N, {', '.join(map(str, spec.shape[1:]))}] is needed, N from 1 up"
+    try:
+        shape = tuple(_SHAPE.decode(text)) if len(text) <= MAX_SHAPE else ()
+    except ValueError:
+        shape = ()
+    if not shape or shape[0] < 1 or shape[1:] != spec.shape[1:]:
+        given = text.decode("utf-8", "replace") if len(text) <= MAX_SHAPE else "too long"
+        raise ProtocolError(f"{where}: {spec.name} has the shape {' '.join(given.split())}; {needed}")
+    return shape
+
+
+def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[RequestedOutput, ...]:
     known = [spec.name for spec in specs]
-    binary = _flag(parameters.get("binary_data_output", False), "binary_data_output")
-    asked = fields.get("outputs")
-    if not asked:  # all of them
+    binary = request.parameters.binary_data_output
+    if not request.outputs:  # all of them
         return tuple(RequestedOutput(name, binary) for name in known)
-    wanted: list[RequestedOutput] = []
-    for position, item in enumerate(_list(asked, "outputs")):
-        output = _object(item, f"outputs[{position}]")
-        name = output.get("name")
-        if not isinstance(name, str) or name not in known or name in [other.name for other in wanted]:
-            raise ProtocolError(f"output {str(name)[:100]!r} is not known, or asked for twice; there are {known}")
-        options = _object(output.get("parameters", {}), f"outputs[{position}].parameters")
-        classes = options.get("classification", 0)
-        if type(classes) is not int or classes < 0:
-            raise ProtocolError("classification must be a number of classes")
-        wanted.append(RequestedOutput(name, _flag(options.get("binary_data", binary), "binary_data"), classes))
-    return tuple(wanted)
+    wanted: dict[str, RequestedOutput] = {}
+    for output in request.outputs:
+        if output.name not in known or output.name in wanted:
+            raise ProtocolError(f"output {output.name[:100]!r} is not known, or asked for twice; there are {known}")
+        options = output.parameters
+        is_binary = binary if options.binary_data is None else options.binary_data
+        wanted[output.name] = RequestedOutput(output.name, is_binary, options.classification)
+    return tuple(wanted.values())
 
 
 def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], wanted: RequestedOutput) -> np.ndarray:
@@ -166,25 +217,3 @@ def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], want
     best = np.argsort(-scores, axis=1, kind="stable")[:, : wanted.classes]
     texts = [[f"{row[index]:f}:{index}:{labels[index]}" for index in chosen] for row, chosen in zip(scores, best)]
     return np.array(texts, object)
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise ProtocolError(f"{name} must be true or false")
-    return value
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ProtocolError(f"{where} must be a JSON object")
-    return value
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ProtocolError(f"{where} must be a list")
-    return value
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")

@@ -220,6 +220,7 @@ class WorkerPool:
                 raise
             finally:
                 self._at_work -= len(jobs)
+                del jobs  # with what they hold, while this waits for others
                 self._changed.set()
                 self._pass_on_notes(number, worker)
 

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from importlib import resources
 from typing import Any, TypeVar
 
+import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...models.checks import describe_shape
-from ...models.errors import InputError
 from ...models.inputs import ImageInput
 from ...version import __version__
 from .answering import Server, as_status
-from .bodies import BodyError, files_of
-from .messages import InferAnswer, InferRequest, InferResponse, parse_request, render_response
+from .bodies import BodyError
+from .decoding import FormTask, PictureTask, TensorTask
+from .messages import InferAnswer, InferRequest, render_response
 from .settings import VERSION
 from .tensors import ProtocolError
 from .workers import InputAnswer
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 EXTENSIONS = ("binary_tensor_data", "classification")
-LARGE_BODY = 1 << 16  # bytes, from which on a body is parsed beside other requests
 MAX_FILES = 1000  # of one form
 
 # Nothing is loaded from anywhere; the page asks this server alone.
@@ -98,26 +98,23 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
     deadline = time.monotonic() + server.settings.timeout
     with server.bodies.hold() as lease:
         body = await _read(server.bodies.read(request, lease, server.settings.timeout))
-        length = request.headers.get(JSON_LENGTH)
-        if len(body) > LARGE_BODY:
-            asked, sources = await run_in_threadpool(_parse, server, body, length)
-        else:
-            asked, sources = _parse(server, body, length)
+        task = TensorTask(body, _json_length(request), server.settings.max_queue)
+        del body
+        asked, sources = await server.read(task, deadline)
+        del task
         answers = await server.answer(request, sources, deadline)
     given = [answer for answer in answers if isinstance(answer, InputAnswer)]
     if len(given) < len(answers):
         raise as_status(next(answer for answer in answers if isinstance(answer, Exception)))
     head = {"model_name": name, "model_version": VERSION, "parameters": server.batch_parameters(given)}
-    signature = server.signature
     try:
-        answer = InferAnswer(head, signature.arrays(given), signature.labels())
-        return _rendered(render_response(asked, answer, signature.outputs))
+        return await run_in_threadpool(_render, server, asked, given, head)
     except ProtocolError as error:
         raise HTTPException(400, str(error)) from None
 
 
 @_own.post("/classify")
-async def classify(request: Request, top_k: int | None = None) -> JSONResponse:
+async def classify(request: Request, top_k: int | None = None) -> Response:
     """Answer pictures: a body that is one, or the files of a form."""
     server = _server(request)
     network, settings = server.network, server.settings
@@ -128,14 +125,15 @@ async def classify(request: Request, top_k: int | None = None) -> JSONResponse:
     deadline = time.monotonic() + settings.timeout
     with server.bodies.hold() as lease:
         body = await _read(server.bodies.read(request, lease, settings.timeout))
-        files = await _read(files_of(body, request.headers, min(MAX_FILES, settings.max_queue)))
-        contents = [content for _, content in files]
-        answers = await server.answer(request, contents, deadline, are_files=True)
-    report = server.report([name for name, _ in files], answers, top_k)
+        most = min(MAX_FILES, settings.max_queue)
+        task = FormTask(body, request.headers.get("content-type", ""), most)
+        files: list[tuple[str, bytes]] = await server.read(task, deadline)
+        answers = await server.answer(request, [PictureTask(content) for _, content in files], deadline)
+    report = await run_in_threadpool(server.report, [name for name, _ in files], answers, top_k)
     if report["predictions"]:
-        return JSONResponse(report)
+        return await run_in_threadpool(_as_json, report)
     failed = as_status(next(answer for answer in answers if isinstance(answer, Exception)))
-    return JSONResponse({**report, "error": failed.detail}, failed.status_code, failed.headers)
+    return _as_json({**report, "error": failed.detail}, failed.status_code, failed.headers)
 
 
 @_own.get("/about")
@@ -175,24 +173,31 @@ def _model(request: Request, name: str, version: str) -> Server:
     return server
 
 
-def _parse(server: Server, body: bytes, json_length: str | None) -> tuple[InferRequest, list[Any]]:
-    """A request, and its examples as the network reads them; HTTPException for what cannot be read."""
-    if json_length is not None and not re.fullmatch(r"[0-9]{1,18}", json_length):
+def _json_length(request: Request) -> int | None:
+    """Return the length of the JSON that a request's header has; None without one."""
+    told = request.headers.get(JSON_LENGTH)
+    if told is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", told):
         raise HTTPException(400, f"{JSON_LENGTH} must be a whole number")
+    return int(told)
+
+
+def _render(server: Server, asked: InferRequest, answers: list[InputAnswer], head: dict[str, Any]) -> Response:
     signature = server.signature
-    try:
-        length = None if json_length is None else int(json_length)
-        request = parse_request(body, length, signature.inputs, signature.outputs)
-        return request, signature.sources(request.inputs)
-    except (ProtocolError, InputError) as error:
-        raise HTTPException(400, str(error)) from None
-
-
-def _rendered(response: InferResponse) -> Response:
+    answer = InferAnswer(head, signature.arrays(answers), signature.labels())
+    response = render_response(asked, answer, signature.outputs)
     if response.json_length is None:
         return Response(response.body, media_type="application/json")
     headers = {JSON_LENGTH: str(response.json_length)}
     return Response(response.body, media_type="application/octet-stream", headers=headers)
+
+
+def _as_json(report: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a report as a response; each prediction is written by itself, so that other threads run in between."""
+    predictions = [msgspec.Raw(msgspec.json.encode(prediction)) for prediction in report["predictions"]]
+    body = msgspec.json.encode({**report, "predictions": predictions})
+    return Response(body, status, headers, media_type="application/json")
 
 
 async def _read(reading: Awaitable[Value]) -> Value:

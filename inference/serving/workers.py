@@ -1,21 +1,15 @@
-"""The worker processes of a server: those that decode pictures, and those that run the network."""
+"""The worker processes of a server that run the network; those that decode are in `decoding`."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...models.errors import InputError
-from ...models.network import ImageInput
-from ...runtime.cluster.worker import Hello, Reply, Setup, Worker, WorkerFault
+from ...runtime.cluster.worker import Hello, Setup, Worker
 from ...runtime.session import BatchAnswer
 from ...runtime.worker_process import WorkerProcess
-from ..pictures import ignore_warnings
-from ..shipping import decode_sources
 
 
 @dataclass(frozen=True)
@@ -29,7 +23,7 @@ class InputAnswer:
     batch_us: float
 
 
-class _ProcessWorker:
+class ProcessWorker:
     """A worker of a pool that is a process; see `PoolWorker`."""
 
     def __init__(self, process: WorkerProcess) -> None:
@@ -48,7 +42,7 @@ class _ProcessWorker:
         self._process.close()
 
 
-class NetworkWorker(_ProcessWorker):
+class NetworkWorker(ProcessWorker):
     """Runs a network: a source is an input as the network reads it, a result an `InputAnswer`.
 
     `greeted` is called with what the session says of itself when it is ready, `timed` with the device time of each
@@ -82,46 +76,3 @@ class NetworkWorker(_ProcessWorker):
             InputAnswer(int(index), scores, len(sources), device_us)
             for index, scores in zip(answer.classes, answer.probabilities, strict=True)
         ]
-
-
-class DecodingWorker(_ProcessWorker):
-    """Decodes pictures: a source is what a file holds, a result the network's input float32 [C, H, W]."""
-
-    def __init__(self, spec: ImageInput) -> None:
-        super().__init__(WorkerProcess(Decoder))
-        self._spec = spec
-
-    def begin(self) -> str:
-        """Wait until it is ready; a line for the log."""
-        return str(self._process.ask(self._spec))
-
-    def answer(self, sources: list[bytes]) -> list[np.ndarray | InputError]:
-        """The input that each picture becomes, or why it is none."""
-        results: list[np.ndarray | InputError] = self._process.ask(sources)
-        return results
-
-
-class Decoder:
-    """Worker in the process of a `DecodingWorker`."""
-
-    def __init__(self) -> None:
-        self._spec: ImageInput | None = None
-
-    def begin(self, setup: ImageInput) -> Reply:
-        """Take what the network reads."""
-        ignore_warnings()
-        self._spec = setup
-        return Reply(os.getpid(), None, (), ())
-
-    def answer(self, inputs: Sequence[bytes]) -> Reply:
-        """A reply with inputs and InputErrors, in the order of the files."""
-        assert self._spec is not None
-        try:
-            decoded, failures = decode_sources(self._spec, inputs)
-        except MemoryError:
-            raise  # ends the process, which is of no more use
-        except Exception:
-            return Reply(None, WorkerFault(traceback.format_exc()), (), ())
-        rest = iter(decoded)
-        results = [InputError(failures[i]) if i in failures else next(rest) for i in range(len(inputs))]
-        return Reply(results, None, (), ())

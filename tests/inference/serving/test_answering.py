@@ -15,9 +15,12 @@ pytest.importorskip("fastapi")
 from asgi import receiver, scope_of
 from fastapi import HTTPException
 from starlette.requests import Request
+from trninfer.inference.serving import answering
 from trninfer.inference.serving.answering import Server, as_status
+from trninfer.inference.serving.decoding import PictureTask
 from trninfer.inference.serving.metrics import Metrics
 from trninfer.inference.serving.settings import ServingSettings
+from trninfer.inference.serving.tensors import ProtocolError, TooManyExamples
 from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
@@ -45,7 +48,7 @@ class Pool:
 def server(feature_model: Path) -> Server:
     settings = ServingSettings(feature_model, max_batch=4, max_queue=5, top_k=2, timeout=7.0)
     found = Server(settings, settings.load(), Metrics())
-    found.workers = Pool()  # type: ignore[assignment]
+    found.decoders = found.workers = Pool()  # type: ignore[assignment]
     found.hello = Hello(BackendInfo("sim", "trn2", "predicted", "predicted", lnc=2), (), "here", 1, "0")
     return found
 
@@ -77,12 +80,66 @@ def test_each_input_has_an_answer_or_an_error(server: Server) -> None:
     assert ask(server, bad)[1] == {"inputs": 1, "batch": 0} and ask(server)[0] == []
 
 
+class Reading:
+    """A task of some size whose result, or error, is given."""
+
+    def __init__(self, result: Any, size: int = 0) -> None:
+        self.result, self.size = result, size
+
+    def run(self, signature: Any) -> Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.parametrize("size", [answering.LARGE_BODY, answering.LARGE_BODY + 1])
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (ProtocolError("no JSON"), (400, "no JSON")),
+        (TooManyExamples("5 inputs"), (413, "5 inputs")),
+        (InputError("not finite"), (400, "not finite")),
+        ("read", "read"),
+    ],
+)
+def test_large_bodies_are_read_by_decoders(server: Server, size: int, result: Any, expected: Any) -> None:
+    class Decoders(Pool):
+        used = False
+
+        def submit(self, source: Any) -> Any:
+            self.used = True
+            return asyncio.ensure_future(self.run(source))
+
+        async def run(self, source: Any) -> Any:
+            return source.run(None)
+
+    server.decoders = Decoders()  # type: ignore[assignment]
+
+    def read() -> Any:
+        return asyncio.run(server.read(Reading(result, size), time.monotonic() + 5))
+
+    assert (refused(read)[:2] if isinstance(result, Exception) else read()) == expected
+    assert server.decoders.used is (size > answering.LARGE_BODY)  # type: ignore[attr-defined]
+
+
+def test_a_body_that_takes_too_long_to_read(server: Server) -> None:
+    class Decoders(Pool):
+        def submit(self, source: Any) -> Any:
+            return asyncio.ensure_future(asyncio.sleep(60))
+
+    server.decoders = Decoders()  # type: ignore[assignment]
+    task = Reading(None, 1 << 20)
+    assert refused(lambda: asyncio.run(server.read(task, time.monotonic() + 0.05)))[0] == 504
+    server.decoders.is_ready = False  # type: ignore[misc]
+    assert refused(lambda: asyncio.run(server.read(task, time.monotonic() + 5)))[0] == 503
+
+
 def test_files_are_decoded_first(server: Server) -> None:
     class Decoders(Pool):
         async def submit(self, source: Any) -> Any:
-            if source == b"bad":
+            if source.content == b"bad":
                 raise InputError("no picture")
-            return InputAnswer(0, ANSWER.scores, len(source), 1.0)  # which the workers hand back
+            return InputAnswer(0, ANSWER.scores, len(source.content), 1.0)  # which the workers hand back
 
     server.decoders = Decoders()  # type: ignore[assignment]
 
@@ -90,7 +147,7 @@ def test_files_are_decoded_first(server: Server) -> None:
         scope = scope_of("/", "POST")
         scope["state"]["log"] = {}
         request = Request(scope, receiver(b""))
-        return await server.answer(request, [b"123", b"bad"], time.monotonic() + 5, are_files=True)
+        return await server.answer(request, [PictureTask(b"123"), PictureTask(b"bad")], time.monotonic() + 5)
 
     answer, error = asyncio.run(asking())
     assert answer.batch_size == 3 and isinstance(error, InputError)

@@ -172,7 +172,7 @@ def test_a_public_client_of_the_protocol(server: RunningServer, picture_model: P
         ({"shape": [256], "data": [0.0] * 256}, r"input has the shape \[256\]"),
         ({"shape": [1, 1, 16, 16], "data": [1e39] * 256}, "beyond float32"),
         ({"shape": [1, 1, 16, 16], "data": [0.0] * 255}, "does not fit"),
-        ({"shape": [1, 1, 16, 16], "data": ["x"] * 256}, "data must be numbers"),
+        ({"shape": [1, 1, 16, 16], "data": ["x"] * 256}, "data must be a list of numbers"),
     ],
 )
 def test_tensors_that_cannot_be_used(server: RunningServer, tensor: dict[str, Any], message: str) -> None:
@@ -194,7 +194,7 @@ def test_other_types_of_numbers_are_read(server: RunningServer) -> None:
         ("/v2/models/other", None, {}, 404, "tiny-cnn, version 1, is served"),
         ("/v2/models/tiny-cnn/versions/2/infer", b"{}", {}, 404, "no such model or version"),
         ("/v2/models/tiny-cnn/infer", b"{}", {"Inference-Header-Content-Length": "x"}, 400, "must be a whole number"),
-        ("/v2/models/tiny-cnn/infer", b"{}", {}, 400, "inputs must be a list"),
+        ("/v2/models/tiny-cnn/infer", b"{}", {}, 400, "missing required field `inputs`"),
         ("/classify", b"", {}, 400, "the body is empty"),
         ("/classify?top_k=99", b"x", {}, 400, "top_k is 99; the model has 10 labels"),
         ("/classify?top_k=x", b"x", {}, 400, "query.top_k"),

@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("fastapi")
 from asgi import receiver, scope_of
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from trninfer.inference.serving import bodies
-from trninfer.inference.serving.bodies import BodyError, BodyReader, files_of
+from trninfer.inference.serving.bodies import BodyError, BodyReader
 
 
 def read(reader: BodyReader, *parts: bytes, ends: bool = True, seconds: float = 5.0, **headers: str) -> bytes:
@@ -93,40 +92,3 @@ def test_no_more_is_held_than_a_few_of_the_largest() -> None:
         return error.value.status, str(error.value)
 
     assert asyncio.run(several()) == (503, "too many large requests at once; try again later")
-
-
-def form(*fields: tuple[str, bytes], most: int = 3, kind: str = "multipart/form-data; boundary=b") -> Any:
-    parts = [
-        b"--b\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + body + b"\r\n"
-        for head, body in fields
-    ]
-    content = b"".join(parts) + (b"--b--\r\n" if fields else b"")
-    return asyncio.run(files_of(content, Headers({"content-type": kind}), most))
-
-
-def test_the_files_of_a_form_and_a_body_that_is_one() -> None:
-    one, two = ('name="a"; filename="x.png"', b"1\r\n2"), ('name="b"; filename="y.png"', b"")
-    assert form(one, ('name="text"', b"not a file"), two) == [("x.png", b"1\r\n2"), ("y.png", b"")]
-    assert form(one, kind="MULTIPART/form-data; boundary=b") == [("x.png", b"1\r\n2")]
-    assert asyncio.run(files_of(b"raw", Headers({}), 1)) == [("picture", b"raw")]
-    assert asyncio.run(files_of(b"raw", Headers({"content-type": "image/png"}), 1)) == [("picture", b"raw")]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: asyncio.run(files_of(b"", Headers({}), 1)), "the body is empty; send a picture"),
-        (lambda: form(('name="text"', b"x")), "the form holds no file; send one, as curl -F file=@7.png does"),
-        (lambda: form(*[('name="a"; filename="x"', b"1")] * 4), "the form cannot be read: Too many files"),
-        (lambda: form(*[('name="a"', b"1")] * 17), "the form cannot be read: Too many fields"),
-        (lambda: form(kind="multipart/form-data"), "the form cannot be read"),
-        (
-            lambda: asyncio.run(files_of(b"junk", Headers({"content-type": "multipart/form-data; boundary=b"}), 1)),
-            "the form",
-        ),
-    ],
-)
-def test_what_holds_no_file(call: Any, message: str) -> None:
-    with pytest.raises(BodyError) as error:
-        call()
-    assert error.value.status == 400 and str(error.value).startswith(message)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.inference.serving.messages import InferAnswer, InferRequest, parse_json, parse_request, render_response
+from trninfer.inference.serving.messages import InferAnswer, InferRequest, parse_request, render_response
 from trninfer.inference.serving.signature import TensorSpec
-from trninfer.inference.serving.tensors import ProtocolError
+from trninfer.inference.serving.tensors import ProtocolError, TooManyExamples
 
 INPUTS = (TensorSpec("input", "FP32", (-1, 2)),)
 OUTPUTS = (
@@ -32,7 +33,7 @@ def parse(document: Any, tail: bytes = b"", length: int | None = None) -> InferR
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     if length is None and tail:
         length = len(text)
-    return parse_request(text + tail, length, INPUTS, OUTPUTS)
+    return parse_request(text + tail, length, INPUTS, OUTPUTS, 4)
 
 
 def test_a_request_in_json() -> None:
@@ -59,21 +60,24 @@ def test_raw_tensors_follow_the_json() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"inputs": None}, "inputs must be a list"),
+        ({"inputs": None}, r"Expected `array`, got `null` - at `\$.inputs`"),
         ({"inputs": []}, "inputs are missing: input"),
-        ({"inputs": [3]}, r"inputs\[0\] must be a JSON object"),
+        ({"inputs": [3]}, r"Expected `object`, got `int` - at `\$.inputs\[0\]`"),
         ({"inputs": [TENSOR, TENSOR]}, "input 'input' is given twice"),
         ({"inputs": [{**TENSOR, "name": "other"}]}, "input 'other' is not known; the model reads input"),
-        ({"inputs": [{**TENSOR, "name": None}]}, "name must be a text"),
-        ({"inputs": [{**TENSOR, "parameters": 3}]}, "parameters must be a JSON object"),
+        ({"inputs": [{**TENSOR, "name": None}]}, r"Expected `str`, got `null` - at `\$.inputs\[0\].name`"),
+        ({"inputs": [{**TENSOR, "parameters": 3}]}, "Expected `object`, got `int`"),
         ({"inputs": [{**TENSOR, "parameters": {"binary_data_size": 4}}]}, "binary_data_size must be"),
+        ({"inputs": [{**TENSOR, "parameters": {"binary_data_size": -4}}]}, "binary_data_size"),
+        ({"inputs": [{k: v for k, v in TENSOR.items() if k != "data"}]}, "data is missing"),
+        ({"inputs": [{**TENSOR, "datatype": "FP9"}]}, "datatype is 'FP9'"),
         ({"outputs": [{"name": "nothing"}]}, "output 'nothing' is not known"),
         ({"outputs": [{"name": "label"}, {"name": "label"}]}, "asked for twice"),
-        ({"outputs": [{"name": "label", "parameters": {"binary_data": 1}}]}, "binary_data must be true or false"),
-        ({"outputs": [{"name": "label", "parameters": {"classification": "2"}}]}, "a number of classes"),
-        ({"id": 7}, "id must be a text"),
-        ({"id": "x" * 201}, "id must be a text"),
-        ({"parameters": []}, "parameters must be a JSON object"),
+        ({"outputs": [{"name": "label", "parameters": {"binary_data": 1}}]}, "binary_data"),
+        ({"outputs": [{"name": "label", "parameters": {"classification": "2"}}]}, "classification"),
+        ({"id": 7}, r"got `int` - at `\$.id`"),
+        ({"id": "x" * 201}, r"length <= 200 - at `\$.id`"),
+        ({"parameters": []}, r"Expected `object`, got `array` - at `\$.parameters`"),
     ],
 )
 def test_requests_that_are_wrong(change: dict[str, Any], message: str) -> None:
@@ -81,17 +85,77 @@ def test_requests_that_are_wrong(change: dict[str, Any], message: str) -> None:
         parse({"inputs": [TENSOR], **change})
 
 
+SHAPES = [
+    None,
+    "3",
+    [1.0],
+    [-1],
+    [True],
+    [[1]],
+    [],
+    [1] * 9,
+    [1 << 40],
+    [1, 3],
+    [0, 2],
+    [2],
+    [0, 4294967295, 4294967295],
+]
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, [1 << 70], [10**1000], [1, 2, 1]])
+def test_shapes_that_the_input_does_not_have(shape: object) -> None:
+    with pytest.raises(ProtocolError, match=r"input has the shape .*; \[N, 2\] is needed, N from 1 up"):
+        parse({"inputs": [{**TENSOR, "shape": shape}]})
+
+
+def test_no_more_examples_than_allowed() -> None:
+    with pytest.raises(TooManyExamples, match="5 inputs; at most 4 in one request"):
+        parse({"inputs": [{**TENSOR, "shape": [5, 2], "data": [1]}]})
+    assert TooManyExamples.status == 413
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"more": [' + b"{}," * 1_000_000 + b"{}], ",
+        b'{"more": ' + b"[" * 500 + b"1" + b"]" * 500 + b", " + b'"other": [' + b"[]," * 1_000_000 + b"[]], ",
+    ],
+)
+def test_fields_that_are_not_known_take_no_memory(text: bytes) -> None:
+    """The `json` module makes an object of each."""
+    body = text + json.dumps({"inputs": [TENSOR]})[1:].encode()
+    tracemalloc.start()
+    try:
+        assert parse(body).inputs["input"].tolist() == [[1.0, 2.0]]
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_of_any_length_among_the_numbers_take_no_memory() -> None:
+    """As one array they would take the length of the longest, each of them."""
+    body = json.dumps({"inputs": [{**TENSOR, "data": ["a" * 30_000] + ["b"] * 7000}]}).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="data must be a list of numbers"):
+            parse(body)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (b"", "not valid JSON"),
-        (b"[]", "the request must be a JSON object"),
+        (b"[]", "Expected `object`, got `array`"),
         (b"{", "not valid JSON"),
-        (b'{"inputs": NaN}', "NaN is no number of JSON"),
-        (b'{"inputs": [-Infinity]}', "-Infinity is no number"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b'{"inputs": NaN}', "not valid JSON"),
+        (b'{"inputs": [-Infinity]}', "not valid JSON"),
+        (b'{"more": ' + b"[" * 100_000, "nested too deeply"),
         (b"\xff\xfe", "not valid JSON"),
-        (b'{"a": ' + b"1" * 5000 + b"}", "not valid JSON"),
+        (b'{"id": "\xff"}', "not valid JSON"),
+        (b'{"id": "\\ud800"}', "not valid JSON"),
     ],
 )
 def test_bodies_that_are_no_request(text: bytes, message: str) -> None:
@@ -142,7 +206,7 @@ def test_what_has_no_classes_is_told() -> None:
 
 def test_no_response_holds_nan() -> None:
     arrays = {**ARRAYS, "probabilities": np.full((1, 3), np.nan, np.float32)}
-    with pytest.raises(ValueError, match="Out of range float values"):
+    with pytest.raises(ValueError, match="no NaN"):
         render_response(parse({"inputs": [TENSOR]}), InferAnswer({}, arrays, LABELS), OUTPUTS)
 
 
@@ -158,7 +222,7 @@ JSON = st.recursive(
 @given(st.dictionaries(KEYS, JSON), st.binary(max_size=20), st.none() | st.integers(0, 300))
 def test_any_request_is_read_or_refused(document: dict[str, Any], tail: bytes, length: int | None) -> None:
     try:
-        parse_request(json.dumps(document).encode() + tail, length, INPUTS, OUTPUTS)
+        parse_request(json.dumps(document).encode() + tail, length, INPUTS, OUTPUTS, 4)
     except ProtocolError as error:
         assert len(str(error)) < 400 and "\n" not in str(error)
 
@@ -166,6 +230,6 @@ def test_any_request_is_read_or_refused(document: dict[str, Any], tail: bytes, l
 @given(st.binary(max_size=200))
 def test_any_bytes_are_json_or_refused(text: bytes) -> None:
     try:
-        parse_json(text)
+        parse(text)
     except ProtocolError as error:
         assert "\n" not in str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 pytest.importorskip("fastapi")
 from asgi import Response, ask
 from fastapi import FastAPI
-from trninfer.inference.serving import routes
+from trninfer.inference.serving import answering, routes
 from trninfer.inference.serving.answering import Server
+from trninfer.inference.serving.decoding import FormTask, PictureTask, TensorTask
 from trninfer.inference.serving.gate import Gate
 from trninfer.inference.serving.metrics import Metrics
 from trninfer.inference.serving.settings import ServingSettings
+from trninfer.inference.serving.signature import Signature
 from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models import load_model, run_network
 from trninfer.models.errors import InputError
@@ -35,9 +38,14 @@ class Golden:
     def __init__(self, path: Path) -> None:
         self.model = load_model(path)
 
-    async def submit(self, source: Any) -> Any:
-        if isinstance(source, bytes):
-            if source != b"good":
+    def submit(self, source: Any) -> Any:
+        return asyncio.ensure_future(self._answer(source))
+
+    async def _answer(self, source: Any) -> Any:
+        if isinstance(source, (TensorTask, FormTask)):
+            return source.run(Signature(self.model.network))
+        if isinstance(source, PictureTask):
+            if source.content != b"good":
                 raise InputError("no picture")
             return np.zeros(self.model.network.input.shape, np.float32)
         if source.max() > 1e9:
@@ -100,9 +108,9 @@ def infer(app: FastAPI, values: np.ndarray, *headers: tuple[str, str], **fields:
     return ask(app, "/v2/models/tiny-ffnn/infer", json.dumps({"inputs": [tensor], **fields}).encode(), headers=headers)
 
 
-@pytest.mark.parametrize("large", [1, routes.LARGE_BODY])
+@pytest.mark.parametrize("large", [1, answering.LARGE_BODY])
 def test_tensors_are_answered_with_tensors(rows: FastAPI, feature_model: Path, monkeypatch, large: int) -> None:
-    monkeypatch.setattr(routes, "LARGE_BODY", large)
+    monkeypatch.setattr(answering, "LARGE_BODY", large)
     model = load_model(feature_model)
     golden = run_network(model.network, model.tensors, ROWS).probabilities
     found = infer(rows, ROWS, id="mine").json()

@@ -12,15 +12,17 @@ import pytest
 from PIL import Image
 
 pytest.importorskip("fastapi")
-from trninfer.inference.serving.workers import Decoder, DecodingWorker, NetworkWorker
-from trninfer.models import load_model, run_network
+from trninfer.inference.serving.decoding import DecodingWorker, PictureTask
+from trninfer.inference.serving.signature import Signature
+from trninfer.inference.serving.workers import NetworkWorker
+from trninfer.models import Dense, Flatten, ImageInput, Network, load_model, run_network
 from trninfer.models.errors import InputError
-from trninfer.models.inputs import ImageInput
-from trninfer.runtime.cluster.worker import Hello, Setup, WorkerFault
+from trninfer.runtime.cluster.worker import Hello, Setup
 from trninfer.runtime.session import OverflowedError
 from trninfer.runtime.simulated import open_for_worker
 
 GREY = ImageInput(1, 2, 2, "photo", (0.0,), (1.0,), 2)
+SIGNATURE = Signature(Network("grey", GREY, (Flatten("flatten"), Dense("head", 4, 2)), ("a", "b")))
 
 
 def grey(value: int) -> bytes:
@@ -29,47 +31,16 @@ def grey(value: int) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture
-def decoder(recwarn: pytest.WarningsRecorder) -> Decoder:
-    found = Decoder()
-    assert found.begin(GREY).value == os.getpid()
-    return found
-
-
-def test_decoded_pictures_and_errors_in_the_order_of_the_files(decoder: Decoder) -> None:
-    reply = decoder.answer([b"junk", grey(51), grey(0)[:20], grey(255)])
-    first, second, third, fourth = reply.value
-    assert reply.error is None and isinstance(first, InputError) and isinstance(third, InputError)
-    assert second.dtype == np.float32 and second.shape == (1, 2, 2) and np.allclose(second, 0.2, atol=1e-6)
-    assert np.allclose(fourth, 1.0) and "not a picture in a known format" in str(first)
-    assert decoder.answer([]).value == []
-
-
-def test_a_fault_comes_with_its_traceback_and_no_memory_ends_the_process(decoder: Decoder, monkeypatch) -> None:
-    def fail(error: type[BaseException]):
-        def call(*arguments: object) -> None:
-            raise error("so")
-
-        return call
-
-    monkeypatch.setattr("trninfer.inference.serving.workers.decode_sources", fail(ZeroDivisionError))
-    error = decoder.answer([b""]).error
-    assert isinstance(error, WorkerFault) and "ZeroDivisionError: so" in str(error)
-    monkeypatch.setattr("trninfer.inference.serving.workers.decode_sources", fail(MemoryError))
-    with pytest.raises(MemoryError):
-        decoder.answer([b""])
-
-
 def test_both_in_processes_of_their_own(feature_model: Path) -> None:
     model = load_model(feature_model)
     greeted: list[Hello] = []
     timed: list[float] = []
     setup = Setup(model, functools.partial(open_for_worker, "trn2", 1), "float16")
-    worker, decoding = NetworkWorker(setup, {}, greeted.append, timed.append), DecodingWorker(GREY)
+    worker, decoding = NetworkWorker(setup, {}, greeted.append, timed.append), DecodingWorker(SIGNATURE)
     try:
         assert worker.begin() == f"{greeted[0].process}, sim trn2"
         assert len({greeted[0].process, int(decoding.begin()), os.getpid()}) == 3
-        good, bad = decoding.answer([grey(102), b"junk"])
+        good, bad = decoding.answer([PictureTask(grey(102)), PictureTask(b"junk")])
         assert np.allclose(good, 0.4, atol=1e-6) and isinstance(bad, InputError)
         rows = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
         answers = worker.answer(list(rows))

@@ -1,0 +1,27 @@
+"""Pictures of more than 8 bits a channel, converted a band of rows at a time: as float32 a whole one takes 256 MB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from PIL import Image
+
+BAND_PIXELS = 1 << 20
+
+
+def bands(image: Image.Image) -> Iterator[np.ndarray]:
+    """Yield a grey picture as float32 [rows, width], some rows at a time."""
+    rows = max(1, BAND_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        yield np.asarray(image.crop((0, top, image.width, min(top + rows, image.height))), np.float32)
+
+
+def to_8_bits(image: Image.Image, convert: Callable[[np.ndarray], np.ndarray]) -> Image.Image:
+    """Return a grey picture in mode L whose values `convert` computes, which are cut off to whole numbers."""
+    result = np.empty((image.height, image.width), np.uint8)
+    top = 0
+    for band in bands(image):
+        result[top : top + len(band)] = convert(band).astype(np.uint8)
+        top += len(band)
+    return Image.fromarray(result)
