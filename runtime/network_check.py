@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..models.before_answers import squeezed_outputs, without_squeezing
 from ..models.errors import ModelError
 from ..models.files import Model
 from ..models.layers import Softmax
@@ -63,8 +64,9 @@ def batches_of(network: Network) -> tuple[int, ...]:
 
 
 def before_softmax(model: Model) -> Model:
-    """Return the network without the softmaxes that its outputs end in; their scores are then outputs of values."""
-    network = model.network
+    """Return the network without the softmaxes, and functions that saturate, that its outputs end in; their scores are
+    then outputs of values."""
+    network = without_squeezing(model.network, squeezed_outputs(model.network))
     cut = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
     readers = network.readers()
     cut = {name: source for name, source in cut.items() if readers[source] == 1 and source in _names(network)}

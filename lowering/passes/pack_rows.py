@@ -239,9 +239,11 @@ def _is_row_pool(node: Node) -> bool:
 def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     node = graph.nodes[number]
     operation = node.operation
-    if is_expanded or isinstance(operation, (MaxPool, Combine)) or getattr(operation, "groups", 1) > 1:
-        return operation.sources[0][0] in packed
-    return all(parts[0] in packed for parts in operation.sources[1:])
+    is_read_packed = is_expanded or isinstance(operation, (MaxPool, Combine)) or getattr(operation, "groups", 1) > 1
+    if is_read_packed and operation.sources[0][0] not in packed:
+        return False
+    addends = operation.sources[1:] if isinstance(operation, Convolution) else ()
+    return all(packed.get(parts[0]) == packed[number] for parts in addends)
 
 
 def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:

@@ -19,7 +19,7 @@ from ..outputs import Output
 from ..tensor_file import read_table
 from .builder import BuiltOutput
 from .onnx_cut import cut_graph
-from .onnx_file import Graph, read_onnx
+from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
 from .onnx_input import graph_input
 from .onnx_labels import labels_in
@@ -81,16 +81,15 @@ def import_network(
     """
     pictures, options = pictures or PreprocessingOptions(), options or ImportOptions()
     kind = path.suffix.lower()
+    if kind == ".gz" and path.stem.lower().endswith(".onnx"):
+        kind = ".onnx"
     if kind not in (".onnx", ".safetensors"):
         raise ModelError(refuse(path))
     beside, notes = _read_beside(path, options)
     properties = _Properties(pictures.over(beside.pictures), labels, beside, tuple(notes))
     if kind == ".onnx":
-        graph = read_onnx(path)
-        try:
-            return _import_onnx(path, graph, properties, options)
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from None
+        with unpacked(path) as whole:
+            return _read_and_import(path, whole, properties, options)
     file = read_table(path)
     if "trninfer_format" in file.metadata:
         raise ModelError(f"{path}: is a model of trninfer already; give it to --model as it is")
@@ -160,6 +159,18 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
             raise
         return Beside(PreprocessingOptions(), None, ()), [f"ignored: {error}"]
     return beside, [f"pictures and classes are as {name} has them" for name in beside.files]
+
+
+def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
+    """Import the ONNX file `path`, which is unpacked in `file`."""
+    try:
+        graph = read_onnx(file)
+    except ModelError as error:
+        raise ModelError(str(error).replace(str(file), str(path))) from None
+    try:
+        return _import_onnx(file, graph, properties, options)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
 def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:

@@ -6,7 +6,10 @@ The package `onnx`, an optional extra, decodes the file; only this module and on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import gzip
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_FILE_BYTES = 2 << 30  # no protobuf message is larger
+COPIED = 1 << 20  # bytes at a time
 MAX_NODES = 10_000
 MIN_OPSET = 7  # before it, Gemm, BatchNormalization and Dropout meant something else
 
@@ -87,6 +91,29 @@ def read_onnx(path: Path) -> Graph:
         raise ModelError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
+
+
+@contextlib.contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The file itself, or for FILE.onnx.gz an unpacked copy that goes away again; ModelError if it is no such file."""
+    if path.suffix.lower() != ".gz":
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="trninfer-") as folder:
+        copy = Path(folder, path.stem)
+        try:
+            with open_regular(path) as packed, gzip.GzipFile(fileobj=packed) as file, copy.open("wb") as target:
+                size = 0
+                while part := file.read(COPIED):
+                    size += len(part)
+                    if size > MAX_FILE_BYTES:
+                        raise ModelError(f"{path}: more than {MAX_FILE_BYTES} bytes when unpacked")
+                    target.write(part)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            if isinstance(error, ModelError):
+                raise
+            raise ModelError(f"{path}: cannot be unpacked: {error}") from None
+        yield copy
 
 
 def _decoded(path: Path) -> onnx.ModelProto:

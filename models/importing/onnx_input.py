@@ -16,6 +16,7 @@ from ..inputs import MAX_INPUTS, Input, NamedInput, PartInput, SeveralInputs
 from ..layers import ChannelSlice
 from .importer import Importer
 from .onnx_attributes import integer
+from .onnx_constants import axes_of
 from .onnx_cut import Cut
 from .onnx_file import Graph, GraphInput, Node
 from .onnx_scales import Scale, input_scale
@@ -101,7 +102,11 @@ def _source(
     sizes = list(given.shape)
     if None in sizes:
         sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)
-    batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
+    if _is_column(sizes, part, graph.constants, given.name):
+        sizes = [sizes[0], 1]
+        batched = False
+    else:
+        batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
     batched = batched or sizes == [None]  # a number for each entry of the batch
     batch = (sizes.pop(0) or 1) if batched else 1
     if len(sizes) == 4:
@@ -200,13 +205,35 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
 
 
 def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
-    """True if the first step makes one example, [1, ...], of a whole input of fixed sizes: an image without a batch."""
+    """True if the first step makes one example, [1, ...], of a whole input of fixed sizes: one without a batch."""
     first = next((node for node in part.nodes if given.name in node.inputs), None)
-    target = graph.constants.get(first.inputs[1]) if first and first.op == "Reshape" and len(first.inputs) > 1 else None
-    if target is None or target.ndim != 1 or len(target) < 3 or None in given.shape or len(given.shape) not in (2, 3):
+    if first is None or None in given.shape or len(given.shape) not in (2, 3) or given.shape[0] == 1:
+        return False
+    if first.op == "Unsqueeze":
+        return 0 in (axes_of(first, [graph.constants.get(name) for name in first.inputs]) or ())
+    target = graph.constants.get(first.inputs[1]) if first.op == "Reshape" and len(first.inputs) > 1 else None
+    if target is None or target.ndim != 1 or not len(target):
         return False
     sizes = [int(size) for size in target]
-    return given.shape[0] != 1 and sizes[0] == 1 and 0 not in sizes
+    return (sizes[0] == 1 or len(sizes) == 1) and 0 not in sizes
+
+
+def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str) -> bool:
+    """True if an input [features, columns] is first multiplied by weights from the left."""
+    names = {name}
+    for node in part.nodes if len(sizes) == 2 else ():
+        if not names.intersection(node.inputs):
+            continue
+        if node.op in _BETWEEN:
+            names.update(node.outputs)
+            continue
+        if node.op == "Gemm" and node.inputs[0] in names:
+            return bool(integer(node, "transA", 0))
+        is_left = node.op in ("MatMul", "Gemm") and len(node.inputs) > 1 and node.inputs[1] in names
+        weight = constants.get(node.inputs[0]) if is_left and not integer(node, "transB", 0) else None
+        columns = None if weight is None else weight.shape[-2 if integer(node, "transA", 0) else -1]
+        return columns is not None and sizes[0] in (None, columns) and sizes[1] in (None, 1)
+    return False
 
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:

@@ -49,9 +49,24 @@ def meaning_of(importer: Importer, view: View) -> Output:
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
     values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
     values = values or (layer is not None and layer.name in importer.values)
+    if not array and _is_flattened_map(importer, view.layer):
+        importer.note(
+            f"its {count} numbers are a flattened image or table: taken for values (--output-kind classes, if they are "
+            "scores)"
+        )
+        values = True
     if count == 1 or values or array or count == math.prod(importer.builder.shapes[INPUT]):
         return Output("values")
     return Output("classes", "raw")
+
+
+def _is_flattened_map(importer: Importer, name: str) -> bool:
+    """True if the numbers of a layer are those of images or tables of more than one pixel each."""
+    layers, shapes = importer.builder.layers, importer.builder.shapes
+    layer = _last_step(layers, name)
+    if isinstance(layer, Concat):
+        return all(_is_flattened_map(importer, read) for read in layer.inputs)
+    return layer is not None and len(shapes[layer.name]) == 3 and math.prod(shapes[layer.name][1:]) > 1
 
 
 def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOutput]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..before_answers import squeezed_outputs, without_squeezing
 from ..errors import ModelError
 from ..golden import run_network
 from ..inputs import ImageInput, PartInput, SeveralInputs
@@ -24,10 +25,12 @@ from .operators.quantized import NOTE as WHOLE_NUMBERS
 MAX_ELEMENTS = 1 << 27  # outputs of all layers together, for the file's batch
 MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
 AT_ONCE = 1 << 24  # of the examples that run at a time, where that is more than one
+LEAST_COMPARED = 1e-6  # below it, numbers may be what is left of roundings
 LEAST = 1 << 10  # numbers that a layer counts as for one example, at least
 MAX_RANDOM = 1 << 22  # numbers of the input; where there are more, they come again
 EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # how many are compared, and the multiply-accumulates up to which they are
 
+_SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by function
 _SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
 
 # Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
@@ -58,7 +61,9 @@ class Comparison:
     @property
     def _badness(self) -> float:
         allowed = self.tolerance * self.largest_output
-        return self.max_abs_error / allowed if allowed else math.inf * (self.max_abs_error > 0)
+        if self.skipped or not self.max_abs_error:
+            return -1.0 if self.skipped else 0.0
+        return self.max_abs_error / allowed if allowed else math.inf
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def compare(imported: ImportedGraph) -> Comparison:
 
     ONNX Runtime runs the file itself, or the part of it that is left where something was cut away, one batch of the
     file's own size after another. Many large weights it gets as inputs (onnx_tensors.py). Where an output ends in a
-    softmax, the scores before it are compared: probabilities near 0 and 1 show no difference.
+    softmax, a sigmoid or a tanh, the numbers before it are compared: those near 0 and 1 show no difference.
     """
     try:
         import onnxruntime  # noqa: F401  # type: ignore[import-untyped, unused-ignore]
@@ -93,13 +98,15 @@ def compare(imported: ImportedGraph) -> Comparison:
     count = -(-_affordable(imported.network) // batch) * batch
     generator = np.random.default_rng(0)
     arrays = [_random(part, count, generator) for part in imported.source.parts]
-    before = [_before_softmax(imported, name) for name in imported.names]
+    squeezed = squeezed_outputs(imported.network)
+    before = [_before_answer(imported, squeezed, name) for name in imported.names]
+    network = without_squeezing(imported.network, _left_out(imported, squeezed, before))
     expected = _run_file(imported, arrays, [found or name for found, name in zip(before, imported.names)])
     inputs = _network_input(imported, arrays)
     step = max(1, AT_ONCE // _numbers(imported.network))
     with np.errstate(all="ignore"):  # numbers that overflow differ, or do not
         runs = [
-            run_network(imported.network, imported.tensors, inputs[first : first + step]).outputs
+            run_network(network, imported.tensors, inputs[first : first + step]).outputs
             for first in range(0, count, step)
         ]
     results = []
@@ -109,15 +116,23 @@ def compare(imported: ImportedGraph) -> Comparison:
     return max(results, key=lambda result: result._badness)
 
 
-def _before_softmax(imported: ImportedGraph, name: str) -> str | None:
-    """The value that goes into the softmax that an output of the file ends in; None where it ends in none."""
+def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: str) -> str | None:
+    """The value that goes into the softmax, or into the function that saturates, that an output of the file ends in;
+    None where it ends in neither."""
     producers = {output: node for node in imported.part.nodes for output in node.outputs}
     named = imported.network.named_outputs[imported.names.index(name)]
-    if not isinstance(next(each for each in imported.network.layers if each.name == named.layer), Softmax):
-        return None
+    last = next(each for each in imported.network.layers if each.name == named.layer)
+    ops = ("Softmax", "LogSoftmax") if isinstance(last, Softmax) else _SATURATING.get(squeezed.get(last.name, ""), ())
     while (node := producers.get(name)) is not None and node.op in _SAME_ORDER:
         name = node.inputs[0]
-    return node.inputs[0] if node is not None and node.op in ("Softmax", "LogSoftmax") else None
+    return node.inputs[0] if node is not None and node.op in ops else None
+
+
+def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequence[str | None]) -> dict[str, str]:
+    """Return the layers whose functions are left out for all the outputs that they compute."""
+    named = zip(imported.network.named_outputs, before)
+    kept = {output.layer for output, value in named if value is None}
+    return {layer: function for layer, function in squeezed.items() if layer not in kept}
 
 
 def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
@@ -223,4 +238,6 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
     expected = expected.astype(np.float32)
     difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
+    if max(largest, difference) < LEAST_COMPARED:
+        return Comparison(f"its outputs are at most {largest:.2g} on random inputs, too little to compare")
     return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance, len(result))

@@ -90,7 +90,8 @@ def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3, 
     """Import, and compare on input of our own with ONNX Runtime."""
     path = chain.save(folder, opset)
     imported = import_network(path, **options)
-    assert imported.comparison.skipped == "" and imported.comparison.passed
+    comparison = imported.comparison
+    assert comparison.passed and comparison.skipped.partition(", ")[2] in ("", "too little to compare"), comparison
     network = imported.network
     assert Network.from_json(network.to_json()) == network
     shape = network.input.array_shape if isinstance(network.input, ImageInput) else network.input.shape

@@ -14,7 +14,7 @@ from ...layers import Conv2d, Dense
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, text
 from ..onnx_file import Node
-from ..steps import activate, combine_views
+from ..steps import activate, affine_view, combine_views
 from ..view import View
 
 OF_TWO_VALUES = "multiplies two values that depend on the input, as attention does, which is not supported"
@@ -216,9 +216,16 @@ def _fused_activation(importer: Importer, node: Node, view: View) -> View:
 
 
 def _gemm(importer: Importer, node: Node) -> None:
-    view = importer.data(node).with_batch()
-    if integer(node, "transA", 0) or len(view.axes) != 1:
-        raise ModelError(f"takes one row of features, but {importer.describe(view)} comes in, or transA is set")
+    if node.inputs[0] not in importer.views:
+        importer.give(node, _fused_activation(importer, node, _gemm_from_left(importer, node)))
+        return
+    view = importer.data(node)
+    if integer(node, "transA", 0):
+        view = importer.single(view)
+        view = view.permuted((1, 0)) if len(view.axes) == 2 else view
+    view = view.with_batch()
+    if len(view.axes) != 1:
+        raise ModelError(f"takes one row of features, but {importer.describe(view)} comes in")
     weight = importer.weight(node, 1, (2,))
     weight = weight.T if integer(node, "transB", 0) else weight
     bias = importer.optional(node, 2)
@@ -227,28 +234,59 @@ def _gemm(importer: Importer, node: Node) -> None:
     importer.give(node, _fused_activation(importer, node, result))
 
 
+def _gemm_from_left(importer: Importer, node: Node) -> View:
+    """Weights times a column of features, plus a column."""
+    view = importer.single(importer.data(node, 1))
+    weight = importer.weight(node, 0, (2,))
+    weight = weight.T if integer(node, "transA", 0) else weight
+    if len(view.axes) != 2:
+        raise ModelError(f"takes a column of features, but {importer.describe(view)} comes in")
+    view = view.permuted((1, 0)) if integer(node, "transB", 0) else view
+    made = _times_left(importer, view, weight * np.float32(number(node, "alpha", 1.0)))
+    bias = importer.optional(node, 2)
+    if bias is None:
+        return made
+    return affine_view(importer, made, np.ones(1), bias * np.float32(number(node, "beta", 1.0)))
+
+
+def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
+    """Weights [F', F] times a view [..., F, columns], or [F] without a batch."""
+    if len(view.axes) == 1 and not view.batched:
+        return dense(importer, view, weight.T, None)
+    if len(view.axes) < 2 and importer.batch == 1:
+        view = importer.single(view)
+    if len(view.axes) < 2:
+        raise ModelError(
+            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, whose rows are the batch's"
+        )
+    order = (*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2)
+    made = dense(importer, view.permuted(order), weight.T, None)
+    return (made if made.batched == view.batched else importer.single(made)).permuted(order)
+
+
 def _matmul(importer: Importer, node: Node) -> None:
     left = node.inputs[0] not in importer.views  # weights first: (x.T @ weights.T).T
     if not left and len(node.inputs) > 1 and node.inputs[1] in importer.views:
         raise ModelError(OF_TWO_VALUES)
     if any(integer(node, name, 0) for name in ("transA", "transBatchA", "transBatchB")):
         raise ModelError("its transA or transBatch is not supported")
-    view = importer.data(node, int(left)).with_batch()
+    view = importer.data(node, int(left))
+    view = view if left else view.with_batch()
     weight = importer.weight(node, int(not left), (1, 2, 3, 4))
     if weight.ndim > 2 and all(extent == 1 for extent in weight.shape[:-2]):
         weight = weight.reshape(weight.shape[-2:])
     if weight.ndim != 2:
         raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported")
-    axes = len(view.axes)
-    if left and (axes < 2 or integer(node, "transB", 0)):
-        raise ModelError(
-            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, whose rows are the batch's"
-        )
-    weight = weight.T if left or integer(node, "transB", 0) else weight
     alpha = np.float32(number(node, "alpha", 1.0))
     weight = weight if alpha == 1 else weight * alpha  # large ones are not copied for nothing
-    order = (*range(axes - 2), axes - 1, axes - 2) if left else tuple(range(axes))
-    importer.give(node, dense(importer, view.permuted(order), weight, None).permuted(order))
+    turned = bool(integer(node, "transB", 0))
+    if not left:
+        importer.give(node, dense(importer, view, weight.T if turned else weight, None))
+        return
+    if turned:
+        view = importer.single(view)
+        view = view.permuted((*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2))
+    importer.give(node, _times_left(importer, view, weight))
 
 
 OPERATORS = {

@@ -92,8 +92,8 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
         raise ModelError(f"adds axes {list(given)} to {importer.describe(view)}")
-    if 0 in axes and view.batched:
-        raise ModelError("adds an axis before the batch")
+    if 0 in axes and view.batched:  # heads that are stacked
+        view = importer.single(view)
     old = iter(view.axes)
     kept = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
     importer.give(node, View(view.layer, tuple(kept), view.batched))

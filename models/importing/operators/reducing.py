@@ -168,10 +168,12 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
 def _normalize(importer: Importer, node: Node) -> None:
     """x over its norm along an axis."""
     view = importer.data(node)
-    if integer(node, "p", 2) != 2:
-        raise ModelError("its p is not 2")
+    power = integer(node, "p", 2)
+    if power not in (1, 2):
+        raise ModelError(f"its p is {power}, not 1 or 2")
     axis = importer.axis(view, integer(node, "axis", -1))
-    importer.give(node, combine_views(importer, "divide", view, norm(importer, view, (axis,), True)))
+    length = (absolute if power == 1 else norm)(importer, view, (axis,), True)
+    importer.give(node, combine_views(importer, "divide", view, length))
 
 
 OPERATORS = {

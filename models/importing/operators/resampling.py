@@ -21,6 +21,7 @@ from ..importer import Importer, without_height
 from ..onnx_adaptive import WEIGHTED_PIXELS
 from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
+from ..steps import affine_view
 from ..view import View
 from .convolution import Movement, add_convolution, geometry
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
@@ -46,29 +47,56 @@ def _resize(importer: Importer, node: Node) -> None:
         raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     matrices: dict[int, np.ndarray] = {}
-    for axis, (extent, (size, scale)) in enumerate(zip(extents, _sizes(importer, node, extents))):
-        if (size, scale) == (extent, 1):
+    regions = _regions(importer, node, len(extents))
+    sizes = _sizes(importer, node, extents, regions)
+    is_as_large = all(size == extent for extent, (size, _) in zip(extents, sizes))
+    for axis, (extent, (size, scale)) in enumerate(zip(extents, sizes)):
+        if is_as_large or (size, scale) == (extent, 1):  # which ONNX Runtime copies, whatever the region
             continue
         if view.batched and axis == 0:
             raise ModelError("changes the size of the batch")
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
             raise ModelError(f"makes {size} of {extent} pixels; 1 to {MAX_SELECTED} are allowed")
-        matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, size, scale)
+        place = _places(node, importer.opset < 11, Resized(extent, size, scale, regions[axis]))
+        matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, place)
+    view = _resized(importer, view, matrices)
+    outside = number(node, "extrapolation_value", 0.0)
+    blank = [np.flatnonzero(~matrix.any(axis=1)) for matrix in matrices.values()]
+    if outside and any(map(len, blank)):
+        shift = np.zeros(view.shape)
+        for axis, rows in zip(matrices, blank):
+            np.moveaxis(shift, axis, 0)[rows] = outside
+        view = affine_view(importer, view, np.ones(1), shift[None] if view.batched else shift)
+    importer.give(node, view)
+
+
+def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) -> View:
+    """A view whose axes are multiplied by matrices."""
     if len(view.axes) == 3 and set(matrices) <= {1, 2}:
         filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
         down, across = filters
         if matrices and down and across:
-            view = importer.image(node)
+            view = view.with_batch()
             alone = (
                 [(down, across)] if down.times * across.times <= MAX_TIMES else [(down, UNCHANGED), (UNCHANGED, across)]
             )
             for axes in alone:
                 view = _scaled(importer, view, axes)
-            importer.give(node, view)
-            return
+            return view
     for axis, matrix in matrices.items():
         view = mix_entries(importer, view, axis, matrix)
-    importer.give(node, view)
+    return view
+
+
+@dataclass(frozen=True)
+class Resized:
+    """An axis that is resized: its extent, the size that it gets, by how much it is scaled, and the part of it that is
+    read, as shares of its extent; None for all."""
+
+    extent: int
+    size: int
+    scale: float
+    region: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +168,25 @@ def _as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
     return apart.reshaped((channels, high * times[0], wide * times[1]), True)
 
 
-def _sizes(importer: Importer, node: Node, extents: tuple[int, ...]) -> list[tuple[int, float]]:
+Region = tuple[float, float] | None
+
+
+def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
+    """The part of each axis that `tf_crop_and_resize` reads, as shares of its extent; None for all of it."""
+    regions: list[Region] = [None] * rank
+    if text(node, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
+        return regions
+    given, axes = importer.constant(node, 1), listed(node, "axes", tuple(range(rank)))
+    if given is None or given.shape != (2 * len(axes),):
+        raise ModelError("its region of interest is no list of numbers, two for each axis")
+    for axis, start, end in zip(axes, given[: len(axes)].tolist(), given[len(axes) :].tolist()):
+        if not -1e3 < start <= end < 1e3:
+            raise ModelError(f"its region of interest is {start:g} to {end:g} of an axis")
+        regions[axis] = (start, end)
+    return regions
+
+
+def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: list[Region]) -> list[tuple[int, float]]:
     """The size that each axis gets, and by how much it is scaled."""
     scales = importer.constant(node, 1 if importer.opset < 11 else 2)  # from 11 on after a region of interest
     if "scales" in node.attributes:  # Upsample of opset 7
@@ -155,15 +201,29 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...]) -> list[tup
         extent = extents[axis]
         if not 0 < value < 1 << 20:
             raise ModelError(f"resizes {extent} pixels by {value:g}")
-        result[axis] = (value, value / extent) if given is sizes else (math.floor(extent * value), value)
+        start, end = regions[axis] or (0.0, 1.0)
+        result[axis] = (value, value / extent) if given is sizes else (_scaled_size(extent, end - start, value), value)
     return result
 
 
-def _interpolation(node: Node, old: bool, way: str, extent: int, size: int, scale: float) -> np.ndarray:
-    """The matrix [size, extent] of one axis; `old`: by the rules before opset 11."""
-    place = _places(node, old, extent, size, scale)
-    matrix = np.zeros((size, extent))
-    rows = np.arange(size)
+def _scaled_size(extent: int, share: float, scale: float) -> int:
+    """Return the size of an axis, rounded down in float32 as ONNX Runtime does."""
+    return math.floor(np.float32(extent) * np.float32(share) * np.float32(scale))
+
+
+def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
+    """The matrix [size, extent] of one axis, zeros for places outside of a region; `old`: by the rules before opset
+    11."""
+    matrix = _shares(node, old, way, extent, place)
+    if text(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        matrix[(place < 0) | (place > extent - 1)] = 0
+    return matrix
+
+
+def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
+    """The matrix [size, extent] of the pixels around each place."""
+    matrix = np.zeros((len(place), extent))
+    rows = np.arange(len(place))
     if way == "nearest":
         rounding = text(node, "nearest_mode", "floor" if old else "round_prefer_floor")
         if rounding not in _NEAREST:
@@ -192,14 +252,26 @@ def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
     return matrix / matrix.sum(axis=1, keepdims=True)  # of ones, but for what was excluded
 
 
-def _places(node: Node, old: bool, extent: int, size: int, scale: float) -> np.ndarray:
+def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     """Return the position of each new pixel among the old ones."""
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    extent, size, scale = axis.extent, axis.size, axis.scale
     new = np.arange(size, dtype=np.float64)
-    if rule == "half_pixel" or (rule == "pytorch_half_pixel" and size > 1):
+    if rule in ("half_pixel", "half_pixel_symmetric") or (rule == "pytorch_half_pixel" and size > 1):
         # In float32, as ONNX Runtime has it: a floor distinguishes 3 from 2.9999998.
         half = np.float32(0.5)
-        return (new.astype(np.float32) + half) / np.float32(scale) - half
+        place = (new.astype(np.float32) + half) / np.float32(scale) - half
+        if rule == "half_pixel_symmetric":  # the sizes before rounding have the same middle
+            place += np.float32(extent / 2 * (1 - size / (scale * extent)))
+        return place
+    if rule == "tf_half_pixel_for_nn":
+        return (new.astype(np.float32) + np.float32(0.5)) / np.float32(scale)
+    if rule == "tf_crop_and_resize":
+        start, end = (np.float32(share) for share in axis.region or (0.0, 1.0))
+        last = np.float32(extent - 1)
+        if size == 1:
+            return np.full(1, np.float32(0.5) * (start + end) * last)
+        return start * last + new.astype(np.float32) * ((end - start) * last / np.float32(size - 1))
     if rule == "pytorch_half_pixel":
         return new * 0
     if rule == "asymmetric":
@@ -218,9 +290,8 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
         raise ModelError(
             f"its weight is {list(weight.shape)} in {groups} groups, but {importer.describe(view)} comes in"
         )
-    strides, dilations, pads = geometry(
-        _with_pads(node, weight.shape[2:], view.shape[1:]), weight.shape[2:], view.shape[1:]
-    )
+    node = _with_pads(node, weight.shape[2:], view.shape[1:])
+    strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
     more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
     if max(strides) > 1 and max(dilations) == 1:
         importer.give(node, _by_phases(importer, view, (weight, bias), strides, (pads, more), groups))
@@ -297,12 +368,16 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
         (n - 1) * step + extra + (size - 1) * apart + 1
         for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
     ]
-    if given and any(size > most for size, most in zip(sizes, full)):
-        raise ModelError(f"its output_shape is {list(sizes)}, but at most {full} come of {list(sides)}")
+    most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
+    if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
+        raise ModelError(f"its output_shape is {list(sizes)}, but at most {most_with_blanks} come of {list(sides)}")
+    blank = more  # rows and columns at the end that are the bias alone
+    if given:
+        blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
     wanted = [max(0, most - size) for size, most in zip(sizes, full)]
     small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
     pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
-    return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads})
+    return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads, "output_padding": blank})
 
 
 def _weighted_pixels(importer: Importer, node: Node) -> None:

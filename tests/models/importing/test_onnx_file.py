@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from onnx_chain import vgg
+from onnx_chain import Chain, vgg
 from trninfer.models import ModelError
 from trninfer.models.importing import import_network, onnx_file
 
@@ -106,3 +108,24 @@ def test_without_onnx_runtime_the_check_is_left_out(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     comparison = import_network(path).comparison
     assert comparison.passed and "ONNX Runtime is not installed" in comparison.skipped
+
+
+def test_a_gzipped_file_is_read_as_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    packed = tmp_path / "net.onnx.gz"
+    packed.write_bytes(gzip.compress(chain.save(tmp_path).read_bytes()))
+    imported = import_network(packed)
+    assert imported.comparison.passed and imported.comparison.skipped == "" and imported.network.name == "net"
+    for content, says in (
+        (packed.read_bytes()[:40], "cannot be unpacked"),
+        (b"no gzip", "cannot be unpacked"),
+        (gzip.compress(b"no onnx"), "not an ONNX file, or corrupt"),
+    ):
+        packed.write_bytes(content)
+        with pytest.raises(ModelError, match=f"^{re.escape(str(packed))}: {says}"):
+            import_network(packed)
+    monkeypatch.setattr(onnx_file, "MAX_FILE_BYTES", 1000)
+    packed.write_bytes(gzip.compress(bytes(100_000)))
+    with pytest.raises(ModelError, match="more than 1000 bytes when unpacked"):
+        import_network(packed)

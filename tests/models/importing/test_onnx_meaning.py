@@ -45,6 +45,18 @@ def test_a_table_is_values_and_a_row_of_it_classes(last: str, tmp_path: Path) ->
         assert assert_imports(chain, tmp_path).network.output.kind == kind
 
 
+def test_a_flattened_image_is_values_and_the_note_names_the_option(tmp_path: Path) -> None:
+    chain = Chain(3, 8, 8)
+    chain.conv((3, 5))
+    chain.add("Flatten")
+    imported = assert_imports(chain, tmp_path)
+    assert imported.network.output == Output("values")
+    (note,) = [note for note in imported.notes if "--output-kind classes" in note]
+    assert note.startswith("its 180 numbers are a flattened image or table: taken for values")
+    told = import_network(chain.save(tmp_path), options=ImportOptions(output_kind="classes"))
+    assert told.network.output == Output("classes", "raw")
+
+
 def test_one_output_and_as_many_as_inputs_are_values(tmp_path: Path) -> None:
     chain = Chain(6)
     chain.gemm(6, 1)

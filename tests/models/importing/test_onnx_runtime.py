@@ -83,6 +83,34 @@ def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pyt
     assert not worse.passed and worse.max_abs_error > 1
 
 
+@pytest.mark.parametrize("op", ["Sigmoid", "HardSigmoid", "Tanh"])
+def test_numbers_are_compared_before_a_function_that_saturates(
+    op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier that is sure of "no" is right, and a wrong one is found."""
+    chain = Chain(6)
+    chain.gemm(6, 1)
+    chain.add("Mul", chain.constant(0.01))
+    chain.add("Sub", chain.constant(30.0))
+    chain.add(op)
+    comparison = compared(chain, tmp_path)
+    assert comparison.passed and comparison.skipped == "" and 29 < comparison.largest_output < 31
+    real = onnx_runtime.run_network
+    monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * 50))
+    assert not compared(chain, tmp_path).passed
+
+
+def test_outputs_of_nothing_are_not_compared(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 3)
+    chain.add("Abs")
+    chain.add("Neg")
+    chain.add("Relu")
+    comparison = compared(chain, tmp_path)
+    assert comparison.passed
+    assert comparison.skipped == "its outputs are at most 0 on random inputs, too little to compare"
+
+
 def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_runtime, "MAX_RANDOM", 100)
     comparison = compared(image(), tmp_path)

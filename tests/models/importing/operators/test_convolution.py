@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, checked, ends
 from onnx_runtime_faults import OLD
 from trninfer.models.errors import ModelError
@@ -113,6 +113,31 @@ def test_weights_times_data(shape: tuple[int, ...], tmp_path: Path) -> None:
     chain.add("Relu")
     chain.add("MatMul", chain.value, first=chain.weight(4, 5))
     ends(chain, 12 * (1 if len(shape) == 2 else 2), tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [(8,), (8, 1), (8, "columns"), (1, 8), ("batch", 8)])
+def test_weights_on_the_left(sizes: tuple[int | str, ...], tmp_path: Path) -> None:
+    """Of a vector, of a column, and of a row that is turned into one."""
+    chain = Chain()
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
+    if sizes[0] in (1, "batch"):
+        chain.add("Transpose", perm=[1, 0])
+    bias = (6,) if len(sizes) == 1 else (6, 1)
+    chain.add("MatMul", chain.value, first=chain.weight(6, 8))
+    chain.add("Add", chain.weight(*bias))
+    chain.add("Relu")
+    if len(sizes) == 1:
+        chain.add("MatMul", chain.value, first=chain.weight(3, 6))
+    else:
+        chain.add("Gemm", chain.value, chain.weight(3, 1), first=chain.weight(3, 6))
+    checked(chain.model(), tmp_path)
+
+
+def test_a_column_of_features_turned_by_the_product(tmp_path: Path) -> None:
+    chain = Chain()
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, (8, 1))
+    chain.add("Gemm", chain.weight(8, 3), chain.weight(3), transA=1)
+    checked(chain.model(), tmp_path)
 
 
 def test_weights_times_a_batch_of_rows_are_refused(tmp_path: Path) -> None:

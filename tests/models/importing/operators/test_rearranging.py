@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from import_steps import importer_of, numbers, value_of
+from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d
 from trninfer.models.importing import import_network
@@ -154,3 +155,35 @@ def test_slices_of_channels_rows_and_columns(axis: int, start: int, end: int, st
     index[axis] = slice(start, end, step)
     given = numbers(4, 6, 7)
     np.testing.assert_array_equal(value_of(importer, importer.views["y"], given), x[tuple(index)])
+
+
+@pytest.mark.parametrize("batch", ["batch", 1])
+def test_heads_stacked_before_the_batch(batch: str | int, tmp_path: Path) -> None:
+    chain = Chain(6)
+    if batch == 1:
+        chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    heads = []
+    for _ in range(3):
+        chain.add("Gemm", chain.weight(6, 4), first="x")
+        heads.append(chain.add("Unsqueeze", chain.constant([0])))
+    chain.add("Concat", *heads[1:], first=heads[0], axis=0)
+    assert checked(chain.model(), tmp_path).network.output.kind == "values"
+
+
+@pytest.mark.parametrize("op", ["Unsqueeze", "Reshape"])
+def test_an_image_without_a_batch_or_channels(op: str, tmp_path: Path) -> None:
+    chain = Chain()
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, (8, 7))
+    chain.add(op, chain.constant([0, 1] if op == "Unsqueeze" else [1, 1, 8, 7]))
+    chain.conv((1, 4))
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    checked(chain.model(), tmp_path)
+
+
+def test_an_image_without_a_batch_as_a_row(tmp_path: Path) -> None:
+    chain = Chain()
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, (8, 7))
+    chain.add("Reshape", chain.constant([-1]))
+    chain.add("MatMul", chain.weight(56, 5))
+    checked(chain.model(), tmp_path)

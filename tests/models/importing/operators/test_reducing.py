@@ -46,7 +46,7 @@ def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: P
     x = chain.add("Relu")
     chain.add("ReduceMean", *([chain.constant(axes)] if axes else []), keepdims=keep)
     if keep:
-        chain.add("Sub", chain.value, first=x)
+        chain.add("Add", chain.value, first=x)
     imported = checked(chain.model(), tmp_path)
     assert any("mixes the inputs of a batch: each is computed as a batch of its own" in note for note in imported.notes)
 
@@ -130,3 +130,12 @@ def test_a_softmax_by_its_steps(axes: tuple[int, ...], log: bool) -> None:
     expected = powers / powers.sum(axis=own, keepdims=True)
     expected = np.log(np.maximum(expected, 1e-300)) if log else expected
     np.testing.assert_allclose(value_of(importer, made, x), expected, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize(("shape", "axis"), [((5,), -1), ((3, 4, 5), 1), ((3, 4, 5), 3)])
+def test_a_view_over_its_norm(power: int, shape: tuple[int, ...], axis: int, tmp_path: Path) -> None:
+    chain = Chain(*shape)
+    chain.add("LpNormalization", p=power, axis=axis)
+    chain.add("Mul", chain.weight(*shape))
+    assert_imports(chain, tmp_path)

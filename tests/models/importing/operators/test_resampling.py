@@ -104,15 +104,16 @@ def test_transposed_convolutions(side, kernel, strides, dilations, pads, more, g
     side=st.tuples(st.integers(1, 7), st.integers(1, 7)),
     kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    less=st.none() | st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    less=st.none() | st.tuples(st.integers(-2, 3), st.integers(-2, 3)),
     way=st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]),
 )
 def test_transposed_convolutions_to_a_size(side, kernel, strides, less, way, tmp_path: Path) -> None:
-    """`less`: by how much the output_shape is below what there is; without it the way of padding tells the size."""
+    """`less`: by how much the output_shape is below what there is, or above it, where only the bias is; without it the
+    way of padding tells the size."""
     full = [(n - 1) * step + size for n, step, size in zip(side, strides, kernel)]
     how = {"strides": strides} | ({} if way == "NOTSET" else {"auto_pad": way})
     if less is not None:
-        how["output_shape"] = [most - fewer for most, fewer in zip(full, less)]
+        how["output_shape"] = [most - max(fewer, 1 - step) for most, fewer, step in zip(full, less, strides)]
         assume(min(how["output_shape"]) >= 1)
     chain = Chain(2, *side)
     chain.add("ConvTranspose", chain.weight(2, 3, *kernel), chain.weight(3), **how)
@@ -200,3 +201,23 @@ def test_pixels_become_no_more_channels_than_a_layer_may_have(tmp_path: Path) ->
     chain.add("MaxPool", kernel_shape=[4, 4], strides=[4, 4])
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
     ends(chain, tmp_path, 13, 1)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("size", [(9, 7), (13, 3), (4, 1), (6, 5)])
+@pytest.mark.parametrize("rule", ["half_pixel_symmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn"])
+def test_every_rule_of_coordinates(mode: str, size: tuple[int, int], rule: str, tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    scales = chain.constant([1.0, 1.0, size[0] / 6 + 0.01, size[1] / 5 + 0.01])
+    region = chain.constant([0.0, 0.0, 0.1, 0.2, 1.0, 1.0, 0.8, 1.1])
+    way = {"mode": mode, "coordinate_transformation_mode": rule}
+    if rule == "tf_crop_and_resize":
+        chain.add("Resize", region, "", chain.constant([1, 3, *size]), extrapolation_value=1.5, **way)
+    elif rule == "half_pixel_symmetric":
+        chain.add("Resize", "", scales, **way)
+    else:
+        chain.add("Resize", region, scales, **way)
+    path = tmp_path / "chain.onnx"
+    path.write_bytes(chain.model(11 if rule == "tf_half_pixel_for_nn" else 19).SerializeToString())
+    imported = import_network(path)
+    assert imported.comparison.skipped == "" and imported.comparison.passed, imported.comparison
