@@ -18,6 +18,7 @@ from . import (
     rearranging,
     reducing,
     resampling,
+    transposed,
 )
 
 Operator = Callable[[Importer, Node], None]
@@ -34,6 +35,7 @@ OPERATORS: dict[str, Operator] = {
     **rearranging.OPERATORS,
     **padding.OPERATORS,
     **resampling.OPERATORS,
+    **transposed.OPERATORS,
     **quantized.OPERATORS,
     **classic.OPERATORS,
 }

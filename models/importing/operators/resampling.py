@@ -3,27 +3,26 @@
 Rows and columns are each multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones
 and zeros where pixels are repeated, shares where they are interpolated. A whole number of times larger or smaller, that
 is a filter for each channel, over an image with its edge around it; larger, its channels become pixels, as those of a
-transposed convolution do, which is one of stride 1. Any other matrix is a product along one axis at a time.
+transposed convolution do (transposed.py). Any other matrix is a product along one axis at a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...checks import Shape
 from ...errors import ModelError
 from ...layers import Pad
-from ..importer import Importer, without_height
+from ..importer import Importer
 from ..onnx_adaptive import WEIGHTED_PIXELS
-from ..onnx_attributes import integer, integers, listed, number, numbers, text
+from ..onnx_attributes import integer, listed, number, numbers, text
 from ..onnx_file import Node
 from ..steps import affine_view
 from ..view import View
-from .convolution import Movement, add_convolution, geometry
+from .convolution import Movement, add_convolution
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 MAX_TIMES = 64  # phases of rows and columns, a convolution each
@@ -156,10 +155,10 @@ def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> Vi
     kernel = down.taps[:, None, :, None] * across.taps[None, :, None, :]  # [row, column, taps down, taps across]
     filters = np.tile(kernel.reshape(-1, 1, *kernel.shape[2:]), (channels, 1, 1, 1))
     made = add_convolution(importer, source, filters, None, Movement(stride=(down.step, across.step), groups=channels))
-    return _as_pixels(importer, made, (down.times, across.times))
+    return as_pixels(importer, made, (down.times, across.times))
 
 
-def _as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
+def as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
     """Return channels (channel, row, column) as rows and columns."""
     if times == (1, 1):
         return view
@@ -281,105 +280,6 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     raise ModelError(f"its coordinate_transformation_mode {rule!r} is not supported")
 
 
-def _transposed_convolution(importer: Importer, node: Node) -> None:
-    view = importer.image(node)
-    rank = len(view.axes)
-    weight, bias = importer.weight(node, 1, (rank + 1,)), importer.optional(node, 2, (1,))
-    groups = integer(node, "group", 1)
-    if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
-        raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but {importer.describe(view)} comes in"
-        )
-    node = _with_pads(node, weight.shape[2:], view.shape[1:])
-    strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
-    more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
-    if max(strides) > 1 and max(dilations) == 1:
-        importer.give(node, _by_phases(importer, view, (weight, bias), strides, (pads, more), groups))
-        return
-    for axis, stride in zip(range(1, rank), strides[-(rank - 1) :]):
-        view = _spread_out(importer, view, axis, stride)
-    filters = weight if rank == 3 else weight[:, :, None]
-    reach = [(size - 1) * step for size, step in zip(filters.shape[2:], dilations)]
-    ends = (0, *more) if rank == 2 else more
-    around = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
-    source = importer.planes(view)
-    cut = tuple(min(0, side) for side in around)
-    if min(cut) < 0:
-        wider = tuple(max(0, side) for side in around)  # first, or a side that is cut away may leave nothing
-        for sides in (wider, cut):
-            source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
-        around = (0, 0, 0, 0)
-    # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
-    split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
-    turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
-    made = add_convolution(importer, source, turned, bias, Movement(around, dilation=dilations, groups=groups))
-    importer.give(node, without_height(made, rank))
-
-
-def _by_phases(
-    importer: Importer,
-    view: View,
-    tensors: tuple[np.ndarray, np.ndarray | None],
-    strides: tuple[int, int],
-    sides: tuple[tuple[int, int, int, int], tuple[int, ...]],
-    groups: int,
-) -> View:
-    """Add a transposed convolution as one of stride 1 that computes each phase of rows and columns as channels.
-
-    Row q * stride + p of the output is the sum over t of row q - t of the input times row p + t * stride of the
-    filters. `sides`: the pads, and the rows and columns that are added at the end.
-    """
-    (weight, bias), (pads, more) = tensors, sides
-    rank = len(view.axes)
-    filters = weight if rank == 3 else weight[:, :, None]
-    more = more if rank == 3 else (0, *more)
-    steps = [-(-size // stride) for size, stride in zip(filters.shape[2:], strides)]
-    whole = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
-    filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
-    # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t from the last, u from the last]
-    split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
-    turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
-    outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
-    turned = turned.reshape(outputs * phases, -1, *steps)
-    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # of which the bias is all
-    ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
-    biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
-    around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
-    made = add_convolution(importer, importer.planes(view), turned, biases, Movement(around, groups=groups))
-    image = _as_pixels(importer, made, strides)
-    cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
-    if any(cut):
-        image = importer.add(Pad(importer.name("pad"), cut, inputs=(importer.planes(image),)))
-    return without_height(image, rank)
-
-
-def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
-    """Return a transposed convolution with the pads that follow from the size of its output."""
-    way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
-    given = "output_shape" in node.attributes
-    if not given and way in ("NOTSET", "VALID"):
-        return node
-    strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
-    more = integers(node, "output_padding", rank, (0,) * rank)
-    sizes = listed(node, "output_shape")[-rank:] if given else tuple(n * step for n, step in zip(sides, strides))
-    if len(sizes) != rank:
-        raise ModelError(f"its output_shape is not {rank} integers")
-    full = [
-        (n - 1) * step + extra + (size - 1) * apart + 1
-        for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
-    ]
-    most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
-    if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
-        raise ModelError(f"its output_shape is {list(sizes)}, but at most {most_with_blanks} come of {list(sides)}")
-    blank = more  # rows and columns at the end that are the bias alone
-    if given:
-        blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
-    wanted = [max(0, most - size) for size, most in zip(sizes, full)]
-    small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
-    pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
-    return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads, "output_padding": blank})
-
-
 def _weighted_pixels(importer: Importer, node: Node) -> None:
     """Adaptive average pooling: rows and columns made of shares of others."""
     view = importer.image(node)
@@ -392,19 +292,6 @@ def _weighted_pixels(importer: Importer, node: Node) -> None:
         np.add.at(matrix, (np.arange(len(places))[:, None], places), shares)
         view = mix_entries(importer, view, axis, matrix)
     importer.give(node, view)
-
-
-def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
-    """Zeros between the entries of an axis."""
-    extent = view.shape[axis]
-    size = (extent - 1) * stride + 1
-    if size == extent:
-        return view
-    if size > MAX_SELECTED:
-        raise ModelError(f"makes {size} of {extent} pixels; {MAX_SELECTED} are the most")
-    matrix = np.zeros((size, extent))
-    matrix[np.arange(extent) * stride, np.arange(extent)] = 1
-    return mix_entries(importer, view, axis, matrix)
 
 
 def _depth_to_space(importer: Importer, node: Node) -> None:
@@ -442,7 +329,6 @@ OPERATORS = {
     WEIGHTED_PIXELS: _weighted_pixels,
     "Resize": _resize,
     "Upsample": _resize,
-    "ConvTranspose": _transposed_convolution,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
 }

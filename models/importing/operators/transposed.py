@@ -1,0 +1,133 @@
+"""Transposed convolutions, as convolutions of stride 1; those of larger strides compute each phase as channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...checks import Shape
+from ...errors import ModelError
+from ...layers import Pad
+from ..importer import Importer, without_height
+from ..onnx_attributes import integer, integers, listed, text
+from ..onnx_file import Node
+from ..view import View
+from .convolution import Movement, add_convolution, geometry
+from .rearranging import MAX_SELECTED, mix_entries
+from .resampling import as_pixels
+
+
+def _transposed_convolution(importer: Importer, node: Node) -> None:
+    view = importer.image(node)
+    rank = len(view.axes)
+    weight, bias = importer.weight(node, 1, (rank + 1,)), importer.optional(node, 2, (1,))
+    groups = integer(node, "group", 1)
+    if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
+        raise ModelError(
+            f"its weight is {list(weight.shape)} in {groups} groups, but {importer.describe(view)} comes in"
+        )
+    node = _with_pads(node, weight.shape[2:], view.shape[1:])
+    strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
+    more = integers(node, "output_padding", rank - 1, (0,) * (rank - 1))
+    if max(strides) > 1 and max(dilations) == 1:
+        importer.give(node, _by_phases(importer, view, (weight, bias), strides, (pads, more), groups))
+        return
+    for axis, stride in zip(range(1, rank), strides[-(rank - 1) :]):
+        view = _spread_out(importer, view, axis, stride)
+    filters = weight if rank == 3 else weight[:, :, None]
+    reach = [(size - 1) * step for size, step in zip(filters.shape[2:], dilations)]
+    ends = (0, *more) if rank == 2 else more
+    around = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
+    source = importer.planes(view)
+    cut = tuple(min(0, side) for side in around)
+    if min(cut) < 0:
+        wider = tuple(max(0, side) for side in around)  # first, or a side that is cut away may leave nothing
+        for sides in (wider, cut):
+            source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
+        around = (0, 0, 0, 0)
+    # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
+    split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
+    turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
+    made = add_convolution(importer, source, turned, bias, Movement(around, dilation=dilations, groups=groups))
+    importer.give(node, without_height(made, rank))
+
+
+def _by_phases(
+    importer: Importer,
+    view: View,
+    tensors: tuple[np.ndarray, np.ndarray | None],
+    strides: tuple[int, int],
+    sides: tuple[tuple[int, int, int, int], tuple[int, ...]],
+    groups: int,
+) -> View:
+    """Add a transposed convolution as one of stride 1 that computes each phase of rows and columns as channels.
+
+    Row q * stride + p of the output is the sum over t of row q - t of the input times row p + t * stride of the
+    filters. `sides`: the pads, and the rows and columns that are added at the end.
+    """
+    (weight, bias), (pads, more) = tensors, sides
+    rank = len(view.axes)
+    filters = weight if rank == 3 else weight[:, :, None]
+    more = more if rank == 3 else (0, *more)
+    steps = [-(-size // stride) for size, stride in zip(filters.shape[2:], strides)]
+    whole = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
+    filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
+    # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t from the last, u from the last]
+    split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
+    turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
+    outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
+    turned = turned.reshape(outputs * phases, -1, *steps)
+    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # of which the bias is all
+    ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
+    biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
+    around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
+    made = add_convolution(importer, importer.planes(view), turned, biases, Movement(around, groups=groups))
+    image = as_pixels(importer, made, strides)
+    cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
+    if any(cut):
+        image = importer.add(Pad(importer.name("pad"), cut, inputs=(importer.planes(image),)))
+    return without_height(image, rank)
+
+
+def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
+    """Return a transposed convolution with the pads that follow from the size of its output."""
+    way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
+    given = "output_shape" in node.attributes
+    if not given and way in ("NOTSET", "VALID"):
+        return node
+    strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
+    more = integers(node, "output_padding", rank, (0,) * rank)
+    sizes = listed(node, "output_shape")[-rank:] if given else tuple(n * step for n, step in zip(sides, strides))
+    if len(sizes) != rank:
+        raise ModelError(f"its output_shape is not {rank} integers")
+    full = [
+        (n - 1) * step + extra + (size - 1) * apart + 1
+        for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
+    ]
+    most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
+    if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
+        raise ModelError(f"its output_shape is {list(sizes)}, but at most {most_with_blanks} come of {list(sides)}")
+    blank = more  # rows and columns at the end that are the bias alone
+    if given:
+        blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
+    wanted = [max(0, most - size) for size, most in zip(sizes, full)]
+    small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
+    pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
+    return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads, "output_padding": blank})
+
+
+def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
+    """Zeros between the entries of an axis."""
+    extent = view.shape[axis]
+    size = (extent - 1) * stride + 1
+    if size == extent:
+        return view
+    if size > MAX_SELECTED:
+        raise ModelError(f"makes {size} of {extent} pixels; {MAX_SELECTED} are the most")
+    matrix = np.zeros((size, extent))
+    matrix[np.arange(extent) * stride, np.arange(extent)] = 1
+    return mix_entries(importer, view, axis, matrix)
+
+
+OPERATORS = {"ConvTranspose": _transposed_convolution}
