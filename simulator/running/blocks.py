@@ -20,7 +20,6 @@ from ..instructions.checks import shaped
 from ..instructions.tensor_engine import multiply
 from ..machine.dtypes import Array
 from ..tensors.strided import StridedMemory
-from .diagonal import same
 
 LARGEST_SHARE = 0.5  # of numbers that are not zero
 MOST_BETWEEN = 1.5  # times the elements of a moving tile, with what lies between its rows
@@ -36,6 +35,15 @@ class Blocks(NamedTuple):
     number: int
     row_runs: int
     column_runs: int
+
+
+def same(one: StridedMemory, other: StridedMemory) -> bool:
+    """True if two views have the same elements."""
+    return one.storage is other.storage and (one.offset, one.shape, one.strides) == (
+        other.offset,
+        other.shape,
+        other.strides,
+    )
 
 
 def blocks_of(matrix: Array, columns: int) -> Blocks | None:

@@ -31,9 +31,9 @@ from .blocks import (
     blocks_of,
     by_runs,
     in_blocks,
+    same,
     sum_of_blocks,
 )
-from .diagonal import same, scale_and_add, scaling, without_zeros
 from .replay import Step, fill, views_of
 
 MAX_PACKED = 1 << 21  # elements of copies for BLAS that are kept at a time
@@ -45,7 +45,7 @@ def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     """Steps that compute the same; `fixed` are the storages, by id, whose values are known and stay."""
     rooms = _Rooms(fixed)
     made: list[Step] = []
-    for compute, operands in _limited(in_blocks(without_zeros(steps, fixed), fixed)):
+    for compute, operands in _limited(in_blocks(steps, fixed)):
         prepare = _CALLS.get(compute)
         calls = prepare(rooms, *operands) if prepare and all(map(_stays, views_of(operands))) else None
         made += [(compute, operands)] if calls is None else [(call, ()) for call in calls]
@@ -196,10 +196,6 @@ def _dense(*arrays: Array) -> Sequence[Array]:
     return [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else arrays
 
 
-def _scaling(rooms: _Rooms, dst: StridedMemory, taps: tuple[tuple[Any, ...], ...]) -> Calls:
-    return [scaling(dst, taps, rooms.scratch)]
-
-
 def _activation(
     rooms: _Rooms,
     dst: StridedMemory,
@@ -321,6 +317,5 @@ _CALLS: dict[Any, Callable[..., Calls | None]] = {
     elementwise: _elementwise,
     fill: _fill,
     multiply: _matmul,
-    scale_and_add: _scaling,
     set_values: _set,
 }
