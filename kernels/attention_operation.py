@@ -13,11 +13,13 @@ class Attention(Operation):
     """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
 
     Pixels are tokens: of an image, or `by_rows` of each row by itself. Head h has the h-th part of the channels. The
-    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the array of weights from `weights` on.
+    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the array of weights from `weights` on. If
+    it `is_linear`, there is no softmax: scale * queries^T keys, times the values.
     """
 
     heads: int
     scale: float = 1.0
     by_rows: bool = False
     bias_shape: tuple[int, ...] = ()
+    is_linear: bool = False
     weights: WeightsAt = FROM_START

@@ -192,6 +192,9 @@ class _Image:
         if whole.shape[0] > queries.size:
             nisa.memset(dst=whole, value=0.0, engine=nisa.engine.gpsimd)
         weights = whole[0 : queries.size]
+        if self._operation.is_linear:
+            self._copy_scores(units, queries, weights)
+            return whole
         sums = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
         if len(units) > 1 and keys < FEW_KEYS:
             self._exponentials_of_units(units, queries, weights, sums)
@@ -211,6 +214,15 @@ class _Image:
                     engine=nisa.engine.vector,
                 )
         return whole
+
+    def _copy_scores(self, units, queries: Tile, weights):
+        """Compute scores that no softmax follows."""
+        for block in even_tiles(self._keys.count, nl.tile_size.psum_bank_fmax):
+            bank = nl.ndarray((queries.size, len(units), block.size), dtype=nl.float32, buffer=nl.psum)
+            for n, unit in enumerate(units):
+                self._multiply(bank[:, n], unit, queries, block)
+            dst = weights[:, :, block.start : block.end]
+            nisa.activation(dst=dst, op=nl.copy, data=bank, scale=self._operation.scale)
 
     def _exponentials_of_units(self, units, queries: Tile, weights, sums):
         """Compute exponentials and their sums of several units, an instruction for all of them."""

@@ -26,4 +26,5 @@ def attention(builder: GraphBuilder, layer: Attention) -> None:
         scale=layer.scale,
         by_rows=layer.by_rows,
         bias_shape=layer.bias_shape,
+        is_linear=layer.is_linear,
     )

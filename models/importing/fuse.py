@@ -15,7 +15,22 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ..checks import INPUT, Shape
-from ..layers import MONOTONE, Activation, Affine, Combine, Conv2d, Dense, GroupNorm, Layer, LayerNorm, Pad, Pool
+from ..layers import (
+    MONOTONE,
+    Activation,
+    Affine,
+    Attention,
+    ChannelShuffle,
+    ChannelSlice,
+    Combine,
+    Conv2d,
+    Dense,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    Pad,
+    Pool,
+)
 from . import fold
 
 _Activated = (Conv2d, Dense, Affine, Combine)
@@ -275,6 +290,52 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     return dataclasses.replace(layer, padding=padding, count_include_pad=True, inputs=zeros.inputs)
 
 
+def _own_convolutions(state: _Fusing, layer: Layer) -> None:
+    """Operands of attention that are some channels of a convolution become convolutions of these channels, which then
+    have tiles of their own. Other layers that read such channels read the convolution too."""
+    if not isinstance(layer, Attention):
+        return
+    for name in dict.fromkeys(layer.inputs):
+        found = _channels_of(state, name)
+        if found is None:
+            continue
+        source, order = found
+        base = state.layers[source]
+        assert isinstance(base, Conv2d)
+        if name == source or not _are_picked_alone(state, source):
+            continue
+        own = dataclasses.replace(base, name=name, out_channels=len(order))
+        state.tensors[f"{name}.weight"] = np.ascontiguousarray(state.tensors[f"{source}.weight"][order])
+        state.tensors[f"{name}.bias"] = np.ascontiguousarray(state.tensors[f"{source}.bias"][order])
+        state.layers[name] = own
+
+
+def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
+    """Return the convolution in one group whose channels a layer is, and which of them; None where it is no such."""
+    steps: list[Layer] = []
+    layer = state.layers.get(name)
+    while isinstance(layer, (ChannelShuffle, ChannelSlice)):
+        steps.append(layer)
+        layer = state.layers.get(layer.inputs[0])
+    if not isinstance(layer, Conv2d) or layer.groups > 1 or not steps:
+        return None
+    order = np.arange(layer.out_channels)
+    for step in reversed(steps):
+        if isinstance(step, ChannelSlice):
+            order = order[step.first : step.last]
+        elif isinstance(step, ChannelShuffle):
+            order = order.reshape(step.groups, -1).T.ravel()
+    return layer.name, order
+
+
+def _are_picked_alone(state: _Fusing, source: str) -> bool:
+    """True if other layers read the channels of a convolution by order or part alone, and none is an output."""
+    if source in state.outputs:
+        return False
+    readers = [layer for layer in state.layers.values() if source in layer.inputs]
+    return all(isinstance(layer, (ChannelShuffle, ChannelSlice)) or layer.name == source for layer in readers)
+
+
 # In this order: gates are found before activations go into other layers.
 _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _affine,
@@ -285,4 +346,5 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _activation,
     _padding,
     _max_pool,
+    _own_convolutions,
 )

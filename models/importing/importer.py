@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Importer:
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read a value
         self.values: set[str] = set()  # layers whose numbers are known to be values, not scores
+        self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer that their views name
         self.notes: list[str] = []  # what the user should know of the import, each once
 
     def note(self, text: str) -> None:

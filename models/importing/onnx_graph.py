@@ -25,8 +25,8 @@ from .onnx_input import GraphSource
 from .onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
 from .onnx_patterns import join_patterns
 from .operators import OPERATORS
-from .operators.convolution import OF_TWO_VALUES
 from .operators.reducing import softmax_over
+from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
 MAX_TOLD = 5  # things in the way that a message names
@@ -97,6 +97,10 @@ class Walk:
                 self._try(node)
             readers.subtract(node.inputs)
             self._release(name for name in node.inputs if not readers[name])
+        for node in self._nodes:
+            ending = [self.importer.views.get(name) for name in node.outputs if name in self._cut.outputs]
+            if any(view is not None and view.layer in self.importer.scores for view in ending):
+                self._block(node, OF_TWO_VALUES)
         if self._blockers:
             raise ModelError(_describe(self._blockers) + self._advice())
         outputs = build_outputs(self.importer, self._find_outputs())
@@ -139,14 +143,13 @@ class Walk:
                 self._unknown.update(node.outputs)
                 if not _is_known(node):
                     raise ModelError(_remedy(node.op))
-                if node.op in ("MatMul", "Einsum") and not any(name in self.importer.constants for name in node.inputs):
-                    raise ModelError(OF_TWO_VALUES)
                 return
             self._step(node)
         except ModelError as error:
             self._block(node, str(error))
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError):
-            self._block(node, "its inputs and attributes do not fit together")
+            of_scores = reads_scores(self.importer, node)
+            self._block(node, OF_TWO_VALUES if of_scores else "its inputs and attributes do not fit together")
 
     def _block(self, node: Node, message: str) -> None:
         self._unknown.update(node.outputs)
@@ -169,6 +172,8 @@ class Walk:
             shape = np.array((importer.batch, *view.shape) if view.batched else view.shape, np.int64)
             part = shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
             importer.give(node, part if node.op == "Shape" else shape.prod())
+        elif node.op not in MOVING and reads_scores(importer, node):
+            change_scores(importer, node)
         elif node.op in OPERATORS:
             OPERATORS[node.op](importer, node)
             self._check_outputs(node)

@@ -86,6 +86,11 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     """view * scale + shift, with numbers that broadcast over it."""
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
+    if scale.size == shift.size == 1 and rank <= view.rank:  # whatever order its numbers are in
+        whole = importer.shape(view)[:1]
+        layer = Affine(importer.name("affine"), whole, inputs=(view.layer,))
+        numbers = {"scale": np.broadcast_to(scale.ravel(), whole), "shift": np.broadcast_to(shift.ravel(), whole)}
+        return dataclasses.replace(view, layer=importer.add(layer, numbers).layer)
     view = _as_wide_as(importer, view, scale, shift)
     source, scales, again = channel_numbers(importer, view, scale.astype(np.float64))
     other, shifts, _ = channel_numbers(importer, view, shift.astype(np.float64))
@@ -127,7 +132,10 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     extents = tuple(map(max, first.shape, second.shape))
     order = first.order()
     large, small = first.permuted(order), second.permuted(order)
-    if large.arrangement() is not None:
+    if large.arrangement() is not None and first.shape == second.shape:  # the second may be in an order of its own
+        order = second.order()
+        large, small = first.permuted(order), second.permuted(order)
+    if large.arrangement() is not None and small.arrangement() is not None:
         order = tuple(range(len(order)))
         large, small = first, second
     outer = full = tuple(extents[axis] for axis in order)

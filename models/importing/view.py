@@ -91,6 +91,14 @@ class View:
                 result.insert(place, axis)
         return tuple(result)
 
+    def around(self, axis: int) -> tuple[int, ...]:
+        """The other axes, as they are in memory where `axis` comes first there and nothing has to move, else in logical
+        order, which later steps such as windows of tokens are likely to want."""
+        others = tuple(other for other in self.order() if other != axis)
+        if self.permuted((axis, *others)).arrangement() is None:
+            return others
+        return tuple(other for other in range(len(self.axes)) if other != axis)
+
     def arrangement(self) -> tuple[Shape, tuple[int, ...]] | None:
         """(split, order) of the transpose that makes the view's order real; None if it is in order already."""
         factors = _joined([factor for axis in self.axes for factor in axis])

@@ -22,7 +22,8 @@ class Attention(Layer):
 
     It reads queries, keys and values, images whose pixels are the tokens: [C, H, W], [C, H', W'] and [C', H', W'].
     Head h has the h-th part of the channels. With `by_rows` each row of pixels is a sequence of its own, as the windows
-    of a Swin transformer are, and the three have as many rows. The output is [C', H, W].
+    of a Swin transformer are, and the three have as many rows. The output is [C', H, W]. If it `is_linear` there is no
+    softmax, only the two products, and no bias.
 
     Tensors: `<name>.bias` of `bias_shape`, [heads, rows, queries, keys] of which the first two may be 1, where there is
     a bias: relative positions, or a mask of large negative numbers.
@@ -32,6 +33,7 @@ class Attention(Layer):
     scale: float = 1.0
     by_rows: bool = False
     bias_shape: tuple[int, ...] = ()
+    is_linear: bool = False
 
     kind: ClassVar[str] = "attention"
 
@@ -39,6 +41,8 @@ class Attention(Layer):
         super().__post_init__()
         check_range(self.name, "heads", self.heads, 1, MAX_CHANNELS)
         check_numbers(self.name, "scale", (self.scale,), 1)
+        if self.is_linear and self.bias_shape:
+            raise ModelError(f"layer {self.name!r}: a bias is added before a softmax, and it has none")
         if self.bias_shape and (len(self.bias_shape) != 4 or self.bias_shape[0] not in (1, self.heads)):
             raise ModelError(
                 f"layer {self.name!r}: bias_shape is {list(self.bias_shape)[:8]}, where [heads, rows, queries, keys] "
@@ -84,7 +88,8 @@ class Attention(Layer):
         scores = np.einsum("bhdrq,bhdrk->bhrqk", queries, keys, optimize=True) * np.float32(self.scale)
         if self.bias_shape:
             scores = scores + tensors["bias"]
-        mixed = np.einsum("bhdrk,bhrqk->bhdrq", values, softmax(scores), optimize=True)
+        weights = scores if self.is_linear else softmax(scores)
+        mixed = np.einsum("bhdrk,bhrqk->bhdrq", values, weights, optimize=True)
         return mixed.reshape(len(mixed), inputs[2].shape[1], *inputs[0].shape[2:])
 
     def _split(self, x: np.ndarray) -> np.ndarray:

@@ -14,10 +14,9 @@ from ...layers import Conv2d, Dense
 from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, text
 from ..onnx_file import Node
+from ..scores import multiply_values, scale_scores
 from ..steps import activate, affine_view, combine_views
 from ..view import View
-
-OF_TWO_VALUES = "multiplies two values that depend on the input, as attention does, which is not supported"
 
 MAX_VOLUME = 1 << 24  # weights of a convolution over three sides, written out for every depth
 
@@ -122,7 +121,7 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
     last = len(view.axes) - 1
-    others = tuple(axis for axis in view.order() if axis != last)
+    others = view.around(last)
     planes = view.permuted((last, *others))
     sides = planes.shape[1:]
     pixels = (sides[0], sides[1]) if len(sides) == 2 else (1, math.prod(sides))
@@ -267,7 +266,8 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
 def _matmul(importer: Importer, node: Node) -> None:
     left = node.inputs[0] not in importer.views  # weights first: (x.T @ weights.T).T
     if not left and len(node.inputs) > 1 and node.inputs[1] in importer.views:
-        raise ModelError(OF_TWO_VALUES)
+        importer.give(node, _matmul_of_values(importer, node))
+        return
     if any(integer(node, name, 0) for name in ("transA", "transBatchA", "transBatchB")):
         raise ModelError("its transA or transBatch is not supported")
     view = importer.data(node, int(left))
@@ -287,6 +287,18 @@ def _matmul(importer: Importer, node: Node) -> None:
         view = importer.single(view)
         view = view.permuted((*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2))
     importer.give(node, _times_left(importer, view, weight))
+
+
+def _matmul_of_values(importer: Importer, node: Node) -> View:
+    if any(integer(node, name, 0) for name in ("transA", "transB", "transBatchA", "transBatchB")):
+        raise ModelError("its transA, transB or transBatch is not supported")
+    alpha = number(node, "alpha", 1.0)
+    product = multiply_values(importer, importer.data(node), importer.data(node, 1))
+    if alpha == 1:
+        return product
+    if product.layer in importer.scores:
+        return scale_scores(importer, product, alpha)
+    return affine_view(importer, product, np.full(1, alpha), np.zeros(1))
 
 
 OPERATORS = {

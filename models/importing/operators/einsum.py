@@ -10,7 +10,9 @@ from ...errors import ModelError
 from ..importer import Importer
 from ..onnx_attributes import text
 from ..onnx_file import Node
-from .convolution import OF_TWO_VALUES, dense
+from ..scores import multiply_values
+from ..view import View
+from .convolution import dense
 from .rearranging import reshaped
 
 
@@ -19,7 +21,8 @@ def _einsum(importer: Importer, node: Node) -> None:
     equation = text(node, "equation", "").replace(" ", "")
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
-        raise ModelError(OF_TWO_VALUES)
+        importer.give(node, _of_values(importer, node, equation))
+        return
     inputs, arrow, result = equation.partition("->")
     terms = inputs.split(",")
     if len(node.inputs) != 2 or len(terms) != 2:
@@ -59,6 +62,31 @@ def _einsum(importer: Importer, node: Node) -> None:
     made = dense(importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrix, None)
     spread = reshaped(importer, made, (*outer, *(extents[letter] for letter in new)), view.batched)
     importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
+
+
+def _of_values(importer: Importer, node: Node, equation: str) -> View:
+    """A product of two values: axes of both that the result has are those of several products."""
+    inputs, _, result = equation.partition("->")
+    terms = inputs.split(",")
+    views = [importer.data(node, place) for place in range(len(terms))]
+    plain = len(terms) == 2 and "." not in equation and all(len(set(term)) == len(term) for term in (*terms, result))
+    if not plain or any(view.rank != len(term) for view, term in zip(views, terms)):
+        raise ModelError(f"its equation {equation!r} of two values is not supported")
+    first, second = terms
+    if any(view.batched for view in views):
+        if not all(view.batched and term[0] == result[:1] for view, term in zip(views, terms)):
+            raise ModelError(f"its equation {equation!r} mixes the entries of a batch")
+        first, second, result = first[1:], second[1:], result[1:]
+    lead = [letter for letter in first if letter in second and letter in result]
+    summed = [letter for letter in first if letter in second and letter not in result]
+    rows = [letter for letter in first if letter not in second]
+    columns = [letter for letter in second if letter not in first]
+    if (len(summed), len(rows), len(columns)) != (1, 1, 1) or sorted(result) != sorted(lead + rows + columns):
+        raise ModelError(f"its equation {equation!r} of two values is not supported")
+    left = views[0].permuted(tuple(first.index(letter) for letter in lead + rows + summed))
+    right = views[1].permuted(tuple(second.index(letter) for letter in lead + summed + columns))
+    made = [*lead, *rows, *columns]
+    return multiply_values(importer, left, right).permuted(tuple(made.index(letter) for letter in result))
 
 
 def _implicit(inputs: str) -> str:

@@ -92,7 +92,7 @@ def _normalized(
     importer: Importer, view: View, axis: int, epsilon: float, scale: np.ndarray, shift: np.ndarray
 ) -> View:
     """A view normalised over one of its axes, which the layer reads as its channels."""
-    others = tuple(other for other in view.order() if other != axis)
+    others = view.around(axis)
     planes = view.permuted((axis, *others))
     sides = planes.shape[1:]
     shape = (planes.shape[0], *((1, *sides) if len(sides) == 1 else sides))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes
 from ..onnx_file import Node
 from ..steps import affine_view, whole_shape, widen
-from ..view import View
+from ..view import Factor, View
 
 MAX_TILED = 1024  # copies of what is longer than one
 MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
@@ -177,11 +178,20 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
     """Entries `first` to `last - 1` of an axis."""
     if (first, last) == (0, view.shape[axis]):
         return view
-    order = _first(view, axis)
-    source = _leading(importer, view, order)
-    made = importer.add(ChannelSlice(importer.name("slice"), first, last, inputs=(source,)))
+    order, own, each = _first(view, axis), importer.shape(view), 1
     shape = list(view.shape)
     shape[axis] = last - first
+    if len(own) == 3 and view.axes[axis] == (Factor(own[2], 1),):  # whole columns: tokens, say
+        cut = Pad(importer.name("crop"), (0, -first, 0, last - own[2]), inputs=(view.layer,))
+        order = (*(other for other in view.order() if other != axis), axis)
+        source = importer.builder.arrange(view.permuted(order), own)
+        made = importer.add(dataclasses.replace(cut, inputs=(source,)))
+        return _unordered(made, order, tuple(shape), view.batched)
+    if len(own) == 3 and all(factor.stride >= math.prod(own[1:]) for factor in view.axes[axis]):  # of the channels
+        source, each = importer.builder.arrange(view.permuted(order), own), own[0] // view.shape[axis]
+    else:
+        source = _leading(importer, view, order)
+    made = importer.add(ChannelSlice(importer.name("slice"), first * each, last * each, inputs=(source,)))
     return _unordered(made, order, tuple(shape), view.batched)
 
 

@@ -97,17 +97,17 @@ def _smallest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool)
     return _times(importer, _largest(importer, _times(importer, view, -1), axes, keep), -1)
 
 
-def _sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+def sum_axes(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     return _times(importer, _mean(importer, view, axes, keep), _count(view, axes))
 
 
 def absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     """The sum of what numbers are without their signs."""
-    return _sum(importer, activate(importer, view, "abs"), axes, keep)
+    return sum_axes(importer, activate(importer, view, "abs"), axes, keep)
 
 
 def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    return _sum(importer, combine_views(importer, "multiply", view, view), axes, keep)
+    return sum_axes(importer, combine_views(importer, "multiply", view, view), axes, keep)
 
 
 def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
@@ -117,14 +117,14 @@ def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> V
 
 
 def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    return activate(importer, _sum(importer, view, axes, keep), "log")
+    return activate(importer, sum_axes(importer, view, axes, keep), "log")
 
 
 def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     """The logarithm of a sum of exponentials, less the largest, which is added again."""
     largest = _largest(importer, view, axes, True)
     powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
-    total = activate(importer, _sum(importer, powers, axes, True), "log")
+    total = activate(importer, sum_axes(importer, powers, axes, True), "log")
     made = combine_views(importer, "add", total, largest)
     left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
     return made.reshaped(left, made.batched)
@@ -142,7 +142,7 @@ def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: boo
     """A softmax over some axes, or its logarithm, by its steps: exponents of what is left of the maximum."""
     less = combine_views(importer, "subtract", view, _largest(importer, view, axes, True))
     powers = activate(importer, less, "exp")
-    total = _sum(importer, powers, axes, True)
+    total = sum_axes(importer, powers, axes, True)
     if log:
         return combine_views(importer, "subtract", less, activate(importer, total, "log"))
     return combine_views(importer, "divide", powers, total)
@@ -180,7 +180,7 @@ OPERATORS = {
     "ReduceMean": _reducing(_mean),
     "ReduceMax": _reducing(_largest),
     "ReduceMin": _reducing(_smallest),
-    "ReduceSum": _reducing(_sum),
+    "ReduceSum": _reducing(sum_axes),
     "ReduceL1": _reducing(absolute),
     "ReduceL2": _reducing(norm),
     "ReduceSumSquare": _reducing(_squares),

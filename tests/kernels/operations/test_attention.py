@@ -29,6 +29,7 @@ def check(
     target: str = "trn2",
     margin: tuple[int, int, int, int] = (0, 0, 0, 0),
     tolerance: float = 0.0,
+    is_linear: bool = False,
 ) -> None:
     """`features`: of a head, of queries and of values. `others`: the image of keys. `bias`: its heads and rows."""
     rng = np.random.default_rng(heads * image[1] + features[0])
@@ -49,6 +50,7 @@ def check(
         scale=scale,
         by_rows=by_rows,
         bias_shape=shape,
+        is_linear=is_linear,
         margin=margin,
     )
     loads = [load_of(x, number, margin=margin) for number, x in enumerate((q, k, v))]
@@ -60,7 +62,7 @@ def check(
 
     scores = scale * split(q) @ split(k).swapaxes(3, 4) + (0 if numbers is None else numbers.astype(np.float64))
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    mixed = weights / weights.sum(-1, keepdims=True) @ split(v)
+    mixed = (scores if is_linear else weights / weights.sum(-1, keepdims=True)) @ split(v)
     expected = mixed.transpose(0, 1, 4, 2, 3).reshape(batch, -1, *image)
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0, atol=tolerance or TOLERANCE[np.dtype(dtype)])
 
@@ -107,6 +109,12 @@ def test_large_scores_of_either_sign() -> None:
     """The largest of each row is subtracted before the exponential, or the sums would overflow or vanish."""
     check(1, (64, 64), (1, 60), scale=40.0, tolerance=2e-3)
     check(1, (64, 64), (1, 200), scale=-40.0, tolerance=2e-3)
+
+
+@pytest.mark.parametrize("keys", [1, 40, 700])
+def test_products_without_a_softmax(keys: int) -> None:
+    check(3, (16, 17), (1, 50), (1, keys), is_linear=True, tolerance=1e-4)
+    check(3, (16, 17), (2, 9), (2, 9), by_rows=True, is_linear=True)
 
 
 @settings(max_examples=15, deadline=None)

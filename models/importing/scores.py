@@ -1,0 +1,253 @@
+"""Products of two values: the scores of attention on their way, and the layer that they end in.
+
+A product of two values is no layer by itself. It becomes the scores of an attention, a view of a layer that does not
+exist, which reshapes and transposes move as any other view. Scales, biases and masks are collected; a softmax over the
+keys and a product with a third value complete it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import Shape
+from ..errors import ModelError
+from ..layers import Affine, Attention
+from .importer import Importer
+from .onnx_attributes import integer
+from .onnx_file import Node
+from .operators.reducing import sum_axes
+from .steps import combine_views
+from .view import Factor, View
+
+OF_TWO_VALUES = (
+    "multiplies two values that depend on the input; supported as attention, a softmax over keys and a product with a "
+    "third value, alone"
+)
+LARGEST_BIAS = 30_000.0  # float16 holds it, and its exponential is 0
+LARGE = 1_000.0  # a number below minus this is that of a mask
+MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", "Dropout", "MatMul", "Einsum", "Flatten")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """scale * queries keys^T + bias: [*lead, queries, keys], in that order the numbers of the layer that views name.
+
+    Queries and keys are [*lead, tokens, features]; the bias is [*lead, queries, keys].
+    """
+
+    queries: View
+    keys: View
+    scale: float = 1.0
+    bias: np.ndarray | None = None
+    is_softmax: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the numbers."""
+        return (*self.queries.shape[:-1], self.keys.shape[-2])
+
+
+def reads_scores(importer: Importer, node: Node) -> bool:
+    """True if an input of a node is the scores of an attention."""
+    return any(name in importer.views and importer.views[name].layer in importer.scores for name in node.inputs)
+
+
+def multiply_values(importer: Importer, left: View, right: View) -> View:
+    """Return the product of two values, [*lead, rows, features] and [*lead, features, columns]."""
+    if left.batched != right.batched:
+        left, right = left.with_batch(), right.with_batch()
+    if left.batched != right.batched or len(left.axes) != len(right.axes) or len(left.axes) < 2:
+        raise ModelError(f"multiplies {importer.describe(left)} by {importer.describe(right)}")
+    if left.shape[:-2] != right.shape[:-2] or left.shape[-1] != right.shape[-2]:
+        raise ModelError(f"multiplies {importer.describe(left)} by {importer.describe(right)}")
+    last = len(left.axes) - 1
+    turned = (*range(last - 1), last, last - 1)
+    if left.layer in importer.scores:
+        return _attend(importer, left, right)
+    if right.layer in importer.scores and importer.scores[right.layer].is_softmax:
+        return _attend(importer, right.permuted(turned), left.permuted(turned)).permuted(turned)
+    if right.layer in importer.scores:  # a (b c) is (a b) c
+        scores = importer.scores[right.layer]
+        first = Scores(left, scores.queries.permuted(turned), scores.scale, scores.bias)
+        if right != View.of(right.layer, scores.shape, right.batched) or scores.bias is not None:
+            raise ModelError(OF_TWO_VALUES)
+        return _attend(importer, _view(importer, first, left.batched), scores.keys.permuted(turned))
+    if right.shape[-1] == 1:  # a mean of tokens by weights, as global context has it
+        products = combine_views(importer, "multiply", left, right.permuted(turned))
+        return sum_axes(importer, products, (last,), True)
+    return _view(importer, Scores(left, right.permuted(turned)), left.batched)
+
+
+def change_scores(importer: Importer, node: Node) -> None:
+    """Scale or mask scores, add a bias to them, or take their softmax."""
+    place = next(n for n, name in enumerate(node.inputs) if name in importer.views)
+    view = importer.data(node, place)
+    scores = importer.scores[view.layer]
+    if scores.is_softmax or sum(name in importer.views for name in node.inputs) > 1:
+        raise ModelError(OF_TWO_VALUES)
+    if node.op == "Softmax":
+        axis = importer.axis(view, integer(node, "axis", -1 if importer.opset >= 13 else 1))
+        if view.axes[axis] != (Factor(scores.shape[-1], 1),)[: scores.shape[-1] > 1] or axis != len(view.axes) - 1:
+            raise ModelError("takes the softmax of a product of two values over another axis than that of keys")
+        changed = dataclasses.replace(scores, is_softmax=True)
+    elif node.op == "Where":
+        changed = _masked(importer, node, view, scores, place)
+    elif node.op in ("Mul", "Div", "Add", "Sub"):
+        changed = _with_numbers(importer, node, view, scores, place)
+    else:
+        raise ModelError(OF_TWO_VALUES)
+    importer.give(node, dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer))
+
+
+def scale_scores(importer: Importer, view: View, factor: float) -> View:
+    """Return a view of scores times a number."""
+    scores = importer.scores[view.layer]
+    bias = None if scores.bias is None else scores.bias * np.float32(factor)
+    changed = dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
+    return dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer)
+
+
+def _view(importer: Importer, scores: Scores, batched: bool) -> View:
+    name = f"scores {len(importer.scores)}"
+    importer.scores[name] = scores
+    return View.of(name, scores.shape, batched)
+
+
+def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:
+    values = importer.weight(node, 1 - place)
+    if node.op in ("Add", "Sub"):
+        if node.op == "Sub" and place == 1:
+            raise ModelError(OF_TWO_VALUES)
+        return _biased(scores, _in_order(importer, view, scores, values if node.op == "Add" else -values))
+    if node.op == "Div" and place == 1:
+        raise ModelError(OF_TWO_VALUES)
+    values = values if node.op == "Mul" else 1 / values
+    if values.size == 1:
+        factor = float(values.ravel()[0])
+        bias = None if scores.bias is None else scores.bias * np.float32(factor)
+        return dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
+    raise ModelError("multiplies a product of two values by several numbers")
+
+
+def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:
+    """Numbers in place of some scores: a large negative one is that of a mask."""
+    condition = importer.constant(node, 0)
+    if condition is None or place == 0:
+        raise ModelError(OF_TWO_VALUES)
+    other = importer.weight(node, 3 - place)
+    kept = condition.astype(bool) if place == 1 else ~condition.astype(bool)
+    if kept.all():
+        return scores
+    if not (other < -LARGE).all():
+        raise ModelError("puts numbers in place of a product of two values, which are no mask")
+    mask = np.where(kept, np.float32(0), np.float32(-LARGEST_BIAS))
+    return _biased(scores, _in_order(importer, view, scores, mask))
+
+
+def _biased(scores: Scores, bias: np.ndarray) -> Scores:
+    total = bias if scores.bias is None else scores.bias + bias
+    return dataclasses.replace(scores, bias=np.clip(total, -LARGEST_BIAS, LARGEST_BIAS))
+
+
+def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray) -> np.ndarray:
+    """Return numbers that broadcast over a view of scores as [*lead, queries, keys]."""
+    extents = (1, *view.shape) if view.batched else view.shape
+    if values.ndim > len(extents) or any(a not in (1, b) for a, b in zip(values.shape[::-1], extents[::-1])):
+        raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
+    whole = np.broadcast_to(values, extents)
+    factors = [factor for axis in view.axes for factor in axis]
+    order = sorted(range(len(factors)), key=lambda n: -factors[n].stride)
+    apart = whole.reshape([factor.extent for factor in factors])
+    return np.ascontiguousarray(apart.transpose(order)).reshape(scores.shape)
+
+
+def _attend(importer: Importer, view: View, values: View) -> View:
+    """Return [*lead, queries, features]: softmaxed scores times values [*lead, keys, features]."""
+    scores = importer.scores[view.layer]
+    plain = View.of(view.layer, scores.shape, view.batched)
+    if view != plain or values.shape[:-2] != scores.shape[:-2] or (scores.bias is not None and not scores.is_softmax):
+        raise ModelError(OF_TWO_VALUES)
+    queries, scale = _unscaled(importer, scores.queries)
+    keys, other = _unscaled(importer, scores.keys)
+    operands = (queries, keys, values)
+    heads = _heads(importer, queries)
+    rows = tuple(axis for axis in range(len(scores.shape) - 2) if axis not in heads)
+    lead = scores.shape[:-2]
+    count, each = math.prod(lead[axis] for axis in heads), math.prod(lead[axis] for axis in rows)
+    images = _images(importer, operands, each, bool(rows))
+    order = (*heads, len(lead) + 1, *rows, len(lead))  # heads, features, rows, tokens
+    sources = tuple(
+        _arranged(importer, operand.permuted(order), (count * operand.shape[-1], *image))
+        for operand, image in zip(operands, images)
+    )
+    bias = None if scores.bias is None else _folded(scores.bias, heads, rows, count)
+    layer = Attention(
+        importer.name("attention"),
+        count,
+        scale * other * scores.scale,
+        bool(rows),
+        () if bias is None else bias.shape,
+        not scores.is_softmax,
+        inputs=sources,
+    )
+    made = importer.add(layer, {} if bias is None else {"bias": bias})
+    sizes = [*(lead[axis] for axis in heads), values.shape[-1], *(lead[axis] for axis in rows), scores.shape[-2]]
+    spread = made.reshaped(tuple(sizes), view.batched)
+    return spread.permuted(tuple(order.index(axis) for axis in (*range(len(lead)), len(lead), len(lead) + 1)))
+
+
+def _arranged(importer: Importer, view: View, shape: Shape) -> str:
+    """Return the layer whose output is a view in `shape`, which other readers of the same numbers may have too."""
+    with contextlib.suppress(ModelError):
+        view = view.reshaped(shape, view.batched)
+    return importer.builder.arrange(view, shape)
+
+
+def _unscaled(importer: Importer, view: View) -> tuple[View, float]:
+    """Return a view without the layers that multiply all of it by one number, and the product of these numbers."""
+    scale = 1.0
+    while True:
+        layer = importer.builder.layers.get(view.layer)
+        if not isinstance(layer, Affine) or layer.activation != "identity":
+            return view, scale
+        numbers = importer.builder.tensors[f"{layer.name}.scale"]
+        if importer.builder.tensors[f"{layer.name}.shift"].any() or np.ptp(numbers) > 0:
+            return view, scale
+        scale *= float(numbers.ravel()[0])
+        view = dataclasses.replace(view, layer=layer.inputs[0])
+
+
+def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
+    """Return the axes before tokens and features that are heads, parts of the channels; the others are sequences."""
+    lead = range(len(queries.axes) - 2)
+    shape = importer.shape(queries)
+    if len(shape) != 3:
+        return tuple(lead[-1:])
+    plane = math.prod(shape[1:])
+    return tuple(axis for axis in lead if all(factor.stride >= plane for factor in queries.axes[axis]))
+
+
+def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: bool) -> tuple[Shape, ...]:
+    """Return (H, W) of queries, keys and values: those of their layers where the pixels are the tokens."""
+    if by_rows:
+        return tuple((rows, operand.shape[-2]) for operand in operands)
+    own = [importer.shape(operand)[1:] for operand in operands]
+    fits = [len(image) == 2 and math.prod(image) == operand.shape[-2] for image, operand in zip(own, operands)]
+    plain: list[Shape] = [(1, operand.shape[-2]) for operand in operands]
+    alike = fits[1] and fits[2] and own[1] == own[2]
+    return own[0] if fits[0] else plain[0], *(own[1:] if alike else plain[1:])
+
+
+def _folded(bias: np.ndarray, heads: tuple[int, ...], rows: tuple[int, ...], count: int) -> np.ndarray:
+    """Return a bias as [heads, rows, queries, keys], one for all heads or rows where they have the same."""
+    lead = bias.ndim - 2
+    ordered = bias.transpose(*heads, *rows, lead, lead + 1).reshape(count, -1, *bias.shape[-2:])
+    for axis in (0, 1):
+        first = ordered.take([0], axis)
+        ordered = first if (ordered == first).all() else ordered
+    return np.ascontiguousarray(ordered)

@@ -1,0 +1,250 @@
+"""Attention as exporters write it, against ONNX Runtime.
+
+The nodes are those of PyTorch 2.13's scaled_dot_product_attention by both exporters, of Ultralytics 8.4's C2PSA
+(yolo11n), and of timm's swin_tiny, pvt_v2_b0, efficientvit_b0 and gcresnet33ts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chain import Chain, assert_imports, ends, kinds
+from trninfer.models import ModelError
+from trninfer.models.importing import Imported, import_network
+from trninfer.models.layers import Affine, Attention, ChannelShuffle, ChannelSlice, Conv2d, Reshape, Transpose
+
+
+def attentions(imported: Imported) -> list[Attention]:
+    return [layer for layer in imported.network.layers if isinstance(layer, Attention)]
+
+
+def heads_of(chain: Chain, tokens: int, features: int, heads: int, bias: bool = True) -> list[str]:
+    """Queries, keys and values, [batch, heads, tokens, features], as timm's Attention exports them."""
+    chain.add("MatMul", chain.weight(features, 3 * features))
+    if bias:
+        chain.add("Add", chain.weight(3 * features))
+    chain.add("Reshape", chain.constant([-1, tokens, 3, heads, features // heads]), allowzero=0)
+    turned = chain.add("Transpose", perm=[2, 0, 3, 1, 4])
+    found = []
+    for number in range(3):
+        part = chain.add("Gather", chain.constant(np.asarray(number)), first=turned, axis=0)
+        found.append(part)
+    return found
+
+
+def merged(chain: Chain, tokens: int, features: int) -> None:
+    """The heads side by side again, and a projection."""
+    chain.add("Transpose", perm=[0, 2, 1, 3])
+    chain.add("Reshape", chain.constant([-1, tokens, features]))
+    chain.add("MatMul", chain.weight(features, features))
+
+
+def scaled_dot_product(chain: Chain, q: str, k: str, v: str, *masks: str) -> None:
+    """As torch.onnx decomposes it: the square root of the scale on both queries and keys."""
+    root = chain.constant(0.6)
+    queries = chain.add("Mul", root, first=q)
+    keys = chain.add("Mul", root, first=chain.add("Transpose", perm=[0, 1, 3, 2], first=k))
+    chain.add("MatMul", keys, first=queries)
+    for mask in masks:
+        chain.add("Add", mask)
+    weights = chain.add("Softmax", axis=-1)
+    chain.add("MatMul", v, first=weights)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_as_torch_decomposes_it(heads: int, tmp_path: Path) -> None:
+    """The scales are in the attention, and each operand is a convolution of its own."""
+    chain = Chain(5, 12)
+    scaled_dot_product(chain, *heads_of(chain, 5, 12, heads))
+    merged(chain, 5, 12)
+    imported = ends(chain, 60, tmp_path)
+    (attention,) = attentions(imported)
+    assert (attention.heads, attention.by_rows) == (heads, False) and abs(attention.scale - 0.36) < 1e-6
+    assert not {Affine, ChannelSlice, Reshape} & set(kinds(imported))
+    layers = {layer.name: layer for layer in imported.network.layers}
+    assert all(isinstance(layers[name], Conv2d) for name in attention.inputs)
+
+
+def test_keys_transposed_by_way_of_three_axes(tmp_path: Path) -> None:
+    """torch.export reshapes keys to three axes, transposes the last two, and reshapes them back."""
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    chain.add("Reshape", chain.constant([-1, 5, 4]), first=k)
+    chain.add("Transpose", perm=[0, 2, 1])
+    keys = chain.add("Reshape", chain.constant([1, 3, 4, 5]))
+    weights = chain.add("Softmax", first=chain.add("MatMul", keys, first=q), axis=-1)
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 5, 12)
+    assert len(attentions(ends(chain, 60, tmp_path, batch=1))) == 1
+
+
+def test_of_pixels_as_ultralytics_writes_it(tmp_path: Path) -> None:
+    """C2PSA's attention: queries, keys and values by head, values on the left, and a depthwise filter beside it."""
+    chain = Chain(3, 4, 6)
+    chain.conv((3, 32), (1, 1))
+    stem = chain.value
+    chain.conv((32, 64), (1, 1))
+    by_head = chain.add("Reshape", chain.constant([1, 2, 32, 24]))
+    chain.add("Split", chain.constant([8, 8, 16]), first=by_head, outputs=3, axis=2)
+    q, k, v = (chain.value + "'" * n for n in range(3))
+    scaled = chain.add("Mul", chain.constant(0.35), first=q)
+    chain.add("MatMul", k, first=chain.add("Transpose", perm=[0, 1, 3, 2], first=scaled))
+    weights = chain.add("Softmax", axis=-1)
+    turned = chain.add("Transpose", perm=[0, 1, 3, 2], first=weights)
+    mixed = chain.add("Reshape", chain.constant([1, 32, 4, 6]), first=chain.add("MatMul", turned, first=v))
+    chain.add("Reshape", chain.constant([1, 32, 4, 6]), first=v)
+    chain.conv((1, 32), group=32, pads=[1] * 4)
+    chain.add("Add", mixed)
+    chain.conv((32, 32), (1, 1))
+    chain.add("Add", stem)
+    imported = ends(chain, 32 * 24, tmp_path, batch=1)
+    (attention,) = attentions(imported)
+    assert attention.heads == 2 and not {Transpose, Reshape, ChannelShuffle} & set(kinds(imported))
+
+
+def windows(chain: Chain, masked: bool, shape: tuple[int, ...] = (4, 6, 8)) -> None:
+    """Windows of 2x3 pixels of an image with channels last, as timm's Swin transformer partitions it."""
+    high, wide, features = shape
+    chain.add("Reshape", chain.constant([1, high // 2, 2, wide // 3, 3, features]))
+    chain.add("Transpose", perm=[0, 1, 3, 2, 4, 5])
+    count = high * wide // 6
+    chain.add("Reshape", chain.constant([count, 6, features]))
+    q, k, v = heads_of(chain, 6, features, 2)
+    positions = chain.weight(1, 2, 6, 6, scale=2.0)
+    keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
+    chain.add("MatMul", keys, first=chain.add("Mul", chain.constant(0.5), first=q))
+    chain.add("Add", positions)
+    if masked:
+        chain.add("Reshape", chain.constant([1, count, 2, 6, 6]))
+        mask = -100.0 * (np.random.default_rng(3).random((1, count, 1, 6, 6)) > 0.6)
+        chain.add("Add", chain.constant(mask))
+        chain.add("Reshape", chain.constant([-1, 2, 6, 6]))
+    weights = chain.add("Softmax", axis=-1)
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 6, features)
+    chain.add("Reshape", chain.constant([1, high // 2, wide // 3, 2, 3, features]))
+    chain.add("Transpose", perm=[0, 1, 3, 2, 4, 5])
+    chain.add("Reshape", chain.constant([1, high, wide, features]))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_windows_with_relative_positions(masked: bool, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 6)
+    chain.conv((3, 8), (1, 1))
+    chain.add("Transpose", perm=[0, 2, 3, 1])
+    windows(chain, masked)
+    (attention,) = attentions(ends(chain, 4 * 6 * 8, tmp_path, batch=1))
+    assert attention.by_rows and attention.bias_shape == (2, 4 if masked else 1, 6, 6)
+
+
+def test_masks_by_where(tmp_path: Path) -> None:
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
+    scores = chain.add("MatMul", keys, first=q)
+    kept = chain.add("Cast", first=chain.constant(np.tri(5)), to=9)
+    chain.add("Where", scores, chain.constant(np.float32(-np.inf)), first=kept)
+    weights = chain.add("Softmax", axis=-1)
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 5, 12)
+    (attention,) = attentions(ends(chain, 60, tmp_path))
+    assert attention.bias_shape == (1, 1, 5, 5)
+
+
+def test_fewer_keys_than_queries(tmp_path: Path) -> None:
+    """Spatial reduction (PVT, SegFormer): keys and values are of a smaller image."""
+    chain = Chain(3, 4, 6)
+    chain.conv((3, 8), (1, 1))
+    image = chain.value
+    chain.add("Reshape", chain.constant([1, 8, 24]))
+    chain.add("Transpose", perm=[0, 2, 1])
+    chain.add("MatMul", chain.weight(8, 8))
+    chain.add("Reshape", chain.constant([1, 24, 2, 4]))
+    q = chain.add("Transpose", perm=[0, 2, 1, 3])
+    chain.value = image
+    chain.conv((8, 8), (2, 2), strides=[2, 2])
+    chain.add("Reshape", chain.constant([1, 8, 6]))
+    small = chain.add("Transpose", perm=[0, 2, 1])
+    both = []
+    for _ in range(2):
+        chain.add("MatMul", chain.weight(8, 8), first=small)
+        chain.add("Reshape", chain.constant([1, 6, 2, 4]))
+        both.append(chain.add("Transpose", perm=[0, 2, 1, 3]))
+    scaled_dot_product(chain, q, *both)
+    merged(chain, 24, 8)
+    assert len(attentions(ends(chain, 24 * 8, tmp_path, batch=1))) == 1
+
+
+def test_einsum_of_two_values(tmp_path: Path) -> None:
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    chain.add("Einsum", k, first=q, equation="bhid,bhjd->bhij")
+    weights = chain.add("Softmax", axis=-1)
+    chain.add("Einsum", v, first=weights, equation="bhij,bhjd->bhid")
+    merged(chain, 5, 12)
+    assert len(attentions(ends(chain, 60, tmp_path))) == 1
+
+
+def test_linear_attention(tmp_path: Path) -> None:
+    """Keys times values first, as EfficientViT multiplies them."""
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    q, k = chain.add("Relu", first=q), chain.add("Relu", first=k)
+    chain.add("MatMul", v, first=chain.add("Transpose", perm=[0, 1, 3, 2], first=k))
+    chain.add("MatMul", chain.value, first=q)
+    merged(chain, 5, 12)
+    (attention,) = attentions(ends(chain, 60, tmp_path))
+    assert attention.is_linear
+
+
+def test_global_context(tmp_path: Path) -> None:
+    """The mean of all pixels by weights, as timm's gcresnet multiplies them."""
+    chain = Chain(6, 3, 4)
+    image = chain.value
+    chain.conv((6, 1), (1, 1))
+    chain.add("Reshape", chain.constant([1, 1, 12]))
+    chain.add("Softmax", axis=-1)
+    weights = chain.add("Unsqueeze", chain.constant([3]))
+    pixels = chain.add("Reshape", chain.constant([1, 1, 6, 12]), first=image)
+    chain.add("MatMul", weights, first=pixels)
+    chain.add("Reshape", chain.constant([1, 6, 1, 1]))
+    chain.add("Add", image)
+    ends(chain, 72, tmp_path, batch=1)
+
+
+def test_products_that_are_no_attention(tmp_path: Path) -> None:
+    for op, others in (("Relu", ()), ("Exp", ()), ("Concat", ("q",))):
+        chain = Chain(5, 12)
+        q, k, _ = heads_of(chain, 5, 12, 3)
+        keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
+        chain.add("MatMul", keys, first=q)
+        if op == "Concat":
+            chain.add("Concat", chain.value, axis=1)
+        else:
+            chain.add(op, *others)
+        chain.add("Flatten")
+        chain.gemm(75 if op != "Concat" else 150, 3)
+        with pytest.raises(ModelError, match="multiplies two values"):
+            import_network(chain.save(tmp_path))
+
+
+def test_a_softmax_over_queries(tmp_path: Path) -> None:
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
+    chain.add("MatMul", keys, first=q)
+    weights = chain.add("Softmax", axis=2)
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 5, 12)
+    with pytest.raises(ModelError, match="another axis than that of keys"):
+        ends(chain, 60, tmp_path)
+
+
+def test_a_product_that_is_an_output(tmp_path: Path) -> None:
+    chain = Chain(5, 12)
+    q, k, _ = heads_of(chain, 5, 12, 3)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    with pytest.raises(ModelError, match="multiplies two values"):
+        assert_imports(chain, tmp_path)
