@@ -35,8 +35,9 @@ def migrate(
 
     Takes kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions that
     return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). What has no counterpart stays as it
-    was, with a comment `# migrate: ...` and a line in the report. Nothing is run without --check, which runs what is
-    in the files. Needs libcst: pip install "trninfer[migrate]".
+    was, with a comment `# migrate: ...` and a line in the report. A result that would lack a call or a statement of its
+    source is not written. Nothing is run without --check, which runs the result, and the old file too where it runs on
+    the simulator, and compares their outputs. Needs libcst: pip install "trninfer[migrate]".
 
     \b
     Examples:
@@ -44,7 +45,7 @@ def migrate(
       trninfer migrate --check --output migrated/ old/*.py
       trninfer migrate --in-place kernels.py
 
-    Exit status: 0 all is migrated and lints clean, and with --check at least one comparison was made and all hold;
+    Exit status: 0 all is migrated and lint finds nothing, and with --check one comparison was made and all hold;
     1 something is left to do; 2 where a file could not be read or written.
     """
     if output is not None and in_place:
@@ -129,7 +130,7 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     """Print the result for a file; return True if nothing is left to do."""
     from ..simulator.checking.lint import check_source
     from ..simulator.migrate import CANNOT, CHECK
-    from ..simulator.migrate.check import check as run_check
+    from ..simulator.migrate.check import compare
 
     shown = printable(str(path))
     for note in migration.notes:
@@ -143,11 +144,16 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
         parts.append(f"{counts[CANNOT]} left to do by hand")
     if counts[CHECK]:
         parts.append(f"{counts[CHECK]} to look at")
-    parts.append(f"lint: {len(findings)}, the first: {findings[0]}" if findings else "lints clean")
     well = not findings and not counts[CANNOT]
-    if check:
-        found = run_check(migration.text, path)
-        parts.append(f"check: {found.shown}")
+    found, old_run = compare(old, migration.text, path) if check else (None, "")
+    if findings:
+        parts.append(f"lint: {len(findings)}, the first: {findings[0]}")
+    elif found is not None and found.runs:
+        parts.append("lints clean and runs")
+    else:
+        parts.append("lint finds nothing" + ("" if check else "; not run (--check runs it)"))
+    if found is not None:
+        parts.append(f"check: {found.shown}" + (f"; {old_run}" if old_run else ""))
         well &= found.well
     write_stderr(f"{shown}: {printable('; '.join(parts))}\n")
     return well

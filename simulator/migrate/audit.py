@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .imports import ENTRY_POINTS, JITS, RUNNERS
-from .names import Names, is_stored
+from .functions import functions_with_nki, is_jit
+from .imports import ENTRY_POINTS, KERNEL_PARAMETERS, RUNNERS
+from .names import Names, is_stored, modern
 from .notes import MigrationError
 
 INDEXING = frozenset(  # calls that become slices, numbers or Python's range
@@ -42,6 +42,15 @@ class _Unit:
     line: int
     nodes: list[ast.AST] = field(default_factory=list)
 
+    def without_options(self, names: Names) -> _Unit:
+        """The unit without the options of entry points, which end with them: nki.benchmark(kernel, warmup=n)."""
+        options: set[int] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS:
+                others = [k.value for k in node.keywords if k.arg not in KERNEL_PARAMETERS]
+                options |= {id(part) for value in (*others, *node.args[1:]) for part in ast.walk(value)}
+        return _Unit(self.name, self.line, [node for node in self.nodes if id(node) not in options])
+
 
 def refuse_losses(old: ast.Module, new: ast.Module) -> None:
     """Compare a migrated file with its source. Raises LossError."""
@@ -50,17 +59,16 @@ def refuse_losses(old: ast.Module, new: ast.Module) -> None:
     kernels = {
         node.name
         for node in ast.walk(old)
-        if isinstance(node, ast.FunctionDef) and any(_is_jit(each, names) for each in node.decorator_list)
+        if isinstance(node, ast.FunctionDef) and any(is_jit(each, names) for each in node.decorator_list)
     }
+    on_device = functions_with_nki(old, names) | kernels
     for unit in _units(old):
         found = after.get(unit.name)
         if found is None:
             raise LossError(unit.line, f"the function {_shown(unit)} is missing")
+        if _shown(unit).rpartition(".")[2] not in on_device:
+            _compare_hosts(unit, found, names, now)
         _compare(unit, found, names, now, kernels)
-
-
-def _is_jit(decorator: ast.expr, names: Names) -> bool:
-    return names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in JITS
 
 
 def _units(tree: ast.Module) -> list[_Unit]:
@@ -83,9 +91,6 @@ def _units(tree: ast.Module) -> list[_Unit]:
 
 
 def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]) -> None:
-    computes = any(dotted.startswith(("nki.language.", "nki.isa.")) for dotted in _mentions(old, names))
-    if not computes:
-        _compare_hosts(old, new, names, now)
     called, calls = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
     for name in kernels:
         if calls[name] < called[name]:
@@ -101,6 +106,7 @@ def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]
 
 def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
     """Compare code that runs kernels, or has nothing to do with them: it loses no call and no statement."""
+    old = old.without_options(names)
     before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
     for name, count in before.items():
         if after[name] < count:
@@ -113,12 +119,6 @@ def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
     for key, count in statements.items():
         if left[key] < count:
             raise LossError(old.line, f"a statement `{key[0]}` of {_shown(old)} is missing")
-
-
-def _mentions(unit: _Unit, names: Names) -> Iterator[str]:
-    for node in unit.nodes:
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            yield names.dotted(node)
 
 
 def _counted(unit: _Unit, names: Names) -> dict[str, int]:
@@ -150,7 +150,7 @@ def _called(node: ast.expr, names: Names) -> str:
     if isinstance(node, ast.Call):
         helper = isinstance(node.func, ast.Name) and node.func.id == HELPER
         if helper or names.dotted(node.func) in ON_KERNELS:
-            given = [*node.args, *(k.value for k in node.keywords if k.arg in ("kernel", "func", "fn", "function"))]
+            given = [*node.args, *(k.value for k in node.keywords if k.arg in KERNEL_PARAMETERS)]
             return _called(given[0], names) if given else ""
         if isinstance(node.func, ast.Call):  # nki.benchmark(warmup=5)(kernel)
             return _called(node.args[0], names) if node.args else ""
@@ -211,13 +211,20 @@ def unbound(tree: ast.Module) -> dict[str, list[int]]:
         node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
     }
     shared |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)):
+    stars = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
+    names = Names(tree)  # which knows what `from nki.language import *` binds
+    if any(not modern(str(node.module)).startswith("nki.") for node in stars):
         return {}
     found: dict[str, list[int]] = {}
     for unit in _units(tree):
         bound = shared | _bound(unit.nodes)
         for node in unit.nodes:
-            if not isinstance(node, ast.Name) or is_stored(node) or node.id in bound:
+            if (
+                not isinstance(node, ast.Name)
+                or is_stored(node)
+                or node.id in bound
+                or (stars and names.meaning(node.id))
+            ):
                 continue
             if not hasattr(builtins, node.id) and node.id not in ("__file__", "__class__"):
                 found.setdefault(node.id, []).append(node.lineno)

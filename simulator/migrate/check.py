@@ -2,12 +2,14 @@
 
 found = check(text, path)     # in a process of its own, in the folder of the old file
 found.launches, found.comparisons, found.failures, found.error
+compare(old, text, path)      # the old file too, where it runs here: the same launches, the same outputs
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -22,6 +24,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from .names import OLD_PACKAGE
+
+SAVED_BYTES = 64 << 20  # of outputs, in which the old and the new file are compared
 COMPARISONS = {
     "numpy": ("allclose", "array_equal", "array_equiv"),
     "numpy.testing": (
@@ -47,6 +54,11 @@ class Check:
         return self.comparisons > 0 and not self.failures and not self.error
 
     @property
+    def runs(self) -> bool:
+        """True if a kernel was launched, and nothing went wrong."""
+        return self.launches > 0 and not self.failures and not self.error
+
+    @property
     def shown(self) -> str:
         """One line: "3 launches, 3 of 3 comparisons hold"."""
         launches = "1 launch" if self.launches == 1 else f"{self.launches} launches"
@@ -62,16 +74,55 @@ def check(text: str, path: Path) -> Check:
     It runs in a process of its own, its standard output left out, where imports find the folder of `path`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        file, answer = Path(folder, path.name), Path(folder, "answer.json")
-        file.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", __name__, str(file), str(path.parent.resolve()), str(answer)]
-        environment = {"NKI_SIMULATOR": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2", **os.environ}
-        ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=False
-        )
-        if not answer.exists():
-            return Check(error=f"the process that ran it ended with status {ended.returncode}")
-        return Check(**json.loads(answer.read_text(encoding="utf-8")))
+        return _run(text, path, Path(folder))
+
+
+def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
+    """Run a migrated file, and the old one where it can run; return the outcome, and in words how they compare."""
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        found = _run(new, path, Path(second))
+        if old == new:
+            return found, ""
+        if OLD_PACKAGE in old and not _is_installed(OLD_PACKAGE):
+            return found, f"the old file does not run here, {OLD_PACKAGE} is not installed"
+        before = _run(old, path, Path(first))
+        if not before.runs:
+            return found, f"the old file does not run: {before.shown}"
+        if found.launches < before.launches:
+            found.error = found.error or f"the old file launches {before.launches} kernels"
+            return found, "the migrated file launches fewer kernels"
+        differing = [name for name in sorted(os.listdir(first)) if not _agree(Path(first, name), Path(second, name))]
+        if differing:
+            found.error = found.error or f"{len(differing)} outputs differ from the old file"
+        return found, "the old file runs, with other outputs" if differing else "the old file has the same outputs"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ImportError:  # the simulator names what replaces it
+        return False
+
+
+def _agree(first: Path, second: Path) -> bool:
+    """True if two saved arrays agree to the precision of their type, or if a file is none."""
+    if first.suffix != ".npy":
+        return True
+    if not second.exists():
+        return False
+    a, b = (np.load(path) for path in (first, second))
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-2, atol=1e-5, equal_nan=True))
+
+
+def _run(text: str, path: Path, folder: Path) -> Check:
+    file, answer = Path(folder, path.name), Path(folder, "answer.json")
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", __name__, str(file), str(path.parent.resolve()), str(answer)]
+    environment = {"NKI_SIMULATOR": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2", **os.environ}
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=False)
+    if not answer.exists():
+        return Check(error=f"the process that ran it ended with status {ended.returncode}")
+    return Check(**json.loads(answer.read_text(encoding="utf-8")))
 
 
 class _Recorder:
@@ -80,6 +131,7 @@ class _Recorder:
     def __init__(self, file: str) -> None:
         self.found = Check()
         self._file = file
+        self.saved_bytes = 0
         self._inside = False  # of a comparison, which may call others
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,7 +187,8 @@ def _main(arguments: Sequence[str]) -> None:
     file, folder, answer = arguments
     install()
     recorder = _Recorder(file)
-    kernel.observers.append(lambda run, shapes: _launched(recorder))
+    launch = kernel.execute
+    kernel.execute = lambda *args, **options: _launched(recorder, launch(*args, **options), Path(answer).parent)
     for module, names in COMPARISONS.items():
         if module.split(".")[0] == "torch" and "torch" not in Path(file).read_text(encoding="utf-8"):
             continue
@@ -154,8 +207,15 @@ def _main(arguments: Sequence[str]) -> None:
     Path(answer).write_text(json.dumps(asdict(recorder.found)), encoding="utf-8")
 
 
-def _launched(recorder: _Recorder) -> None:
+def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
+    """Count a launch, save its outputs as long as there is room, and return them."""
     recorder.found.launches += 1
+    for number, output in enumerate(result if isinstance(result, (tuple, list)) else [result]):
+        recorder.saved_bytes += getattr(output, "nbytes", 0)
+        if isinstance(output, np.ndarray) and recorder.saved_bytes < SAVED_BYTES:
+            wide = output if output.dtype.kind in "iub" else output.astype(np.float64)
+            np.save(Path(folder, f"{recorder.found.launches}-{number}.npy"), wide)
+    return result
 
 
 def _run_tests(recorder: _Recorder, names: dict[str, Any]) -> None:

@@ -33,16 +33,24 @@ class Container:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """A range that is an index: all positions from `start` to `stop` of an axis, as source text."""
+
+    start: str
+    stop: str
+
+
+@dataclass(frozen=True)
 class Ambiguous:
     """An index array that branches or turns of a loop assign differently."""
 
 
-Value: TypeAlias = Tensor | Index | Mask | Container | Ambiguous | tuple[Index, ...] | None
+Value: TypeAlias = Tensor | Index | Mask | Container | Axis | Ambiguous | tuple[Index, ...] | None
 
 
 def is_index(value: Value) -> bool:
     """True of index arrays and masks, which are no more in the migrated file."""
-    return isinstance(value, (Index, Mask, Ambiguous, tuple))
+    return isinstance(value, (Index, Mask, Axis, Ambiguous, tuple))
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ class Context:
     loops: dict[str, str] = field(default_factory=dict)  # variables of loops, and where each begins
     accumulators: set[str] = field(default_factory=set)  # names that nothing but matmuls are added to
     programs: int = 0  # axes of the launch grid that the function asks for
+    products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # named ones, and where they are added
+    axes: set[str] = field(default_factory=set)  # names of ranges that are indices alone
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
     keeps: bool = False  # statements that are left over, because something else in the function needs them

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from .context import Ambiguous, Container, Context, Result, Tensor
-from .indices import Axis, Clips, Index, Mask, arange
+from .context import Ambiguous, Axis, Container, Context, Result, Tensor
+from .indices import Axis as Step
+from .indices import Clips, Index, Mask, arange
 from .notes import CannotError
 from .sums import Sum
-from .views import Element, View, clip_whole, is_advanced, take
+from .views import Element, View, clip_whole, is_advanced, slice_text, take
 
 Handler = Callable[["Expressions", ast.Call, str], "Result | None"]
 
@@ -77,7 +78,7 @@ class Expressions:
         changes = []
         for child in _children(node):
             result = self.rewrite(child)
-            if isinstance(result.value, (Index, Mask)) and not isinstance(node, (ast.Tuple, ast.keyword)):
+            if isinstance(result.value, (Index, Mask, Axis)) and not isinstance(node, (ast.Tuple, ast.keyword)):
                 raise CannotError(f"{self.ctx.source.of(child)}: an index array outside of a subscript")
             if result.text != self.ctx.source.of(child):
                 changes.append((*self.ctx.source.span(child), result.text))
@@ -156,7 +157,8 @@ class Expressions:
     def _takes_indices(self, node: ast.Subscript) -> bool:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         try:
-            return is_advanced(self._elements(parts))
+            axes = any(isinstance(self.ctx.scope.get(p.id), Axis) for p in parts if isinstance(p, ast.Name))
+            return axes or is_advanced(self._elements(parts))
         except CannotError:
             return False
 
@@ -194,6 +196,8 @@ class Expressions:
         if isinstance(node, ast.Constant) and node.value is Ellipsis:
             return Element("...", is_slice=True)
         result = self.rewrite(node)
+        if isinstance(result.value, Axis):
+            return Element(slice_text(result.value.start, result.value.stop), is_slice=True)
         if isinstance(result.value, (Mask, tuple)):
             raise CannotError(f"{self.ctx.source.of(node)} as one of several indices, or a mask as an index")
         if isinstance(result.value, Index):
@@ -266,7 +270,7 @@ class Expressions:
             one, other = first.axes.get(at), second.axes.get(at)
             if one is None or other is None or one.count != other.count:
                 raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
-            axes[at] = Axis(_chosen(test, one.factor, other.factor), one.count)
+            axes[at] = Step(_chosen(test, one.factor, other.factor), one.count)
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
     def _mentions(self, node: ast.expr, *kinds: type) -> bool:

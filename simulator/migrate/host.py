@@ -6,13 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
-from .imports import RUNNERS, dotted_of
+from .imports import KERNEL_PARAMETERS, RUNNERS, dotted_of
 from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
 TIMERS = ("nki.benchmark", "nki.profile")
-KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")  # of the runners, by position the first
 
 
 class Host(cst.CSTTransformer):

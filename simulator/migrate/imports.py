@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import libcst as cst
 
+from ..checking.lint.api import OPAQUE, api
 from .names import OLD_PACKAGE, Names, modern
 from .notes import CHECK, Notes
 
@@ -22,6 +24,7 @@ DROPPED = (
     "nki.language.force_auto_alloc",
 )
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
+KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")  # of the runners, by position the first
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
 ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
 GONE = ENTRY_POINTS | frozenset(
@@ -43,48 +46,66 @@ def dotted_of(node: cst.BaseExpression | None) -> str:
 
 def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
     """True if an import needs a change."""
-    gone = GONE - ENTRY_POINTS if keep_runners else GONE
     if isinstance(node, cst.Import):
         return any(dotted_of(alias.name).split(".")[0] == OLD_PACKAGE for alias in node.names)
-    if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+    if isinstance(node, cst.ImportFrom) and not node.relative:
         module = dotted_of(node.module)
         own = modern(module) or module
-        return module.split(".")[0] == OLD_PACKAGE or any(f"{own}.{dotted_of(a.name)}" in gone for a in node.names)
+        names = () if isinstance(node.names, cst.ImportStar) else node.names
+        old = any(is_gone(f"{own}.{dotted_of(a.name)}", keep_runners) for a in names)
+        return module.split(".")[0] == OLD_PACKAGE or old
     return False
 
 
-def lines_of(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[str]:
-    """The imports that replace one of an earlier NKI; names that are gone have none."""
-    lines = []
+def is_gone(dotted: str, keep_runners: bool = False) -> bool:
+    """True of a module or name of NKI that NKI 0.7 does not have."""
+    if keep_runners and dotted in ENTRY_POINTS:
+        return False
+    if dotted in GONE or dotted.split(".")[0] == OLD_PACKAGE:
+        return True
+    module, _, name = dotted.rpartition(".")
+    if not dotted.startswith("nki.") or dotted in MODULES or f"nki.{dotted.split('.')[1]}" in OPAQUE:
+        return False
+    return name not in api("0.7").names.get(module, ())
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One name that an import binds: the line that binds it today, "" where NKI 0.7 has nothing of it."""
+
+    bound: str
+    dotted: str
+    line: str
+
+
+def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[Imported]:
+    """The names of an import of an earlier NKI, each with the import that replaces it."""
+    found = []
     if isinstance(node, cst.Import):
         for alias in node.names:
-            name, bound = modern(dotted_of(alias.name)), dotted_of(alias.asname.name) if alias.asname else ""
-            lines += _import(name, bound)
-    elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            old, bound = dotted_of(alias.name), dotted_of(alias.asname.name) if alias.asname else ""
+            name = modern(old)
+            line = f"import {name} as {bound}" if bound not in ("", name) else f"import {name}"
+            gone = not name or is_gone(name, keep_runners)
+            found.append(Imported(bound or old.split(".")[0], name, "" if gone else line))
+    elif isinstance(node, cst.ImportFrom):
         package = modern(dotted_of(node.module))
+        if isinstance(node.names, cst.ImportStar):
+            return [Imported("*", package, f"from {package} import *" if package in MODULES else "")]
         for alias in node.names:
             name = dotted_of(alias.name)
             bound = dotted_of(alias.asname.name) if alias.asname else name
             dotted = f"{package}.{name}" if package else name
-            if dotted not in GONE or (keep_runners and dotted in ENTRY_POINTS):
-                lines += _import_from(package, name, bound)
-    return lines
+            line = "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound)
+            found.append(Imported(bound, dotted, line))
+    return found
 
 
-def _import(name: str, bound: str) -> list[str]:
-    if name in GONE or name == "":
-        return []
-    if bound and bound != name:
-        return [f"import {name} as {bound}"]
-    return [f"import {name}"]
-
-
-def _import_from(package: str, name: str, bound: str) -> list[str]:
+def _import_from(package: str, name: str, bound: str) -> str:
     dotted = f"{package}.{name}" if package else name
     if dotted in MODULES:
-        return [f"import {dotted} as {bound}"] if dotted != bound else [f"import {dotted}"]
-    shown = f"{name} as {bound}" if bound != name else name
-    return [f"from {package} import {shown}"]
+        return f"import {dotted} as {bound}" if dotted != bound else f"import {dotted}"
+    return f"from {package} import {name} as {bound}" if bound != name else f"from {package} import {name}"
 
 
 class Decorators:

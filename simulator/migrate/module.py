@@ -12,13 +12,15 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from . import device_loops, grids, imports
 from .additions import with_support
-from .audit import LossError, refuse_losses
+from .audit import LossError, refuse_losses, unbound
 from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined
+from .functions import called, functions_with_nki
 from .host import Host
 from .layout import wrapped
 from .limits import Deadline
+from .named import named_products, whole_axes
 from .names import Names, stored
-from .notes import CANNOT, MARK, CannotError, Note, Notes
+from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes
 from .pairing import paired
 from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
@@ -61,14 +63,13 @@ class Migrator:
         self._pairs = paired(self._module, self._tree)
         self._names = Names(self._tree)
         self._functions: dict[str, Function] = {}
-        self._trees: list[ast.FunctionDef] = []
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef):
                 parameters = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
                 self._functions[node.name] = Function(node.name, parameters)
-                self._trees.append(node)
-        self._called = sorted(_called(self._tree))
-        self._with_nki = self._find_functions_with_nki()
+        self._called = sorted(called(self._tree))
+        self._with_nki = functions_with_nki(self._tree, self._names)
+        self._needed: set[str] = set()  # names that nothing would bind without the import of what is gone
         self._failed: set[str] = set()  # functions in which something is left to be done
 
     def migrate(self) -> Migration:
@@ -85,6 +86,12 @@ class Migrator:
         module = with_support(module, self._names, self._support, self._keep_runners)
         new = ast.parse(module.code)
         refuse_losses(self._tree, new)
+        lost = unbound(new).keys() - unbound(self._tree).keys()
+        if lost - self._needed:
+            self._needed |= lost
+            return self.migrate()
+        if lost:
+            raise LossError(1, f"nothing defines {', '.join(sorted(lost))} any more")
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
@@ -157,29 +164,33 @@ class Migrator:
 
     def _simple(self, node: cst.SimpleStatementLine, ctx: Context | None) -> list[Any]:
         if any(imports.is_old(small, self._keep_runners) for small in node.body):
-            lines = [new for small in node.body for new in self._import_lines(small)]
-            return self._replaced(node, lines)
+            return self._replaced(node, [new for small in node.body for new in self._import_lines(small)])
         if ctx is None:
-            return [] if self._is_alias(node) else [node]
-        lines, changed = [], False
+            return self._replaced(node, self._alias_lines(node.body[0])) if self._is_alias(node) else [node]
+        lines: list[str | cst.BaseSmallStatement] = []
+        changed = False
         for small in node.body:
             tree = self._pairs[small]
             ctx.line = tree.lineno
             try:
                 found = ctx.statements.migrate(tree)
-                cst.parse_module("".join(f"{line}\n" for line in found or ()))  # a strange construct may give no Python
+                used = stored([tree]) & self._needed if found == [] else set()
+                if used:
+                    raise CannotError(f"{', '.join(sorted(used))} is used in another way than as an index")
+                ast.parse("\n".join(found or ()))  # what comes out of a strange construct may be no Python
             except Exception as error:  # whatever a strange construct trips over is left to the author
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
                 self._failed.add(ctx.function.name if ctx.function else "")
                 ctx.add(CANNOT, str(error))
-                found = [f"{MARK}{error}", code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
+                lines.append(f"{MARK}{error}")
+                found, changed = None, True
             if found == [] and ctx.keeps:
                 found = None
             if found == [] and not ctx.statements.is_absorbed:
                 raise LossError(tree.lineno, f"nothing is left of `{ctx.source.of(tree)}`")
             changed |= found is not None
-            lines += found if found is not None else [code_of(small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT))]
+            lines += found if found is not None else [small]
         return self._replaced(node, lines) if changed else [node]
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
@@ -192,31 +203,53 @@ class Migrator:
             return False
         return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
 
-    def _import_lines(self, small: cst.BaseSmallStatement) -> list[str]:
-        return (
-            imports.lines_of(small, self._keep_runners)
-            if imports.is_old(small, self._keep_runners)
-            else [code_of(small)]
-        )
+    def _alias_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
+        """Nothing, or the alias and a note where it is used in a way that has no counterpart."""
+        if not stored([self._pairs[small]]) & self._needed:
+            return []
+        message = "the name is used, and NKI 0.7 has nothing of it"
+        self._notes.add(self._pairs[small].lineno, CANNOT, message)
+        return [f"{MARK}{message}", small]
 
-    def _replaced(self, node: cst.SimpleStatementLine, lines: list[str]) -> list[Any]:
-        """Lines in place of a statement, with its comments."""
-        unique = (
-            list(dict.fromkeys(lines))
-            if lines and all(line.startswith(("import", "from")) for line in lines)
-            else lines
-        )
-        parsed = cst.parse_module("".join(f"{wrapped(line)}\n" for line in unique))
-        body: list[Any] = list(parsed.body)
-        comments = [line for line in node.leading_lines if line.comment is not None]
+    def _import_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
+        """The imports that replace one; names that are gone and are needed still keep it, with a note."""
+        if not imports.is_old(small, self._keep_runners):
+            return [small]
+        lines: list[str | cst.BaseSmallStatement] = []
+        line = self._pairs[small].lineno
+        for each in imports.imported(small, self._keep_runners):
+            if each.line:
+                lines.append(each.line)
+            elif each.bound in self._needed:
+                message = f"{each.dotted or each.bound} does not exist in NKI 0.7, and {each.bound} is used"
+                self._notes.add(line, CANNOT, message)
+                return [f"{MARK}{message}", small]
+            elif each.dotted and each.dotted not in imports.GONE:
+                self._notes.add(line, CHECK, f"the import of {each.dotted}, which NKI 0.7 does not have, is left out")
+        return list(dict.fromkeys(lines))
+
+    def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
+        """Lines in place of a statement, new or its own, with its comments."""
+        body: list[Any] = []
+        before: list[cst.EmptyLine] = []  # comments of the next of them
+        for line in lines:
+            if isinstance(line, cst.BaseSmallStatement):
+                own = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+                parsed = cst.Module([cst.SimpleStatementLine([own])])
+            else:
+                parsed = cst.parse_module(f"{wrapped(line)}\n")
+            before += parsed.header
+            if parsed.body:
+                first, *others = parsed.body
+                body += [first.with_changes(leading_lines=[*before, *getattr(first, "leading_lines", ())]), *others]
+                before = []
         if not body:
+            comments = [line for line in node.leading_lines if line.comment is not None]
             self._left += node.leading_lines if comments else []
             return []
-        first = body[0]
-        body[0] = first.with_changes(leading_lines=[*node.leading_lines, *parsed.header, *first.leading_lines])
-        trailing = node.trailing_whitespace
-        if trailing.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
-            body[-1] = body[-1].with_changes(trailing_whitespace=trailing)
+        body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])
+        if node.trailing_whitespace.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
+            body[-1] = body[-1].with_changes(trailing_whitespace=node.trailing_whitespace)
         return body
 
     # Compound statements
@@ -339,22 +372,6 @@ class Migrator:
             comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
             return node.with_changes(leading_lines=[*node.leading_lines, comment])
 
-    def _find_functions_with_nki(self) -> set[str]:
-        """Functions that use NKI, and those that call them; what calls a kernel is the host."""
-        used = {tree.name: self._names.mentioned_by(tree.name) for tree in self._trees}
-        kernels = {t.name for t in self._trees if any(map(self._is_jit, t.decorator_list))}
-        own = ("nki.language.", "nki.isa.")
-        found = {name for name, dotted in used.items() if any(each.startswith(own) for each in dotted)}
-        self._names.undecorated = (found - kernels) & _values(self._tree)
-        while True:
-            callers = {t.name for t in self._trees if _called(t) & (found - kernels)} - found
-            if not callers:
-                return found
-            found |= callers
-
-    def _is_jit(self, decorator: ast.expr) -> bool:
-        return self._names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in imports.JITS
-
     def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
         ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)
         ctx.source = self._source
@@ -372,21 +389,9 @@ class Migrator:
         ctx.scope = scope
         ctx.ranks = ranks
         ctx.registers = registers_of(tree, self._names)
-        ctx.accumulators = accumulators_of(tree, self._names)
+        ctx.products, ctx.axes = named_products(tree, self._names), whole_axes(tree, self._names)
+        ctx.accumulators = accumulators_of(tree, self._names, ctx.products)
         return ctx
-
-
-def _called(tree: ast.AST) -> set[str]:
-    """Names that are called."""
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {function.id for function in calls if isinstance(function, ast.Name)}
-
-
-def _values(tree: ast.AST) -> set[str]:
-    """Names that are passed on rather than called."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-    return {name.id for name in loads if id(name) not in called}
 
 
 def _with_dtype(value: Value, name: str, rank: int) -> Value:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from ..checking.lint.api import api, misfits
+from ..nki.dialect import OLD_NAMES
 
 OLD_PACKAGE = "neuronxcc"
 NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's
@@ -47,6 +48,9 @@ class Names:
                     self._bind(alias.asname or alias.name.split(".")[0], alias.name if alias.asname else "", alias.name)
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 for alias in node.names:
+                    if alias.name == "*":
+                        self._bind_all(modern(str(node.module)))
+                        continue
                     dotted = f"{node.module}.{alias.name}"
                     self._bind(alias.asname or alias.name, dotted, dotted)
         self.aliases: set[ast.stmt] = set()  # simulate_kernel = nki.simulate_kernel
@@ -73,6 +77,13 @@ class Names:
     def _bind(self, name: str, dotted: str, imported: str) -> None:
         self.imported.add(imported)
         self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki`: neuronxcc.nki.jit
+
+    def _bind_all(self, module: str) -> None:
+        """Bind what `from module import *` binds, for modules of NKI of any version."""
+        old = {name.rpartition(".")[2] for name in OLD_NAMES if name.rpartition(".")[0] == module}
+        for name in api("0.7").names.get(module, frozenset()) | old:
+            self.imported.add(module)
+            self._meaning.setdefault(name, f"{module}.{name}")
 
     def _alias(self, module: str, usual: str) -> str:
         found = [name for name, dotted in self._meaning.items() if dotted == module]

@@ -30,7 +30,10 @@ class MigrationError(Exception):
 
 
 class CannotError(Exception):
-    """A construct that has no counterpart that the migration knows."""
+    """A construct that has no counterpart that the migration knows. The message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.replace("\\\n", " ").split()))
 
 
 @dataclass

@@ -9,7 +9,7 @@ import tokenize
 from . import later
 from .calls import call
 from .compute import instruction, matmul
-from .context import Container, Context, Result, Tensor, is_index
+from .context import Axis, Container, Context, Result, Tensor, is_index
 from .expressions import Expressions
 from .indices import Clips, Index, Mask
 from .instructions import INSTRUCTIONS, Operands, emit_call, keywords_of
@@ -43,6 +43,9 @@ class Statements:
         """Migrate a statement and emit the lines before it. Return its new text; None if it is dropped or unchanged."""
         self.is_absorbed = False
         if isinstance(node, ast.Assign):
+            if node in self.ctx.products:
+                self.is_absorbed = True  # in the statement that adds the product
+                return ""
             return self._assign(node)
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             return self._annotated(node)
@@ -106,16 +109,22 @@ class Statements:
         value = node.value
         again = any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value))
         self.ex.target = "" if again else name
-        result = self.ex.rewrite(value)
+        result = self._axis(value) if name in self.ctx.axes else self.ex.rewrite(value)
         self.ex.target = ""
         self._learn(name, value, result)
-        if isinstance(result.value, (Index, Mask, tuple)):
-            self.is_absorbed = True
-            return ""
-        if result.text == name:
+        if is_index(result.value) or result.text == name:
             self.is_absorbed = True
             return ""
         return self._changed(f"{name} = {enclosed(result.text)}", (value, result.text))
+
+    def _axis(self, value: ast.expr) -> Result:
+        """A range that is an index alone: a whole axis."""
+        assert isinstance(value, ast.Call)
+        given = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg in ("start", "stop"))]
+        bounds = [self.ex.rewrite(bound).text for bound in given]
+        if len(bounds) > 2:
+            raise CannotError("an axis that is indexed by a range with a step")
+        return Result("", Axis(bounds[0] if len(bounds) == 2 else "0", bounds[-1]))
 
     def _learn(self, name: str, value: ast.expr, result: Result) -> None:
         known: object = result.value
@@ -132,8 +141,12 @@ class Statements:
         if isinstance(value, ast.Attribute) and value.attr == "shape" and isinstance(value.value, ast.Name):
             self.ctx.ranks[value.value.id] = len(target.elts)
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            results = [self.ex.rewrite(element) for element in value.elts]
-            if any(isinstance(result.value, (Index, Mask)) for result in results):
+            names = [element.id if isinstance(element, ast.Name) else "" for element in target.elts]
+            results = [
+                self._axis(element) if name in self.ctx.axes else self.ex.rewrite(element)
+                for name, element in zip(names, value.elts)
+            ]
+            if any(isinstance(result.value, (Index, Mask, Axis)) for result in results):
                 return self._unpack_indices(target, results)
         result = self.ex.rewrite(value)
         if isinstance(result.value, tuple) and len(result.value) == len(target.elts):
@@ -155,7 +168,7 @@ class Statements:
             if not isinstance(element, ast.Name):
                 raise CannotError("index arrays unpacked into something else than names")
             self.ctx.scope[element.id] = result.value
-            if not isinstance(result.value, (Index, Mask)):
+            if not is_index(result.value):
                 left.append((element.id, result.text))
         self.is_absorbed = True
         return f"{', '.join(name for name, _ in left)} = {', '.join(text for _, text in left)}" if left else ""
@@ -301,7 +314,8 @@ class Statements:
         return ""
 
     def _accumulate(self, node: ast.AugAssign, dst: View) -> None:
-        ctx, value = self.ctx, node.value
+        ctx = self.ctx
+        value = ctx.products.get(node, node.value)
         dotted = ctx.names.dotted(value.func) if isinstance(value, ast.Call) else ""
         adds = isinstance(node.op, ast.Add) and dst.tensor.region in ("psum", "")
         if adds and dotted == "nki.isa.nc_matmul" and isinstance(value, ast.Call):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from .names import Names
 
@@ -42,7 +44,9 @@ def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
     return {**found, **exact}
 
 
-def accumulators_of(tree: ast.FunctionDef, names: Names) -> set[str]:
+def accumulators_of(
+    tree: ast.FunctionDef, names: Names, products: Mapping[ast.stmt, ast.Call] = MappingProxyType({})
+) -> set[str]:
     """Names to which nothing is added but products, and which nothing else writes."""
     added: set[str] = set()
     other: set[str] = set()
@@ -53,7 +57,8 @@ def accumulators_of(tree: ast.FunctionDef, names: Names) -> set[str]:
                 base = base.value  # type: ignore[assignment]
             if not isinstance(base, ast.Name):
                 continue
-            dotted = names.dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            value = products.get(node, node.value)
+            dotted = names.dotted(value.func) if isinstance(value, ast.Call) else ""
             product = dotted in ("nki.isa.nc_matmul", "nki.language.matmul") and isinstance(node.op, ast.Add)
             (added if product else other).add(base.id)
         elif isinstance(node, ast.Assign):

@@ -72,7 +72,7 @@ def test_a_kernel_that_is_called_less_often_in_another_kernel():
     old = KERNEL + "@nki.jit\ndef outer(a):\n    b = kernel(a, 1)\n    return kernel(b, 2)\n"
     assert not missing(old, migrate_source(old).text)
     new = migrate_source(old).text.replace("return kernel(b, 2)", "return nl.copy(b)")
-    assert missing(old, new) == "19: a call of kernel is missing"
+    assert missing(old, new) == "19: a call of the kernel kernel is missing"
 
 
 def test_unbound_names():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("libcst")
-from trninfer.simulator.migrate.check import Check, check
+from trninfer.simulator.migrate.check import Check, check, compare
 
 KERNEL = """\
 import numpy as np
@@ -75,6 +75,22 @@ class TestDoubled(unittest.TestCase):
 """
     found = run(tail, tmp_path)
     assert (found.launches, found.comparisons, found.well) == (2, 2, True)
+
+
+def test_the_old_file_is_run_too_where_it_can_be(tmp_path):
+    tail = "y = nki.simulate(doubled)(x)\nassert np.allclose(y, 2 * x)\n"
+    path = tmp_path / "kernel.py"
+    found, shown = compare(KERNEL + tail, KERNEL + "# new\n" + tail, path)
+    assert found.well and shown == "the old file has the same outputs"
+    found, shown = compare(KERNEL + tail + "nki.simulate(doubled)(x)\n", KERNEL + tail, path)
+    assert not found.well and shown == "the migrated file launches fewer kernels"
+    other = KERNEL.replace("2.0", "2.5") + "y = nki.simulate(doubled)(x)\n"
+    found, shown = compare(KERNEL + tail, other, path)
+    assert shown == "the old file runs, with other outputs" and found.error == "1 outputs differ from the old file"
+    found, shown = compare("import neuronxcc.nki\n", KERNEL + tail, path)
+    assert found.well and shown == "the old file does not run here, neuronxcc is not installed"
+    found, shown = compare("1 / 0\n", KERNEL + tail, path)
+    assert found.well and shown.startswith("the old file does not run: 0 launches, nothing was compared; line 1")
 
 
 def test_a_process_that_dies_is_told(tmp_path):

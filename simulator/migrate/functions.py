@@ -1,0 +1,50 @@
+"""The functions of a file: which of them use NKI, and how they are mentioned."""
+
+from __future__ import annotations
+
+import ast
+
+from .imports import JITS
+from .names import NUMPY_DTYPES, Names
+
+ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_size", *NUMPY_DTYPES, "bfloat16"))
+
+
+def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
+    """Return the functions that use NKI and those that call them. Whatever calls a kernel is on the host.
+
+    Those that are no kernels themselves and are passed on as values are noted in `names.undecorated`.
+    """
+    trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    used = {each.name: names.mentioned_by(each.name) for each in trees}
+    kernels = {each.name for each in trees if any(is_jit(decorator, names) for decorator in each.decorator_list)}
+    found = {name for name, dotted in used.items() if any(_computes(each) for each in dotted)}
+    names.undecorated = (found - kernels) & _values(tree)
+    while True:
+        callers = {each.name for each in trees if called(each) & (found - kernels)} - found
+        if not callers:
+            return found
+        found |= callers
+
+
+def _computes(dotted: str) -> bool:
+    """True of names that kernels and their helpers mention; a host mentions grids, sizes and dtypes at most."""
+    return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
+
+
+def is_jit(decorator: ast.expr, names: Names) -> bool:
+    """True of decorators that make kernels, in any NKI."""
+    return names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in JITS
+
+
+def called(tree: ast.AST) -> set[str]:
+    """Return the names that are called."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def _values(tree: ast.AST) -> set[str]:
+    """Return the names that are passed on rather than called."""
+    calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return {name.id for name in loads if id(name) not in calls}

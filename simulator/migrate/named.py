@@ -1,0 +1,102 @@
+"""Values that a statement names and the next ones use in a way of the first NKI: products to accumulate, whole axes."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from .names import Names, is_stored, stored
+
+PRODUCTS = ("nki.isa.nc_matmul", "nki.language.matmul")
+RANGES = frozenset(f"nki.language.{name}_range" for name in ("affine", "sequential", "static"))
+
+
+def named_products(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.Call]:
+    """Find products that are added to a tensor in PSUM under a name that nothing else reads.
+
+    In `part = nisa.nc_matmul(x, y); acc += part` the product accumulates in PSUM, as in `acc += nisa.nc_matmul(x, y)`.
+    Both statements are mapped to the product.
+    """
+    in_psum = _in_psum(tree, names)
+    loads = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not is_stored(n))
+    pairs = [pair for block in _blocks(tree) for pair in _pairs(block, names, in_psum)]
+    paired = Counter(name for _, _, name in pairs)
+    found: dict[ast.stmt, ast.Call] = {}
+    for product, addition, name in pairs:
+        if paired[name] == loads[name]:
+            found[product] = found[addition] = product.value  # type: ignore[assignment]  # a call, as _pairs found
+    return found
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[tuple[ast.Assign, ast.AugAssign, str]]:
+    """Pairs of an assigned product and its addition, where nothing between them changes what it reads."""
+    for position, statement in enumerate(block):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
+            continue
+        if not isinstance(statement.value, ast.Call) or names.dotted(statement.value.func) not in PRODUCTS:
+            continue
+        reads = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+        for later in block[position + 1 :]:
+            added = later.value if isinstance(later, ast.AugAssign) and isinstance(later.op, ast.Add) else None
+            if isinstance(added, ast.Name) and added.id == target.id and _base(later) in in_psum:
+                yield statement, later, target.id  # type: ignore[misc]  # it adds
+                break
+            if not isinstance(later, ast.Assign) or stored([later]) & (reads | {target.id}):
+                break
+            if any(not isinstance(each, ast.Name) for each in later.targets):
+                break
+
+
+def _base(node: ast.stmt) -> str:
+    """The name of the tensor that is added to."""
+    assert isinstance(node, ast.AugAssign)
+    target = node.target
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value  # type: ignore[assignment]
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
+    """Names of tensors that are made in PSUM."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            for keyword in node.value.keywords:
+                place = keyword.value.func if isinstance(keyword.value, ast.Call) else keyword.value
+                if keyword.arg == "buffer" and "psum" in names.dotted(place).split("."):
+                    found.add(node.targets[0].id)
+    return found
+
+
+def whole_axes(tree: ast.AST, names: Names) -> set[str]:
+    """Names of ranges that are nothing but indices: `rows = nl.affine_range(n)` of `t[rows, columns]`, a whole axis."""
+    assigned: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            for target, value in _each(node.targets[0], node.value):
+                if isinstance(target, ast.Name) and isinstance(value, ast.Call) and names.dotted(value.func) in RANGES:
+                    assigned[target.id] += 1
+    mentioned = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    indices: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            indices.update(part.id for part in parts if isinstance(part, ast.Name))
+    return {name for name, count in assigned.items() if indices[name] and mentioned[name] == count + indices[name]}
+
+
+def _each(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+        yield from zip(target.elts, value.elts)
+    else:
+        yield target, value
