@@ -26,7 +26,7 @@ ARROWS = {
 SHARED = "version.py"
 MAX_FILE = 400
 MAX_FUNCTION = 60
-LISTS = {"tools/make_samples.py make_pictures", "benchmarks/benchmark_kernels.py cases"}  # of cases, one a line
+LISTS = {"tools/digits/make_samples.py make_pictures", "benchmarks/benchmark_kernels.py cases"}  # of cases, one a line
 PUBLISHED = ROOT / "benchmarks" / "kernels"  # kernels as they were when others measured them
 
 

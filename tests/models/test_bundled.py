@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from trninfer.models import ModelError, bundled_models, golden, load_model, run_network
 from trninfer.models.bundled import parse_accuracy
 from trninfer.models.preprocess import open_image, preprocess
-from trninfer.tools.calibration import Bin, calibration_error
+from trninfer.tools.digits.calibration import Bin, calibration_error
 
 ROOT = Path(trninfer.__file__).resolve().parent
 PICTURES = sorted(path for path in (ROOT / "samples").iterdir() if path.suffix in (".png", ".jpg"))

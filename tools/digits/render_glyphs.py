@@ -1,0 +1,313 @@
+"""Glyphs as the network gets them, without a picture in between: many more of them than of photographs.
+
+Finding the ink takes nine tenths of the time of a picture (`render_digits.py`); here ink is distorted, blurred and
+centred at once, so that a network sees ten times as many shapes of digits, and of what is none:
+
+- digits: every font family that is trained on; handwriting: the training forms;
+- letters, scripts (those of `signs.py` that are trained on, and FURTHER_SCRIPTS) and pictograms;
+- common signs: COMMON, however some strange font draws its 4 or its 8;
+- drawings: the kinds of `shapes.py` that are trained on;
+- variants: digits as hands write them and few fonts draw them (`variants.py`);
+- turned digits: mirrored, upside down or lying, where that is no digit;
+- strokes: a few random lines, arcs and loops, as a script that nobody writes would have them;
+- overlaps: two glyphs across each other;
+- written digits, made-up signs: stroke by stroke, with the same pens (`strokes.py`).
+
+All are trained on; no family of the validation or held-out side is among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, cached_property
+from multiprocessing import Pool
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
+
+from ...models.ink import Box
+from ...models.preprocess import centre_ink
+from . import signs
+from .fonts import TRAINING_FAMILIES, VALIDATION_FAMILIES, find_fonts
+from .lookalikes import is_confusable, lookalikes
+from .render_digits import INK_SIDE, Rendering, change_strokes, collect, distort_ink, fit_ink, font_ink
+from .render_nondigits import NONE
+from .shapes import TRAINING_SHAPES, draw_shape
+from .strokes import draw_made_up_sign, draw_written_digit
+from .uci import enlarge, load_split
+from .variants import draw_variant, varied_digit
+
+COUNTS = {
+    "digits": 36000,
+    "handwriting": 8000,
+    "letters": 7000,
+    "scripts": 15000,
+    "pictograms": 6000,
+    "turned digits": 3000,
+    "strokes": 6000,
+    "overlaps": 3000,
+    "variants": 14000,
+    "drawings": 6000,
+    "common signs": 3000,
+    "written digits": 20000,
+    "made-up signs": 15000,
+}
+DIGIT_KINDS = ("digits", "handwriting", "variants", "written digits")
+STREAM = 201  # before the kind's number, for the seeds
+SIDE = 72  # of the canvas that a glyph is distorted on, in pixels
+# Below this likeness to every digit, made-up glyphs are surely none.
+MAX_LIKENESS = 0.72
+
+# Scripts of Noto without relatives among the held-out ones.
+FURTHER_SCRIPTS = (
+    "Ahom",
+    "Bhaiksuki",
+    "Buhid",
+    "Cham",
+    "Dogra",
+    "Elymaic",
+    "GunjalaGondi",
+    "InscriptionalPahlavi",
+    "InscriptionalParthian",
+    "Kaithi",
+    "KayahLi",
+    "Khojki",
+    "Khudawadi",
+    "Mahajani",
+    "Manichaean",
+    "Medefaidrin",
+    "MeeteiMayek",
+    "Modi",
+    "Mro",
+    "Multani",
+    "Newa",
+    "NyiakengPuachueHmong",
+    "OldNorthArabian",
+    "OldSogdian",
+    "PauCinHau",
+    "PsalterPahlavi",
+    "Rejang",
+    "Saurashtra",
+    "Sharada",
+    "Siddham",
+    "SoraSompeng",
+    "Sundanese",
+    "Tagbanwa",
+    "Takri",
+    "Tirhuta",
+    "Wancho",
+    "Yezidi",
+)
+
+# Signs of fonts whose digits are trained on: Han, Kana and Hangul, printed and written.
+FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo", "Reggae One")
+
+# Letters and signs that people try first.
+COMMON = "AEFHKMNRTWXYadefhkmnptwxy$%&*+=?@^~"
+
+# How a digit is turned so that it is none: mirrored, upside down, or lying on either side.
+TURNS: dict[int, tuple[Image.Transpose, ...]] = {
+    2: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
+    3: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
+    4: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_90),
+    5: (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
+    6: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
+    7: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_90),
+    8: (Image.Transpose.ROTATE_90,),
+    9: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
+}
+
+
+class Glyphs:
+    """Glyphs of each kind by their number, always the same."""
+
+    def glyph(self, kind: str, index: int) -> tuple[np.ndarray, int]:
+        """Glyph number `index` of a kind as float32 [1, 32, 32], and its class."""
+        rng = np.random.default_rng([STREAM, list(COUNTS).index(kind), index])
+        label = NONE
+        if kind in DIGIT_KINDS:
+            label = varied_digit(index) if kind == "variants" else index % 10
+        make: dict[str, Callable[[np.random.Generator], Image.Image]] = {
+            "variants": lambda rng: self._variant(index, rng),
+            "letters": lambda rng: self._sign("letters", rng),
+            "scripts": lambda rng: self._sign("scripts", rng),
+            "pictograms": lambda rng: self._sign("pictograms", rng),
+            "turned digits": self._turned,
+            "strokes": self._strokes,
+            "overlaps": self._overlap,
+            "drawings": self._drawing,
+            "common signs": self._common,
+            "written digits": lambda rng: draw_written_digit(label, rng),
+            "made-up signs": lambda rng: _none(draw_made_up_sign(rng)),
+        }
+        while True:
+            try:
+                return as_input(make[kind](rng) if kind in make else self._digit(kind, label, rng), rng), label
+            except (ValueError, OSError):  # nothing is drawn, or it looks like a digit
+                continue
+
+    @cached_property
+    def _fonts(self) -> dict[str, list[Path]]:
+        return find_fonts({name: at for name, at in TRAINING_FAMILIES.items() if name not in VALIDATION_FAMILIES})
+
+    @cached_property
+    def _sign_fonts(self) -> dict[str, dict[str, list[Path]]]:
+        scripts = signs.script_patterns(signs.TRAINING_SCRIPTS + FURTHER_SCRIPTS)
+        return {
+            "letters": self._fonts,
+            "scripts": {
+                **{name: signs.find_files(at) for name, at in scripts.items()},
+                **find_fonts({name: TRAINING_FAMILIES[name] for name in FURTHER_FONTS}),
+            },
+            "pictograms": {name: signs.find_files(at) for name, at in signs.TRAINING_PICTOGRAMS.items()},
+        }
+
+    @cached_property
+    def _handwriting(self) -> tuple[np.ndarray, np.ndarray]:
+        features, labels = load_split()[0]
+        return features, labels
+
+    def _digit(self, kind: str, digit: int, rng: np.random.Generator) -> Image.Image:
+        if kind == "handwriting":
+            features, labels = self._handwriting
+            written = rng.choice(np.flatnonzero(labels == digit))
+            return fit_ink(enlarge(features[written], INK_SIDE, margin=int(rng.integers(2))))
+        return font_ink(digit, _any_file(self._fonts, rng))
+
+    def _variant(self, index: int, rng: np.random.Generator) -> Image.Image:
+        def plain(digit: int) -> Image.Image:
+            return self._digit("handwriting" if rng.random() < 0.2 else "digits", digit, rng)
+
+        return draw_variant(index, plain, rng)
+
+    def _sign(self, group: str, rng: np.random.Generator) -> Image.Image:
+        path = _any_file(self._sign_fonts[group], rng)
+        characters = _characters(group, path)
+        if not characters:
+            raise ValueError("a font without signs")
+        ink = _sign_ink(characters[int(rng.integers(len(characters)))], path)
+        if ink is None:
+            raise ValueError("like a digit")
+        return ink
+
+    def _turned(self, rng: np.random.Generator) -> Image.Image:
+        digit = int(rng.choice(list(TURNS)))
+        turns = TURNS[digit]
+        ink = self._digit("handwriting" if rng.random() < 0.3 else "digits", digit, rng)
+        return _none(ink.transpose(turns[int(rng.integers(len(turns)))]))
+
+    def _common(self, rng: np.random.Generator) -> Image.Image:
+        path = _any_file(self._fonts, rng)
+        known = [character for character in COMMON if character in _characters("letters", path)]
+        if not known:
+            raise ValueError("a font without signs")
+        return font_ink(known[int(rng.integers(len(known)))], path)
+
+    def _drawing(self, rng: np.random.Generator) -> Image.Image:
+        kind = TRAINING_SHAPES[int(rng.integers(len(TRAINING_SHAPES)))]
+        ink = fit_ink(draw_shape(kind, rng))
+        if lookalikes()(ink):
+            raise ValueError("like a digit")
+        return ink
+
+    def _strokes(self, rng: np.random.Generator) -> Image.Image:
+        return _none(fit_ink(draw_strokes(rng)))
+
+    def _overlap(self, rng: np.random.Generator) -> Image.Image:
+        """A digit and another glyph, each moved from the middle."""
+        canvas = Image.new("L", (2 * INK_SIDE, 2 * INK_SIDE))
+        first = self._digit("digits", int(rng.integers(10)), rng)
+        other = int(rng.integers(20))  # half of them digits
+        second = self._digit("digits", other, rng) if other < 10 else self._sign("letters", rng)
+        for ink in (first, second):
+            at = [int(INK_SIDE - side / 2 + rng.uniform(-0.3, 0.3) * INK_SIDE) for side in ink.size]
+            canvas.paste(255, (at[0], at[1]), ink)
+        return _none(fit_ink(canvas))
+
+
+def _none(ink: Image.Image) -> Image.Image:
+    """Made-up ink that is surely no digit; ValueError where it may be."""
+    if lookalikes().alike(ink) > MAX_LIKENESS:
+        raise ValueError("like a digit")
+    return ink
+
+
+def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
+    """Ink distorted as in a photograph, blurred, and centred as the preprocessing does, float32 [1, 32, 32]."""
+    drawn = distort_ink(change_strokes(ink, rng), SIDE * 0.75, (SIDE, SIDE), rng)
+    drawn = drawn.filter(ImageFilter.GaussianBlur(max(0.0, rng.uniform(-0.5, 2.0))))
+    values = np.asarray(drawn, np.float32) / 255
+    full = np.quantile(values[values > 0.3], 0.7) if (values > 0.3).any() else 1.0
+    values = np.clip(values / full, 0, 1)
+    rows, columns = np.nonzero(values > 0.4)
+    if not len(rows):
+        raise ValueError("no ink")
+    box = Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
+    return centre_ink(values, box, 32, 32)[None].astype(np.float32)
+
+
+def draw_strokes(rng: np.random.Generator) -> Image.Image:
+    """Two to six strokes between the points of a grid, straight, bent or closed, of one pen."""
+    canvas = Image.new("L", (INK_SIDE, INK_SIDE))
+    draw = ImageDraw.Draw(canvas)
+    width = int(rng.integers(8, 30))
+    grid = np.linspace(0.12, 0.88, int(rng.integers(3, 5))) * INK_SIDE
+    at = rng.choice(grid, 2)
+    for _ in range(int(rng.integers(2, 7))):
+        to = rng.choice(grid, 2)
+        if rng.random() < 0.35:  # a new stroke, not where the last one ended
+            at = rng.choice(grid, 2)
+        kind = rng.random()
+        if kind < 0.45:
+            points = [tuple(at), tuple(to)]
+        elif kind < 0.85:
+            bend = (at + to) / 2 + rng.uniform(-0.7, 0.7) * np.array([to[1] - at[1], at[0] - to[0]])
+            along = np.linspace(0, 1, 24)[:, None]
+            curve = (1 - along) ** 2 * at + 2 * along * (1 - along) * bend + along**2 * to
+            points = [tuple(point) for point in curve]
+        else:
+            radius = rng.uniform(0.08, 0.25, 2) * INK_SIDE
+            turns = np.linspace(0, rng.uniform(1.2, 2) * math.pi, 32) + rng.uniform(0, 2 * math.pi)
+            points = [(at[0] + radius[0] * math.cos(t), at[1] + radius[1] * math.sin(t)) for t in turns]
+        draw.line(points, fill=255, width=width, joint="curve")
+        for x, y in (points[0], points[-1]):
+            draw.ellipse((x - width / 2, y - width / 2, x + width / 2, y + width / 2), fill=255)
+        at = to
+    return ImageOps.expand(canvas, 4)
+
+
+@cache
+def _sign_ink(character: str, path: Path) -> Image.Image | None:
+    """A sign in a font as ink; None where it looks like a digit."""
+    ink = font_ink(character, path)
+    return None if lookalikes()(ink) else ink
+
+
+@cache
+def _characters(group: str, path: Path) -> str:
+    """The characters of a font that are taken as signs of a group."""
+    every = {"letters": signs.text_signs, "scripts": signs.script_signs, "pictograms": signs.pictogram_signs}
+    return "".join(c for c in every[group](path) if signs.teaches(c) and not is_confusable(c))
+
+
+def _any_file(fonts: dict[str, list[Path]], rng: np.random.Generator) -> Path:
+    """A file of a family, families in even shares."""
+    files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
+    return files[int(rng.integers(len(files)))]
+
+
+_GLYPHS: list[Glyphs] = []  # one a process, with its fonts
+
+
+def _example(task: tuple[str, int]) -> tuple[np.ndarray, int]:
+    if not _GLYPHS:
+        _GLYPHS.append(Glyphs())
+    return _GLYPHS[0].glyph(*task)
+
+
+def render_glyphs(kind: str, processes: int = 2) -> Rendering:
+    """All glyphs of a kind; labels are digits, or NONE."""
+    with Pool(processes) as pool:
+        return collect(pool.map(_example, [(kind, index) for index in range(COUNTS[kind])], chunksize=100))

@@ -1,0 +1,66 @@
+"""Scores by the golden model, and how they are written down."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...models.files import Model
+from ...models.golden import argmax, run_network
+from ...models.network import Network
+from ...runtime.session import Session
+from ...runtime.simulated import SimulatedBackend
+
+Score = tuple[str, int, int]  # what on, how many as they should be, of how many
+
+
+class Answers(NamedTuple):
+    """Answers of a network for a set of pictures; those that its preprocessing refused have none."""
+
+    logits: np.ndarray  # float32 [N, classes]
+    labels: np.ndarray  # int32 [N], what is right
+    refused: int
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The class answered, [N]."""
+        return argmax(self.logits)
+
+    @property
+    def total(self) -> int:
+        """Number of pictures."""
+        return len(self.labels) + self.refused
+
+    def count_correct(self) -> int:
+        """Return the number of correct answers; a refused picture is not one."""
+        return int((self.classes == self.labels).sum())
+
+    def count_none(self, none: int) -> int:
+        """Return the number of pictures labelled as no digit: those of class `none`, and the refused ones."""
+        return int((self.classes == none).sum()) + self.refused
+
+
+def answer(
+    network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, refused: int = 0
+) -> Answers:
+    """The golden model's answers to inputs x [N, ...]."""
+    logits = [run_network(network, tensors, part).logits for part in np.array_split(x, math.ceil(len(x) / 256))]
+    return Answers(np.concatenate(logits), labels, refused)
+
+
+def classes_by_kernels(
+    network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, dtype: str = "float32"
+) -> np.ndarray:
+    """The class [N] of each of inputs x [N, ...] through the kernels, in one launch, on the simulator."""
+    return Session(Model(network, dict(tensors), {}), SimulatedBackend("trn2"), dtype).run(x).classes
+
+
+def accuracy_metadata(rows: Sequence[Score]) -> str:
+    """(what on, correct, total) rows as the `accuracy` string of a model file; printed as well."""
+    for on, correct, total in rows:
+        print(f"{on}: {correct} of {total} right, {100 * correct / total:.2f} %")
+    return json.dumps([{"on": on, "correct": correct, "total": total} for on, correct, total in rows])
