@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import builtins
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from trninfer.inference.features import read_features
+from trninfer.inference import parquet_tables
+from trninfer.inference.features import read_feature_bytes, read_features
+from trninfer.inference.parquet_tables import ParquetReader
 from trninfer.models.errors import InputError
+from trninfer.runtime.worker_process import WorkerProcess
+from watched import peak_bytes
 
 ROWS = np.arange(12, dtype=np.float64).reshape(3, 4)
 
@@ -26,6 +29,31 @@ def write(path: Path, columns: dict[str, Any]) -> Path:
     return path
 
 
+class Here:
+    """The reader in this process, whose memory is not limited: a process for each file takes a second."""
+
+    def __init__(self, kind: type[ParquetReader]) -> None:
+        self.reader = kind()
+        self.ask_next = self.reader.begin
+
+    def ask(self, message: Any) -> Any:
+        reply, self.ask_next = self.ask_next(message), self.reader.answer
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def kill(self) -> None:
+        pass
+
+    close = kill
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_tables, "limit_memory", lambda size: None)
+    monkeypatch.setattr(parquet_tables, "WorkerProcess", Here)
+
+
 def test_columns_of_any_numbers(tmp_path: Path) -> None:
     arrow = pyarrow()
     types = (arrow.float32(), arrow.int8(), arrow.uint64(), arrow.float64())
@@ -34,7 +62,7 @@ def test_columns_of_any_numbers(tmp_path: Path) -> None:
         assert np.array_equal(np.concatenate(list(rows.batches(2))), ROWS) and rows.notes == ()
 
 
-def test_one_column_of_lists(tmp_path: Path) -> None:
+def test_one_column_of_lists(tmp_path: Path, here: None) -> None:
     arrow = pyarrow()
     for kind in (arrow.list_(arrow.float32()), arrow.list_(arrow.float32(), 4)):
         path = write(tmp_path / "x.parquet", {"embedding": arrow.array(ROWS.tolist(), kind)})
@@ -51,7 +79,7 @@ def test_the_index_of_pandas_is_left_out_and_told(tmp_path: Path) -> None:
         assert rows.notes == ("left out as pandas' index: __index_level_0__",)
 
 
-def test_tables_that_are_refused(tmp_path: Path) -> None:
+def test_tables_that_are_refused(tmp_path: Path, here: None) -> None:
     arrow = pyarrow()
     path = tmp_path / "x.parquet"
     for columns, message in (
@@ -68,29 +96,67 @@ def test_tables_that_are_refused(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    load = builtins.__import__
-
-    def refuse(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return load(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(parquet_tables, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pyarrow, which is not installed \(pip install pyarrow\)"):
         read_features(tmp_path / "x.parquet", 4)
 
 
-def test_any_content_is_read_or_told(tmp_path: Path) -> None:
+def test_any_content_is_read_or_refused(tmp_path: Path, here: None) -> None:
     pyarrow()
     whole = write(tmp_path / "whole.parquet", {name: ROWS[:, i] for i, name in enumerate("abcd")}).read_bytes()
     rng = random.Random(0)
-    path = tmp_path / "x.parquet"
     for _ in range(100):
         content = bytearray(whole)
         for _ in range(rng.randrange(1, 4)):
             content[rng.randrange(len(content))] = rng.randrange(256)
-        path.write_bytes(content[: rng.choice([len(content), rng.randrange(len(content))])])
         try:
-            read_features(path, 4).close()
+            read_feature_bytes("x", bytes(content[: rng.choice([len(content), rng.randrange(len(content))])]), 4)
         except InputError as error:
-            assert "\n" not in str(error) and len(str(error)) < 300 + len(str(path))
+            assert "\n" not in str(error) and len(str(error)) < 300
+
+
+def test_rows_keep_the_type_of_their_columns(tmp_path: Path, here: None) -> None:
+    arrow = pyarrow()
+    path = write(tmp_path / "x.parquet", {"pixels": arrow.array([[0, 255], [7, 8]], arrow.list_(arrow.uint8()))})
+    with read_features(path, 2) as rows:
+        batch = next(rows.batches(2))
+        assert batch.dtype == np.uint8 and batch.tolist() == [[0, 255], [7, 8]]
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """A whole number as Thrift writes it, in at least `length` bytes."""
+    value, found = 2 * value, b""
+    while value > 127 or len(found) < length - 1:
+        found += bytes([value & 127 | 128])
+        value >>= 7
+    return found + bytes([value])
+
+
+LENGTH = 100_000_000
+
+
+@pytest.mark.parametrize("claimed", [LENGTH, 1], ids=["told", "hidden"])
+def test_a_list_of_a_few_hundred_bytes_that_unpacks_to_gigabytes(tmp_path: Path, claimed: int, monkeypatch) -> None:
+    """The length of the list is in the file's figures, or those are forged; both are refused, in little memory."""
+    arrow = pyarrow()
+    values = arrow.array(np.zeros(LENGTH, np.int8))
+    path = write(tmp_path / "x.parquet", {"x": arrow.ListArray.from_arrays([0, LENGTH], values)})
+    content = path.read_bytes()
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # of the figures
+    told = content[begin:].replace(varint(LENGTH), varint(claimed, len(varint(LENGTH))))
+    path.write_bytes(content[:begin] + told)
+    assert len(content) < 1000 and varint(LENGTH) in content[begin:]
+    monkeypatch.setattr(parquet_tables, "WorkerProcess", Watched)
+    with pytest.raises(InputError, match="takes" if claimed > 1 else "unpacking it takes more than"):
+        read_features(path, 4)
+    assert Watched.peaks[-1] < 1 << 30
+
+
+class Watched(WorkerProcess):
+    """A process whose memory is looked at before it ends."""
+
+    peaks: ClassVar[list[int]] = []
+
+    def kill(self) -> None:
+        self.peaks.append(peak_bytes(self.process_id))
+        super().kill()
