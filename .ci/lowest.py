@@ -1,14 +1,73 @@
-"""The lowest versions that pyproject.toml allows of what trninfer needs, as requirements for pip, one a line."""
+"""The lowest versions that pyproject.toml allows of what trninfer needs, as requirements for pip, one a line.
 
+With names of extras as arguments, what these need too. Ends with a message where .ci/advisories.csv lists a security
+advisory against a version that pyproject.toml allows.
+"""
+
+import csv
 import pathlib
 import re
 import sys
 
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def read_project() -> dict:
+    """Return the project's table of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def lowest(requirements: list[str]) -> list[tuple[str, str, str]]:
+    """Return (name, lowest version, marker) of requirements; those of this package itself are left out."""
+    found = []
+    for requirement in requirements:
+        match = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:,<[\d.]+)?(;.*)?", requirement.replace(" ", ""))
+        if match:
+            found.append((match[1], match[2], (match[3] or "").replace("python_version", "python_version ")))
+        elif not requirement.startswith("trninfer["):
+            sys.exit(f"pyproject.toml: {requirement!r} has no lowest version")
+    return found
+
+
+def vulnerable(project: dict, advisories: list[dict[str, str]]) -> list[str]:
+    """Return a line for each advisory against a version that is allowed, and for each package that is not needed."""
+    extras = project["optional-dependencies"]
+    bounds: dict[str, list[str]] = {}
+    for name, version, _ in lowest([*project["dependencies"], *(each for extra in extras.values() for each in extra)]):
+        bounds.setdefault(name.lower(), []).append(version)
+    lines = []
+    for row in advisories:
+        name, fixed = row["package"], row["fixed_in"]
+        if name not in bounds:
+            lines.append(f"{name}: {row['advisory']} is listed, but pyproject.toml has no lowest version of it")
+        for version in bounds.get(name, ()):
+            if numbers(version) < numbers(fixed):
+                lines.append(f"{name}>={version}: {row['advisory']} is fixed in {fixed}")
+    return lines
+
+
+def numbers(version: str) -> list[int]:
+    """Return the numbers of a version, by which versions are ordered."""
+    parts = [int(part) for part in version.split(".")]
+    return parts + [0] * (4 - len(parts))
+
+
+def main(extras: list[str]) -> None:
+    """Print the requirements."""
+    project = read_project()
+    with (ROOT / ".ci" / "advisories.csv").open(encoding="utf-8", newline="") as file:
+        problems = vulnerable(project, list(csv.DictReader(file)))
+    if problems:
+        sys.exit("\n".join(problems))
+    needed = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
+    for name, version, marker in lowest(needed):
+        print(f"{name}=={version}{marker}")
+
+
 if __name__ == "__main__":
-    text = (pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    block = re.search(r"^dependencies = \[(.*?)^\]", text, re.M | re.S)
-    if block is None:
-        sys.exit("pyproject.toml: no dependencies found")
-    for requirement in re.findall(r'^ *"(.*)",$', block[1], re.M):
-        name, bound, marker = re.fullmatch(r"([\w-]+)>=([\d.]+)(;.*)?", requirement).groups()
-        print(f"{name}=={bound}{marker or ''}")
+    main(sys.argv[1:])
