@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,21 +19,40 @@ if TYPE_CHECKING:
     from ..simulator.checking.lint import Finding
 
 
+_SECONDS = 20.0  # that running the kernels of a file may take
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})  # folders in a folder to check
+
+
 def lint(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Python files with NKI kernels.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Python files and notebooks with NKI kernels, or folders of them."),
+    ] = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPES",
+            help="Run the kernels on these: 128x512:bfloat16,128x1, or kernel=128x512 for one of several.",
+        ),
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Run nothing, also where a file shows a kernel's arguments.")
+    ] = False,
     nki: NkiVersion = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
     """Check NKI kernels against the NKI API and what the compiler refuses: path:line: rule: message.
 
     Checks every function decorated with nki.jit and all that it calls, in other files too: calls that the API does not
-    have, operands that the engines cannot reach, Python control flow on values of the device; for NKI 0.6 also the
-    part of Python that its compiler takes. Nothing is run, and neither compiler nor chip is needed.
+    have, memories, dtypes and sizes that an instruction does not take, Python control flow on values of the device.
+    Sizes that only the arguments decide are seen where the file calls the kernel, or with --shapes: the kernel is then
+    run on the simulator by shapes alone, in a process of its own. A comment `# noqa: RULE` silences a line.
 
     \b
     Examples:
       trninfer lint my_kernels.py
-      trninfer lint --nki 0.6 kernels/*.py && echo clean
+      trninfer lint --shapes 128x512,512x512:bfloat16 my_kernels.py
+      trninfer lint kernels/ notebook.ipynb && echo clean
       The rules, a line each:
         trninfer lint --rules
 
@@ -51,15 +73,24 @@ def lint(
     unusable = False
     for path in files:
         try:
-            report = examine_file(path, nki)
-        except SourceError as error:
+            found = _python_files(path) if path.is_dir() else [path]
+        except UsageError as error:
             complain(str(error))
             unusable = True
             continue
-        findings.update(report.findings)
-        reached.update(report.files)
-        if not report.kernels:
-            without.append(path)
+        for each in found:
+            try:
+                report = examine_file(each, nki)
+            except SourceError as error:
+                complain(str(error))
+                unusable = True
+                continue
+            findings.update(report.findings)
+            reached.update(report.files)
+            if not report.kernels and not path.is_dir():
+                without.append(each)
+            elif report.kernels and not static and each.suffix == ".py":
+                findings.update(_tried(each, shapes, {(f.path, f.line) for f in report.findings}))
     for path in without:
         if Path(os.path.realpath(path)) not in reached:
             complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
@@ -68,6 +99,40 @@ def lint(
         raise typer.Exit(BAD_USAGE)
     if not all(finding.is_warning for finding in findings):
         raise typer.Exit(CHECK_FAILED)
+
+
+def _python_files(folder: Path) -> list[Path]:
+    """The Python files and notebooks in a folder, not in hidden ones within. UsageError where there is none."""
+    found = []
+    for parent, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
+        found += [Path(parent, name) for name in sorted(files) if name.endswith((".py", ".ipynb"))]
+    if not found:
+        raise UsageError(f"{folder}: no Python files or notebooks are in it")
+    return found
+
+
+def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[Finding]:
+    """What running a file's kernels finds beside the findings known of its lines, in a process that may fail."""
+    from ..simulator.checking.lint import Finding
+    from ..simulator.running.trial import has_example, read_shapes
+
+    if shapes is not None:
+        try:
+            read_shapes(shapes)
+        except ValueError as error:
+            raise UsageError(f"--shapes: {error}") from None
+    elif not has_example(path):
+        return set()
+    command = [sys.executable, "-m", "trninfer.simulator.running.trial", str(path)]
+    command += ["--shapes", shapes] if shapes is not None else []
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        found = [Finding(*each) for each in json.loads(done.stdout)] if done.returncode == 0 else []
+    except (subprocess.TimeoutExpired, OSError, ValueError):
+        complain(f"{path}: its kernels were not run: that took more than {_SECONDS:.0f} s or failed")
+        return set()
+    return {finding for finding in found if (finding.path, finding.line) not in known}
 
 
 def _line(finding: Finding) -> str:

@@ -48,10 +48,10 @@ def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
     os.mkfifo("pipe.py")
     Path("long.py").write_bytes(b"#" * (MAX_SOURCE_BYTES + 1))
     Path("lines.py").write_bytes(b"\n" * (MAX_SOURCE_LINES + 1))
-    assert run(["lint", "/dev/zero", "pipe.py", ".", "long.py", "lines.py"]) == 2
+    assert run(["lint", "/dev/zero", "pipe.py", "long.py", "lines.py"]) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told[:3] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py", ".")]
-    assert told[3:] == [
+    assert told[:2] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py")]
+    assert told[2:] == [
         "trninfer: long.py: more than 512 KiB, the longest source that is checked",
         "trninfer: lines.py: more than 20,000 lines, the longest source that is checked",
     ]
@@ -104,3 +104,47 @@ def test_warnings_are_printed_and_leave_the_status_0(folder, capsys):
     Path("kernel.py").write_text(WARNED)
     assert run(["lint", "kernel.py"]) == 0
     assert capsys.readouterr().out.startswith("kernel.py:5: warning: frozen-value: time.time is read once")
+
+
+def test_a_folder_is_checked_file_by_file(folder, capsys):
+    (folder / "inner").mkdir()
+    (folder / ".hidden").mkdir()
+    Path("inner", "broken.py").write_text(BROKEN)
+    Path(".hidden", "broken.py").write_text(BROKEN)
+    Path("bad.py").unlink()
+    assert run(["lint", "."]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split(":")[0] for line in out.splitlines()] == ["broken.py", "inner/broken.py"] and err == ""
+    (folder / "empty").mkdir()
+    assert run(["lint", "empty"]) == 2
+    assert capsys.readouterr().err == "trninfer: empty: no Python files or notebooks are in it\n"
+
+
+REFUSED = """\
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+@nki.jit
+def kernel(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+open("ran", "w")
+"""
+
+
+def test_kernels_run_on_the_shapes_that_are_found(folder, capsys):
+    path = folder / "sizes.py"
+    path.write_text(REFUSED)
+    assert run(["lint", "sizes.py"]) == 0
+    assert run(["lint", "--shapes", "128x4", "sizes.py"]) == 0
+    capsys.readouterr()
+    assert run(["lint", "--shapes", "256x4", "sizes.py"]) == 1
+    assert capsys.readouterr().out.startswith("sizes.py:6: refused: kernel: ")
+    path.write_text(REFUSED + "kernel(np.ones((256, 4)))\n")
+    assert run(["lint", "sizes.py"]) == 1 and run(["lint", "--static", "sizes.py"]) == 0
+    assert not Path("ran").exists()
+    assert run(["lint", "--shapes", "4by4", "sizes.py"]) == 2
+    assert "--shapes: the shape '4by4'" in capsys.readouterr().err

@@ -82,6 +82,12 @@ def api(version: str) -> Api:
     )
 
 
+def modern(dotted: str) -> str:
+    """The name by which the API lists what goes by another: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
+    dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
+    return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
+
+
 def unknown_name(dotted: str, known_api: Api) -> str | None:
     """Return the problem with a dotted name that begins with "nki"; None if the API has it."""
     if dotted == "nki" or dotted.startswith(OPAQUE):

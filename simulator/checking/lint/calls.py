@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...instructions.operands import Function, Named, Operand, Operator, Scalar
+from ...instructions.operands import Function, Named, Operator, Scalar
 from ...instructions.tensor_operands import Moved, Tile
 from ...instructions.transpose import MOST_ON_VECTOR
 from ...machine.instruction import DECLARATIONS, engine
 from ...nki.dialect import ENUMS, old_argument, old_name
-from .api import arguments_of, misfits, tensor_member, unknown_name
+from .api import arguments_of, misfits, modern, tensor_member, unknown_name
+from .operand_limits import check_loop, check_operands, check_tile, declared_operands, local_tensors
 from .scope import FunctionScope
 from .source import parameters
-from .tensors import LocalTensors, Tensor
+from .tensors import CREATORS, Tensor
 
 BYPASS = frozenset({"bypass"})  # of op0 and op1: no page says which instructions take it, so none is refused
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles -> operators
@@ -35,9 +36,12 @@ def check_calls(scope: FunctionScope) -> None:
             visitor.visit(part)
 
 
-def check_outputs(scope: FunctionScope) -> None:
-    """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be."""
-    tensors = LocalTensors(scope.function, scope.resolve, scope.api)
+def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
+    """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be.
+
+    `launched`: the file calls it from the host. Where it does not, another file's kernel may call it for a tile.
+    """
+    tensors = local_tensors(scope)
     nodes = [node for statement in scope.function.body for node in _own(statement)]
     outputs = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
     for output in outputs:
@@ -45,7 +49,12 @@ def check_outputs(scope: FunctionScope) -> None:
             tensor = tensors.of(value)
             if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
                 message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
-                scope.report(output, "output-buffer", message)
+                if launched or tensor.buffer not in ("sbuf", "psum"):
+                    scope.report(output, "output-buffer", message)
+                else:
+                    scope.report(
+                        output, "tile-output", f"{message}, unless only other kernels call {scope.function.name}"
+                    )
     if not outputs and not _writes_argument(scope, nodes):
         for node in nodes:
             made = tensors.of(node.value) if isinstance(node, ast.Assign) else None
@@ -84,17 +93,13 @@ def takes_tiles(scope: FunctionScope) -> bool:
         function = modern(scope.external(node.func) or "")
         bound = arguments_of(node, scope.api.signatures.get(function, ()))
         tiles = [
-            name for name, kind in _operands(function).items() if isinstance(kind, Tile) and type(kind) is not Moved
+            name
+            for name, kind in declared_operands(function).items()
+            if isinstance(kind, Tile) and type(kind) is not Moved
         ]
         if any(_base(bound[name]) in own for name in tiles if name in bound):
             return True
     return False
-
-
-def _operands(function: str) -> dict[str, Operand]:
-    """Return the declared operands of an instruction; empty for other functions."""
-    declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
-    return declaration.operands if declaration is not None else {}
 
 
 def _base(expression: ast.expr) -> str:
@@ -104,16 +109,10 @@ def _base(expression: ast.expr) -> str:
     return expression.id if isinstance(expression, ast.Name) else ""
 
 
-def modern(dotted: str) -> str:
-    """The name by which the API lists what goes by another: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
-    dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
-    return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
-
-
 class _Calls(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
-        self.tensors = LocalTensors(scope.function, scope.resolve, scope.api)
+        self.tensors = local_tensors(scope)
 
     def _nki_name(self, expression: ast.expr) -> str | None:
         dotted = modern(self._scope.external(expression) or "")
@@ -207,7 +206,7 @@ class _Calls(ast.NodeVisitor):
             report(node, rule, message)
         bound = arguments_of(call, signature)
         self._check_values(bound)
-        for name, kind in _operands(function).items():
+        for name, kind in declared_operands(function).items():
             if name in bound and isinstance(kind, (Operator, Named)):
                 self._check_operator(bound[name], function, name, kind)
         if function in SIMULATED_ONLY:
@@ -215,12 +214,16 @@ class _Calls(ast.NodeVisitor):
             report(node, "not-on-chip", message)
         if function == "nki.isa.memset":
             self._check_memset(node, bound)
-        for name, kind in _operands(function).items():
+        for name, kind in declared_operands(function).items():
             if isinstance(kind, Moved) and not kind.written and name in bound:
                 self._check_dma(node, function, bound[name])
         if function == "nki.language.store" and "value" in bound:
             self._check_dma(node, function, bound["value"])
         self._check_engine(node, function, bound)
+        if function in CREATORS:
+            check_tile(self._scope, node, self.tensors.of(node))
+        check_operands(self._scope, self.tensors, node, bound)
+        check_loop(self._scope, self.tensors, node, bound)
 
     def _check_values(self, bound: dict[str, ast.expr]) -> None:
         for name, value in bound.items():
@@ -276,7 +279,9 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "matmul-output", message)
         if not self._runs_on_gpsimd(function, bound):
             return
-        in_memory = [name for name, kind in _operands(function).items() if isinstance(kind, (Tile, Scalar))] or ["x"]
+        in_memory = [
+            name for name, kind in declared_operands(function).items() if isinstance(kind, (Tile, Scalar))
+        ] or ["x"]
         for name in sorted(bound.keys() & in_memory):
             tensor = self.tensors.of(bound[name])
             if tensor is not None and tensor.buffer == "psum":

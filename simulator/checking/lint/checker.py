@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...machine.nki_version import checked, current
 from ...nki.dialect import old_argument
 from .calls import check_calls, check_outputs, modern, takes_tiles
+from .notebook import SUFFIX, read_notebook
 from .reported import check_reported
 from .rules import Finding
 from .scope import FunctionScope
@@ -34,7 +35,7 @@ def examine_file(path: Path | str, nki: str | None = None) -> Examination:
     """Check the kernels of a Python file and every function that they call, in other files too.
 
     Args:
-        path: the file.
+        path: the file, or a Jupyter notebook.
         nki: the version of NKI that it is written for, "0.7" or "0.6"; None for the one that holds (nki_version.py).
 
     Raises:
@@ -42,7 +43,12 @@ def examine_file(path: Path | str, nki: str | None = None) -> Examination:
         NkiValidationError: there is no such version.
     """
     files = Files()
-    return _Check(files, checked(nki or current())).run(files.read(Path(path), str(path)))
+    check = _Check(files, checked(nki or current()))
+    if Path(path).suffix != SUFFIX:
+        return check.run(files.read(Path(path), str(path)))
+    notebook = read_notebook(Path(path), str(path))
+    found = check.run(parse_module(notebook.text, str(path), Path(path)))
+    return replace(found, findings=tuple(notebook.located(finding) for finding in found.findings))
 
 
 def check_file(path: Path | str, nki: str | None = None) -> list[Finding]:
@@ -87,6 +93,7 @@ class _Check:
                 self._check_class(definition, definition.node)
             else:
                 self._check_function(definition, definition.node, jitted)
+        launched = _launched(module)
         for kernel in kernels:
             # A kernel that another one calls is inlined there and may return any tensor; so is one whose parameters
             # engines use, since the arguments of an entry are in HBM.
@@ -95,9 +102,10 @@ class _Check:
                 if self._version != "0.6":
                     check_parameters(scope)
                 if not takes_tiles(scope):
-                    check_outputs(scope)
+                    check_outputs(scope, kernel.node.name in launched)
         names = sorted({kernel.node.name for kernel in kernels})
-        return Examination(tuple(names), tuple(sorted(self._findings)), tuple(sorted(self._reached)))
+        findings = self._files.without_silenced(self._findings, module)
+        return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)))
 
     # Kernels
 
@@ -201,6 +209,21 @@ class _Check:
         for statement in node.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self._waiting.append((Definition(definition.module, statement, definition.enclosing), False))
+
+
+def _launched(module: Module) -> frozenset[str]:
+    """Names that the module calls outside of its jitted functions, directly or handed to another function there."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(module.tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(each) for each in node.decorator_list):
+            continue
+        if isinstance(node, ast.Call):
+            called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+            found.update(each.id for each in (called, *node.args) if isinstance(each, ast.Name))
+        waiting.extend(ast.iter_child_nodes(node))
+    return frozenset(found)
 
 
 def _is_constant(statement: ast.stmt) -> bool:

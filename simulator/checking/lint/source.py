@@ -9,14 +9,17 @@ import ast
 import codecs
 import io
 import os
+import re
 import stat
 import sys
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+
+from .rules import Finding
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,6 +31,8 @@ MUTATING_METHODS = frozenset(
 
 # Not all systems have all of them; a file is read as bytes, and a pipe is not waited for.
 _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+_NOQA = re.compile(r"#\s*noqa\b(?::\s*([\w-]+(?:\s*,\s*[\w-]+)*))?")
 
 MAX_SOURCE_BYTES = 512 << 10  # the longest kernel files known have 200 KB; checking takes up to 1 KB of memory a byte
 MAX_SOURCE_LINES = 20_000  # of them the longest has 4,000
@@ -67,6 +72,7 @@ class Module:
     shown: str
     path: Path | None
     tree: ast.Module
+    lines: list[str] = field(default_factory=list)
     bindings: dict[str, Binding] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
     """Global variables that change after their first assignment, and the line that changes them."""
@@ -130,7 +136,7 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of invalid escapes and the like: not this checker's business
             tree = ast.parse(text)
-        return Module(shown, path, tree, bindings_of(tree.body), _changed_globals(tree))
+        return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:
         raise SourceError(f"{shown}:{error.lineno or 1}: not Python source: {error.msg}") from None
     except ValueError as error:  # null bytes, on Python 3.11 and before
@@ -281,6 +287,13 @@ class Definition:
 Resolved: TypeAlias = External | Definition | Module
 
 
+def is_silenced(finding: Finding, lines: Sequence[str]) -> bool:
+    """True if the line of a finding has a comment `# noqa`, or one that names the finding's rule."""
+    text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+    found = _NOQA.search(text)
+    return found is not None and (found[1] is None or finding.rule in re.split(r"[\s,]+", found[1].strip()))
+
+
 class Files:
     """The files that a check reads, each once."""
 
@@ -293,6 +306,11 @@ class Files:
         if key not in self._modules:
             self._modules[key] = read_module(path, shown or str(path))
         return self._modules[key]
+
+    def without_silenced(self, findings: Iterable[Finding], module: Module) -> list[Finding]:
+        """The findings but for those in lines of `module`, or of files read, that end in `# noqa` or `# noqa: RULE`."""
+        lines = {known.shown: known.lines for known in (module, *self._modules.values())}
+        return [each for each in findings if not is_silenced(each, lines.get(each.path, []))]
 
     def find(self, module: Module, level: int, dotted: str) -> Module | None:
         """The module that an import in `module` means, where its file can be found."""

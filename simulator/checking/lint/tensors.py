@@ -6,6 +6,7 @@ No flow is followed: a name counts as a tensor of a memory only if every assignm
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,12 @@ REGISTERS = frozenset({"nki.isa.register_alloc"})
 SCALARS = frozenset({"nki.isa.scalar_load"})
 LOOPS = frozenset({"nki.language.fori_loop", "nki.language.while_loop"})
 Resolve = Callable[[ast.expr], "Resolved | None"]
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,12 @@ Value = Tensor | DeviceNumber
 class LocalTensors:
     """The tensors and device numbers of one function."""
 
-    def __init__(self, function: FunctionNode, resolve: Resolve, api: Api) -> None:
+    def __init__(
+        self, function: FunctionNode, resolve: Resolve, api: Api, number: Callable[[ast.expr], int | None] | None = None
+    ) -> None:
+        """`number` returns the integer that an expression of the module is, None if unknown."""
         self._resolve = resolve
+        self._outer_number = number or (lambda expression: None)
         self._api = api
         self._assigned: dict[str, list[ast.expr | Value | None]] = {}
         self._known: dict[str, Value | None] = {}  # of names that were looked at
@@ -114,7 +125,7 @@ class LocalTensors:
             return self._of_call(expression)
         if isinstance(expression, ast.Subscript):
             value = self._of(expression.value)
-            return replace(value, shape=None) if isinstance(value, Tensor) else None
+            return replace(value, shape=self._view_shape(value, expression)) if isinstance(value, Tensor) else None
         if isinstance(expression, ast.IfExp):
             return self._common([expression.body, expression.orelse])
         if isinstance(expression, ast.BinOp):
@@ -170,7 +181,7 @@ class LocalTensors:
             return Tensor(
                 self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf",
                 self._dtype(bound),
-                _literal_shape(bound.get("shape")),
+                self._shape(bound.get("shape")),
             )
         if function in LIKE or function == "nki.language.expand_dims":
             base = self._of(bound["x"]) if "x" in bound else None
@@ -189,6 +200,44 @@ class LocalTensors:
         operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]
         return operands[0].dtype if operands and isinstance(operands[0], Tensor) else None
 
+    def number(self, expression: ast.expr | None) -> int | None:
+        """Return the integer that an expression is; None if unknown."""
+        if isinstance(expression, ast.Constant):
+            return expression.value if type(expression.value) is int else None
+        if isinstance(expression, ast.Name) and expression.id in self._assigned:
+            values = self._assigned[expression.id]
+            only = values[0] if len(values) == 1 else None
+            return self.number(only) if isinstance(only, ast.expr) and not isinstance(only, ast.Name) else None
+        if isinstance(expression, ast.BinOp) and type(expression.op) in _ARITHMETIC:
+            left, right = self.number(expression.left), self.number(expression.right)
+            if left is None or right is None or (not right and isinstance(expression.op, ast.FloorDiv)):
+                return None
+            return _ARITHMETIC[type(expression.op)](left, right)
+        return self._outer_number(expression) if expression is not None else None
+
+    def _shape(self, expression: ast.expr | None) -> tuple[int, ...] | None:
+        """A shape whose extents are known."""
+        if not isinstance(expression, (ast.Tuple, ast.List)):
+            return None
+        extents = [self.number(element) for element in expression.elts]
+        return tuple(extent for extent in extents if extent is not None) if None not in extents else None
+
+    def _view_shape(self, tensor: Tensor, view: ast.Subscript) -> tuple[int, ...] | None:
+        """The shape of a view by slices whose bounds are known."""
+        indices = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
+        if tensor.shape is None or len(indices) > len(tensor.shape):
+            return None
+        extents = []
+        for index, extent in zip(indices, tensor.shape):
+            if not isinstance(index, ast.Slice) or index.step is not None:
+                return None
+            lower = 0 if index.lower is None else self.number(index.lower)
+            upper = extent if index.upper is None else self.number(index.upper)
+            if lower is None or upper is None or not 0 <= lower < upper <= extent:
+                return None
+            extents.append(upper - lower)
+        return (*extents, *tensor.shape[len(indices) :])
+
     def _dtype(self, bound: dict[str, ast.expr]) -> str | None:
         return self._language_name(bound["dtype"]) if "dtype" in bound else None
 
@@ -197,14 +246,6 @@ class LocalTensors:
         if isinstance(resolved, External) and resolved.dotted.startswith("nki.language."):
             return resolved.dotted.removeprefix("nki.language.").removeprefix("MemoryRegion.")
         return None
-
-
-def _literal_shape(expression: ast.expr | None) -> tuple[int, ...] | None:
-    """A shape that is written in numbers."""
-    if not isinstance(expression, (ast.Tuple, ast.List)):
-        return None
-    extents = [element.value if isinstance(element, ast.Constant) else None for element in expression.elts]
-    return tuple(extents) if all(type(extent) is int for extent in extents) else None  # type: ignore[arg-type]
 
 
 def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lambda, str]:

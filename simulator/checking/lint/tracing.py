@@ -10,7 +10,7 @@ import ast
 
 from .scope import FunctionScope
 from .source import Definition
-from .tensors import LocalTensors
+from .tensors import DeviceNumber, LocalTensors
 
 CONVERSIONS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.range"})
 CHANGING = (  # what gives something else in the next run
@@ -130,6 +130,8 @@ class _Tracing(ast.NodeVisitor):
         if dotted in CONVERSIONS:
             for argument in node.args:
                 number = self._tensors.device_number(argument)
+                if number is None and self._tensors.of(argument) is not None:
+                    number = DeviceNumber("a tensor")
                 if number is not None:
                     name = dotted.removeprefix("builtins.")
                     instead = "; nl.fori_loop runs on the device" if name == "range" else ""

@@ -206,7 +206,7 @@ def test_a_kernel_on_tiles_may_return_a_tile():
     for source in ("a", "a[:, 0:8]", "a.reshape((128, 8))[:, 0:8]"):
         assert check_source(HEAD + "@nki.jit\ndef part(a):\n" + body.format(source=source)) == []
     entry = HEAD + "@nki.jit\ndef kernel(a):\n" + body.format(source="nl.load(a)")
-    assert [finding.rule for finding in check_source(entry)] == ["output-buffer"]
+    assert [finding.rule for finding in check_source(entry)] == ["tile-output"]
 
 
 def test_a_kernel_that_writes_to_its_argument_need_not_return_anything():

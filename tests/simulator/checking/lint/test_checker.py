@@ -87,7 +87,7 @@ def test_helpers_that_call_each_other_end():
 
 
 def test_the_report_names_the_kernels():
-    path = Path(__file__).parents[3] / "kernels" / "matmul.py"
+    path = Path(__file__).parents[4] / "kernels" / "matmul.py"
     assert "matmul_tiled" in examine_file(path).kernels
 
 
@@ -97,3 +97,31 @@ def test_nothing_is_run(tmp_path):
     write_files(tmp_path, kernels="import nki, helpers\n\n@nki.jit\ndef kernel(a):\n    return helpers.f(a)\n")
     assert check_file(tmp_path / "kernels.py") == []
     assert not os.path.exists(trace)
+
+
+@pytest.mark.parametrize(
+    ("comment", "silent"),
+    [
+        ("# noqa", True),
+        ("# noqa: unknown-name", True),
+        ("# noqa: E501, unknown-name (why)", True),
+        ("# noqa: E501", False),
+    ],
+)
+def test_comments_silence_findings_of_their_line(comment, silent):
+    text = HEADER + f"@nki.jit\ndef kernel(a):\n    nl.none(a)  {comment}\n    return a\n"
+    assert [finding.rule for finding in check_source(text)] == ([] if silent else ["unknown-name"])
+
+
+def test_the_kernels_of_the_package_are_clean():
+    folder = Path(__file__).parents[4] / "kernels"
+    found = {str(finding) for path in folder.rglob("*.py") for finding in examine_file(path).findings}
+    assert found == set()
+
+
+def test_a_jitted_helper_may_return_a_tile_unless_the_host_calls_it():
+    helper = HEADER + "@nki.jit\ndef part(a):\n    t = nl.load(a)\n    return t\n"
+    (finding,) = check_source(helper)
+    assert finding.rule == "tile-output" and finding.is_warning
+    (finding,) = check_source(helper + "import numpy as np\npart(np.ones((4, 4)))\n")
+    assert finding.rule == "output-buffer" and not finding.is_warning

@@ -41,7 +41,10 @@ REGISTER, SCALAR = DeviceNumber("a register"), DeviceNumber("a scalar of the dev
         ("nl.transpose(t)", Tensor("psum", "float32")),
         ("nl.where(a, t, 1.0)", Tensor("sbuf", "float32")),
         ("nl.sum(t, axis=1, dtype=nl.float16)", Tensor("sbuf", "float16")),
-        ("t[0:4]", Tensor("sbuf", "float32")),
+        ("t[0:4]", Tensor("sbuf", "float32", (4, 4))),
+        ("t[0 : 2 * 2, 1:]", Tensor("sbuf", "float32", (4, 3))),
+        ("t[0:4, 9:12]", Tensor("sbuf", "float32")),
+        ("t[n]", Tensor("sbuf", "float32")),
         ("t.reshape((128, 2, 2))[0]", Tensor("sbuf", "float32")),
         ("t.view(nl.int8)", Tensor("sbuf", None)),
         ("t if n else nl.exp(t)", Tensor("sbuf", "float32")),
@@ -100,5 +103,5 @@ def test_names_that_lead_to_each_other_are_each_looked_at_once():
     chain = "a0 = nl.zeros((1,), nl.float32)\n" + "".join(f" a{i} = a{i - 1}; a{i} = a{i - 1}\n" for i in range(1, 300))
     mutual = "".join(f" a{i} = nl.zeros_like(a{j})\n" for i in range(12) for j in range(12))
     begin = "import nki\nimport nki.language as nl\n@nki.jit\ndef k(a):\n"
-    assert [finding.rule for finding in check_source(f"{begin} {chain} return a299\n")] == ["output-buffer"]
+    assert [finding.rule for finding in check_source(f"{begin} {chain} return a299\n")] == ["tile-output"]
     assert list(check_source(f"{begin}{mutual} return a0\n")) == []

@@ -1,0 +1,50 @@
+"""Integers that the source of a kernel shows: written out, constants of modules, and those of nl.tile_size."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from math import prod
+
+from ...machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
+from .api import modern
+from .scope import FunctionScope
+from .source import Assigned, Import, Module
+
+SIZES = {  # nl.tile_size
+    "pmax": PARTITIONS,
+    "gemm_stationary_fmax": STATIONARY_COLUMNS,
+    "gemm_moving_fmax": PSUM_BANK_BYTES // 4,
+    "psum_fmax": PSUM_BANK_BYTES // 4,
+    "psum_bank_fmax": PSUM_BANK_BYTES // 4,
+}
+
+
+def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
+    """The integer that an expression is: written out, a constant of a module, or of nl.tile_size."""
+    if isinstance(expression, ast.Constant):
+        return expression.value if type(expression.value) is int else None
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
+        sides = [number_of(scope, side) for side in (expression.left, expression.right)]
+        return prod(side for side in sides if side is not None) if None not in sides else None
+    if isinstance(expression, ast.Name) and expression.id not in scope.locals:
+        return next(_constants(scope, scope.module, expression.id), None)
+    dotted = modern(scope.external(expression) or "") if isinstance(expression, ast.Attribute) else ""
+    return SIZES.get(dotted.removeprefix("nki.language.tile_size."))
+
+
+def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
+    """The integer that a name of a module is assigned, there or where it is imported from."""
+    for _ in range(20):  # imports that go round in a circle
+        binding = module.bindings.get(name)
+        if isinstance(binding, Import) and binding.name is not None:
+            source = scope.files.find(module, binding.level, binding.module)
+            if source is None:
+                return
+            module, name = source, binding.name
+        elif isinstance(binding, Assigned) and isinstance(binding.expression, ast.Constant):
+            if type(binding.expression.value) is int and name not in module.changed:
+                yield binding.expression.value
+            return
+        else:
+            return

@@ -1,0 +1,52 @@
+"""Jupyter notebooks as Python source: their code cells one after the other, without magics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .rules import Finding
+from .source import SourceError, read_source
+
+SUFFIX = ".ipynb"
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """The code of a notebook; `cells` has the number of the cell, from 1 on, and the line within it, of each line."""
+
+    shown: str
+    text: str
+    cells: tuple[tuple[int, int], ...]
+
+    def located(self, finding: Finding) -> Finding:
+        """A finding in the cell and the line that users see."""
+        if finding.path != self.shown or not 0 < finding.line <= len(self.cells):
+            return finding
+        cell, line = self.cells[finding.line - 1]
+        return replace(finding, path=f"{self.shown}:cell {cell}", line=line)
+
+
+def read_notebook(path: Path, shown: str) -> Notebook:
+    """Read the code cells of a notebook. Raises SourceError where it is none."""
+    try:
+        cells = json.loads(read_source(path, shown))["cells"]
+        sources = [(number, "".join(cell["source"])) for number, cell in _code(cells)]
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(f"{shown}: not a Jupyter notebook") from None
+    lines: list[str] = []
+    places: list[tuple[int, int]] = []
+    for number, source in sources:
+        is_cell_magic = source.lstrip().startswith("%%")
+        for line, text in enumerate(source.splitlines(), 1):
+            indent = text[: len(text) - len(text.lstrip())]
+            is_magic = text.lstrip().startswith(("%", "!", "?"))
+            lines.append(f"{indent}pass" if is_magic or is_cell_magic else text)
+            places.append((number, line))
+    return Notebook(shown, "\n".join(lines) + "\n", tuple(places))
+
+
+def _code(cells: list[dict[str, object]]) -> list[tuple[int, dict[str, list[str]]]]:
+    """The code cells, each with its number among all cells."""
+    return [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]  # type: ignore[misc]

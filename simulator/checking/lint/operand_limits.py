@@ -1,0 +1,172 @@
+"""Limits of tiles and operands, where the source shows their memory, dtype or shape.
+
+They are read from the declarations of the instructions (instructions/declaration.py), which the simulator checks too.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from math import prod
+
+from ...instructions.operands import Operand, Scalar, among
+from ...instructions.tensor_operands import Moved, Tile
+from ...machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS, TARGETS
+from ...machine.dtypes import DTYPES
+from ...machine.instruction import DECLARATIONS, engine
+from .api import modern
+from .constants import number_of
+from .scope import FunctionScope
+from .source import Definition, FunctionNode
+from .tensors import LOOPS, OF_TILES, LocalTensors, Tensor
+
+MATMUL = "nki.isa.nc_matmul"
+COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # of an operand of a matmul, at most
+ON_CHIP = ("sbuf", "psum")
+_BANKS = 8  # of PSUM in a partition
+
+
+def local_tensors(scope: FunctionScope) -> LocalTensors:
+    """The tensors of a function, with the shapes that its module's constants give."""
+    return LocalTensors(scope.function, scope.resolve, scope.api, partial(number_of, scope))
+
+
+def declared_operands(function: str) -> dict[str, Operand]:
+    """Return the declared operands of an instruction; empty for other functions."""
+    declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
+    return declaration.operands if declaration is not None else {}
+
+
+def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> None:
+    """Check the size of a tile that a call makes on chip."""
+    if tensor is None or tensor.shape is None or tensor.buffer not in ON_CHIP:
+        return
+    shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
+    if tensor.shape[0] > PARTITIONS:
+        message = f"{shown} has {tensor.shape[0]} partitions, the first dimension; at most {PARTITIONS}"
+        scope.report(node, "tile-size", f"{message}: make several tiles")
+    dtype = DTYPES.get(tensor.dtype or "")
+    room = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
+    row = prod(tensor.shape[1:]) * dtype.itemsize if dtype is not None else 0
+    if row > room:
+        scope.report(node, "tile-size", f"{shown} takes {row:,} bytes of a partition, which has {room:,}")
+
+
+def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
+    """Check the memories, dtypes and sizes of the tensors that a call takes."""
+    function = modern(scope.external(node.func) or "")
+    known = {name: tensors.of(value) for name, value in bound.items()}
+    if function in OF_TILES:
+        for name in ("x", "y", "data"):
+            _check_memory(scope, node, f"{function}: {name}", known.get(name), ON_CHIP)
+        return
+    for name, kind in declared_operands(function).items():
+        tensor = known.get(name)
+        if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
+            continue
+        shown = f"{function}: {name} {ast.unparse(bound[name])}"
+        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # as matmul-output
+        declaration = DECLARATIONS[function.removeprefix("nki.isa.")]
+        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # as gpsimd-psum
+        if not reported_otherwise:
+            allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
+            if function == MATMUL and name in COLUMNS:
+                allowed = ("sbuf",)
+            _check_memory(scope, node, shown, tensor, allowed)
+        _check_dtype(scope, node, shown, tensor, kind)
+        if isinstance(kind, Tile):
+            _check_size(scope, node, shown, tensor, kind, known)
+        columns = COLUMNS.get(name) if function == MATMUL else None
+        if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
+            came = prod(tensor.shape[1:])
+            scope.report(node, "operand-size", f"{shown} has {came:,} columns, at most {columns}: take them in parts")
+
+
+def _check_memory(
+    scope: FunctionScope, node: ast.Call, shown: str, tensor: Tensor | None, allowed: tuple[str, ...]
+) -> None:
+    if tensor is None or tensor.buffer is None or tensor.buffer in allowed:
+        return
+    if tensor.buffer in ON_CHIP and allowed == ON_CHIP:
+        return
+    instead = "load it first" if tensor.buffer not in ON_CHIP else f"it must be in {' or '.join(allowed).upper()}"
+    scope.report(node, "operand-memory", f"{shown} is in nl.{tensor.buffer}: {instead}")
+
+
+def _check_dtype(scope: FunctionScope, node: ast.Call, shown: str, tensor: Tensor, kind: Tile | Scalar) -> None:
+    if tensor.dtype not in DTYPES:
+        return
+    if isinstance(kind, Scalar) and kind.operator:
+        return  # bit operators take other tiles
+    if (kind.dtypes and tensor.dtype not in kind.dtypes) or tensor.dtype in kind.refused:
+        allowed = f"must be {among(kind.dtypes)}" if kind.dtypes else f"cannot be {among(kind.refused)}"
+        scope.report(node, "operand-dtype", f"{shown} is {tensor.dtype}: it {allowed}")
+
+
+def _check_size(
+    scope: FunctionScope, node: ast.Call, shown: str, tensor: Tensor, kind: Tile, known: dict[str, Tensor | None]
+) -> None:
+    if tensor.shape is None:
+        return
+    free = prod(tensor.shape[1:])
+    if kind.dimensions is not None and len(tensor.shape) > kind.dimensions:
+        message = f"{shown} has {len(tensor.shape)} dimensions, at most {kind.dimensions}"
+        scope.report(node, "operand-size", message)
+    if kind.elements is not None and not kind.elements[0] <= free <= kind.elements[1]:
+        least, most = kind.elements
+        allowed = str(least) if least == most else f"{least} to {most}"
+        scope.report(node, "operand-size", f"{shown} has {free} elements in a partition, allowed: {allowed}")
+    other = known.get(kind.size_of)
+    size = None if other is None or other.shape is None else (other.shape[0], prod(other.shape[1:]))
+    if other is not None and size not in (None, (tensor.shape[0], free)):
+        message = f"{shown} is {list(tensor.shape)}, {kind.size_of} is {list(other.shape or ())}"
+        scope.report(node, "operand-size", f"{message}: they must be of one size")
+    others = known.get(kind.partitions_of)
+    if others is not None and others.shape is not None and tensor.shape[0] != others.shape[0]:
+        message = f"{shown} has {tensor.shape[0]} partitions, {kind.partitions_of} has {others.shape[0]}"
+        scope.report(node, "operand-size", f"{message}: they must be equal")
+
+
+def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
+    """Check the step and the body of a device loop."""
+    function = modern(scope.external(node.func) or "")
+    if function not in LOOPS:
+        return
+    step = bound.get("step")
+    negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
+    number = tensors.number(step)
+    if negative or (number is not None and number < 1):
+        assert step is not None
+        scope.report(node, "device-loop", f"{function}: step={ast.unparse(step)}; it must be at least 1")
+    body = bound.get("body_fun")
+    found = _function(scope, body) if body is not None and function.endswith("fori_loop") else None
+    for statement in _own_returns(found) if found is not None else ():
+        if statement.value is not None and not (
+            isinstance(statement.value, ast.Constant) and statement.value.value is None
+        ):
+            message = f"the body of {function} returns {ast.unparse(statement.value)}; it must return nothing"
+            scope.report(statement, "device-loop", f"{message}: keep values in SBUF or HBM")
+
+
+def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
+    """The function that a name means, in the function being checked or in its module."""
+    if isinstance(name, ast.Name):
+        for node in ast.walk(scope.function):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name.id:
+                return node
+    resolved = scope.resolve(name)
+    if isinstance(resolved, Definition) and not isinstance(resolved.node, ast.ClassDef):
+        return resolved.node
+    return None
+
+
+def _own_returns(function: FunctionNode) -> list[ast.Return]:
+    """The return statements of a function, not those of functions within."""
+    found, waiting = [], list[ast.AST](function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return):
+            found.append(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting.extend(ast.iter_child_nodes(node))
+    return found

@@ -1,0 +1,216 @@
+"""Run the kernels of a file on shapes that the file shows, to find what the simulator refuses: for `trninfer lint`.
+
+    python -m trninfer.simulator.running.trial FILE [--shapes SHAPES] [--target TARGET]
+
+prints findings as JSON. The shapes come from `SHAPES`, or from calls of the kernel outside of kernels, whose arguments
+are evaluated. Of the module imports, definitions and assignments run; its other statements do not, and values are not
+computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..checking.lint import Finding, SourceError, read_source
+from ..machine.errors import NkiValidationError, NotSimulatedError, ReportedOnChipWarning, UndefinedOnChipWarning
+from .install import install
+from .kernel import Kernel, TensorSpec
+from .launch import run
+
+RULE = "refused"
+CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
+"""Names that modules of kernels without a call give to their arguments."""
+
+_RUN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If, ast.Try)
+
+
+def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
+    """Run each kernel of a file on the shapes that are found for it.
+
+    Args:
+        path: the file.
+        shapes: "128x512:bfloat16,128x1" for all kernels, or "kernel=128x512,..." for one, several separated by blanks;
+            None for those of the calls in the file.
+        target: the target.
+
+    Returns:
+        A finding for each kernel that is refused, at the line in the file, and one for each warning of what the chip
+        does otherwise. Nothing for kernels without shapes and files that cannot be imported.
+
+    Raises:
+        ValueError: `shapes` cannot be read.
+        SourceError: the file cannot be.
+    """
+    try:
+        tree = ast.parse(read_source(path, str(path)), str(path))
+    except SyntaxError as error:
+        raise SourceError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
+    given = read_shapes(shapes) if shapes else None
+    install()
+    sys.path.insert(0, str(path.parent))
+    space: dict[str, Any] = {"__name__": "kernels_under_lint", "__file__": str(path)}
+    names = _names_of_kernels(tree)
+    for statement in tree.body:
+        if isinstance(statement, _RUN) and not _is_main(statement) and not _calls(statement, names):
+            _execute(statement, space, path)
+    findings: list[Finding] = []
+    for name in names:
+        kernel = space.get(name)
+        if isinstance(kernel, Kernel):
+            for arguments, keywords in _arguments(name, given, tree, space, path):
+                findings += _tried(kernel, arguments, keywords, path, target)
+    return sorted(set(findings))
+
+
+def has_example(path: Path) -> bool:
+    """True if a file shows arguments of its kernels. SourceError or SyntaxError are left to the caller."""
+    tree = ast.parse(read_source(path, str(path)))
+    names = _names_of_kernels(tree)
+    called = any(_calls(statement, names) for block in _blocks(tree) for statement in block)
+    listed = any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in CONVENTION for n in tree.body)
+    return bool(names) and (called or listed)
+
+
+def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
+    """Read "128x512:bfloat16,128x1" (for every kernel, by the name "") and "kernel=128x512". ValueError if unclear."""
+    found: dict[str, list[TensorSpec]] = {}
+    for part in text.split():
+        name, _, listed = part.rpartition("=")
+        specs = []
+        for one in listed.split(","):
+            extents, _, dtype = one.partition(":")
+            if not all(extent.isdigit() and int(extent) > 0 for extent in extents.split("x")):
+                raise ValueError(f"the shape {one!r}: write 128x512 or 128x512:bfloat16, separated by commas")
+            specs.append(TensorSpec(tuple(int(extent) for extent in extents.split("x")), dtype or "float32"))
+        found[name] = specs
+    return found
+
+
+def _names_of_kernels(tree: ast.Module) -> list[str]:
+    """Functions of the module that are decorated with something called jit."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [f.name for f in functions if any("jit" in ast.unparse(each) for each in f.decorator_list)]
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+
+
+def _calls(statement: ast.AST, names: Sequence[str]) -> list[ast.Call]:
+    """The calls of kernels in a statement, but for those within functions."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return []
+    return [node for node in ast.walk(statement) if isinstance(node, ast.Call) and _called(node) in names]
+
+
+def _called(call: ast.Call) -> str:
+    """The name of what is called: `kernel(...)`, `kernel[2](...)`, `nki.simulate(kernel)(...)`."""
+    function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    if isinstance(function, ast.Call) and function.args:
+        function = function.args[0]
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
+    """Run a statement; one that fails leaves its names undefined."""
+    with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(ast.Module([statement], []), str(path), "exec"), space)
+
+
+def _arguments(
+    name: str, given: dict[str, list[TensorSpec]] | None, tree: ast.Module, space: dict[str, Any], path: Path
+) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """The arguments that a kernel is to be tried with."""
+    if given is not None:
+        specs = given.get(name, given.get(""))
+        if specs is not None:
+            yield list(specs), {}
+        return
+    found = False
+    for block in _blocks(tree):
+        local = dict(space)
+        for statement in block:
+            for call in _calls(statement, [name]):
+                with contextlib.suppress(Exception):
+                    positional = [_value(argument, local, path) for argument in call.args]
+                    flat = [each for part in positional for each in part]
+                    keywords = {k.arg: _value(k.value, local, path)[0] for k in call.keywords if k.arg is not None}
+                    found = True
+                    yield flat, keywords
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)):
+                _execute(statement, local, path)
+    listed = [space[known] for known in CONVENTION if isinstance(space.get(known), (list, tuple))]
+    if listed and not found and len(_names_of_kernels(tree)) == 1:
+        yield list(listed[0]), {}
+
+
+def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    """Statements of the module, of what it does as a program, and of functions without parameters."""
+    yield tree.body
+    for statement in tree.body:
+        if isinstance(statement, ast.If) and _is_main(statement):
+            yield statement.body
+        if isinstance(statement, ast.FunctionDef) and not ast.unparse(statement.args) and not statement.decorator_list:
+            yield statement.body
+
+
+def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]:
+    """The value of an argument, several for a starred one."""
+    starred = isinstance(expression, ast.Starred)
+    node = expression.value if isinstance(expression, ast.Starred) else expression
+    value = eval(compile(ast.Expression(node), str(path), "eval"), space)
+    return list(value) if starred else [value]
+
+
+def _tried(
+    kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
+) -> Iterator[Finding]:
+    """What a run of a kernel on shapes finds."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            run(kernel, *arguments, target=target, functional=False, **keywords)
+        except NotSimulatedError:
+            return
+        except NkiValidationError as error:
+            yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
+        except Exception:  # the file's own checks of arguments, or of values: not a refusal
+            return
+    for each in caught:
+        if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
+            yield Finding(str(path), each.lineno, "otherwise", f"{kernel.__name__}: {each.message}")
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """The innermost line of the file that led to an error."""
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return (frames[-1] or 1) if frames else 1
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings of a file as JSON; the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--shapes")
+    parser.add_argument("--target", default="trn2")
+    options = parser.parse_args(arguments)
+    output = sys.stdout
+    with contextlib.redirect_stdout(io.StringIO()):
+        findings = find_refusals(options.file, options.shapes, options.target)
+    output.write(json.dumps([[each.path, each.line, each.rule, each.message] for each in findings]))
+    output.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

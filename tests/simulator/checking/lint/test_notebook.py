@@ -1,0 +1,34 @@
+"""Notebooks: findings name the cell and the line in it."""
+
+import json
+
+import pytest
+from trninfer.simulator.checking.lint import SourceError, examine_file
+
+CELLS = [
+    ("markdown", ["# A kernel"]),
+    ("code", ["%matplotlib inline\n", "import nki\n", "import nki.language as nl"]),
+    ("code", ["@nki.jit\n", "def kernel(a):\n", "    nl.none(a)\n", "    return a"]),
+    ("code", ["%%bash\n", "ls (not Python)"]),
+    ("code", ["if True:\n", "    !pip install nki"]),
+]
+
+
+def write(path, cells):
+    path.write_text(json.dumps({"cells": [{"cell_type": kind, "source": lines} for kind, lines in cells]}))
+    return path
+
+
+def test_findings_name_the_cell(tmp_path):
+    path = write(tmp_path / "kernels.ipynb", CELLS)
+    report = examine_file(path)
+    assert report.kernels == ("kernel",)
+    assert [(f.path, f.line, f.rule) for f in report.findings] == [(f"{path}:cell 3", 3, "unknown-name")]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{}]}', '{"cells": 4}'])
+def test_what_is_no_notebook(tmp_path, text):
+    path = tmp_path / "kernels.ipynb"
+    path.write_text(text)
+    with pytest.raises(SourceError, match=r"kernels\.ipynb: not a Jupyter notebook"):
+        examine_file(path)
