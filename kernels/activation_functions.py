@@ -88,28 +88,10 @@ def _function(activation):
 
 
 def _on_scalar_engine(dst, data, function, bias, scale):
-    if function is nl.copy and bias is not None:
-        add_columns(dst, data, bias, scale)
-    elif scale is None:
+    if scale is None:
         nisa.activation(dst=dst, op=function, data=data, bias=bias)
     else:
         nisa.activation(dst=dst, op=function, data=data, bias=bias, scale=scale)
-
-
-def add_columns(dst, data, bias, scale=None):
-    """dst = data * scale + bias. Not by an activation with nl.copy, which is reported to leave out the bias (see
-    aws-neuron-sdk issue 1296)."""
-    on_trn1 = nisa.get_nc_version() == nisa.nc_version.gen2  # whose Scalar Engine has no tensor_scalar
-    engine = nisa.engine.vector if on_trn1 else nisa.engine.scalar
-    if bias.dtype != nl.float32:
-        narrow, bias = bias, nl.ndarray(bias.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=bias, src=narrow)
-    if scale is None:
-        nisa.tensor_scalar(dst=dst, data=data, op0=nl.add, operand0=bias, engine=engine)
-    else:
-        nisa.tensor_scalar(
-            dst=dst, data=data, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias, engine=engine
-        )
 
 
 def _moved(dst, data, bias, scale):

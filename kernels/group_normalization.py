@@ -8,7 +8,6 @@ one group, and leaves the sum on each of them. The sums of a group that lies in 
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation_functions import add_columns
 from .tiling.tiles import PARTITIONS, even_tiles
 
 GROUP_NORM_PIXELS = 4096  # of a channel at a time: 16 KiB of a partition in float32
@@ -148,4 +147,4 @@ def _normalise(target, tile, some, means, factors, shift):
         else:
             factor = _on_pixels(factors, data)
             nisa.tensor_tensor(dst=normal, data1=_centred(data, means), data2=factor, op=nl.multiply)
-        add_columns(_piece(target, some, piece), normal, shift)
+        nisa.activation(dst=_piece(target, some, piece), op=nl.copy, data=normal, bias=shift)

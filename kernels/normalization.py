@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
-from .activation_functions import add_columns
-
 NORM_ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them fit SBUF at once
 
 
@@ -62,7 +60,7 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
         count = centred[index].shape[0]
         normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply)
-        add_columns(results[index], normal, shifts[index], scales[index])
+        nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
 
 
 def _sum_over_channels(tiles_of_channels, ones):

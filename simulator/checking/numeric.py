@@ -3,7 +3,7 @@
     nan           an instruction computes NaN of operands without one
     infinity      an instruction computes an infinity of finite operands
     saturation    a number does not fit the dtype that it is written to
-    inexact       an int32 beyond 2^24 goes through the engines' float32, which has 24 bits
+    inexact       an integer beyond 2^24 goes through the engines' float32, or into one, which has 24 bits
     duplicate     a scatter has an index twice: the second write stands, or a sum loses the first
     base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently
 
@@ -72,6 +72,8 @@ class NumericSanitizer:
             self._not_finite(instruction, tensor, values)
         if dtype.is_integer and values.dtype != dtype.held:
             self._into_integers(instruction, tensor, values)
+        elif dtype.is_float and values.dtype.kind in "iu":
+            self._from_integers(instruction, tensor, values)
         elif dtype.is_float and not dtype.exact and values.dtype.kind == "f":
             with np.errstate(all="ignore"):
                 lost = np.isfinite(values) & ~np.isfinite(convert(values, dtype))
@@ -106,6 +108,18 @@ class NumericSanitizer:
             operands = _operands(at, tensor, reads)
             why = f"{instruction.op} computes {number} for {tensor.label} at {at}{operands}{_of(wrong)}"
             self._find(kind, instruction.line, int(wrong.sum()) * tensor._dtype.itemsize, why)
+
+    def _from_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
+        """Integers, as those of iota, are stored as floats."""
+        given = values.astype(np.int64)
+        lost = (np.abs(given) > EXACT) & (convert(values, tensor._dtype).astype(np.float64) != given)
+        if lost.any():
+            at, number = _first(lost, given)
+            why = (
+                f"{instruction.op} stores {number} in {tensor.label} at {at}: beyond 2^24 {tensor.dtype} does not have "
+                f"every integer{_of(lost)}"
+            )
+            self._find("inexact", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
 
     def _into_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
         info = np.iinfo(tensor._dtype.held)

@@ -2,6 +2,7 @@
 
     uninitialised   an instruction reads what nothing has written
     overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
+    dead store      an instruction writes a tile, and nothing reads any of it before the kernel ends
     lost            values are overwritten before anything has read them
     not begun       a matmul accumulates onto what no matmul began
     resumed         a matmul without `accumulate` adds to a sum that was read already
@@ -27,7 +28,18 @@ from ..machine.memory import MemoryRegion, Storage
 from ..machine.psum_writes import Written
 from ..tensors.tensor import IndirectTensor, NkiTensor
 
-KINDS = ("uninitialised", "overlap", "lost", "not begun", "resumed", "cut short", "unwritten", "clobbered", "race")
+KINDS = (
+    "uninitialised",
+    "overlap",
+    "dead store",
+    "lost",
+    "not begun",
+    "resumed",
+    "cut short",
+    "unwritten",
+    "clobbered",
+    "race",
+)
 _NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
 
 
@@ -79,12 +91,16 @@ class Sanitizer:
         self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) by the number of its writes
         self._epochs = [1, 1]  # barriers that each core has passed, plus 1
         self._shadows: list[Shadow] = []
+        self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles that the compiler places
+        self._idle: set[int] = set()  # matmuls of constants, by the number of their writes
         self._tensors = 0
         self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadow of the sum, and of the operand
 
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
         """An instruction is issued; its values are not computed yet."""
         self._seen.append((rank, instruction))
+        if instruction.op == "nc_matmul" and all(self._is_filled(tensor) for tensor in reads[:2]):
+            self._idle.add(len(self._seen) + 1)
         if instruction.op == "core_barrier":
             self._epochs[rank] += 1
             return
@@ -127,8 +143,36 @@ class Sanitizer:
                 self._find("unwritten", tensor.storage.line, "", missing * shadow.grain, why)
         for shadow in self._shadows:
             self._summed(shadow)
+        for storage, shadow in self._on_chip:
+            self._unread(storage, shadow)
+
+    def _unread(self, storage: Storage, shadow: Shadow) -> None:
+        """Report the instructions of whose results in a tile nothing was read."""
+        waiting = shadow.unread & (shadow.writer > _ARGUMENT)
+        for last in np.unique(shadow.writer[waiting]).tolist():
+            own = shadow.writer == last
+            _, instruction = self._seen[last - 2]
+            if (own & ~shadow.unread).any() or self._is_for_something_else(last, instruction):
+                continue
+            why = f"nothing reads what {instruction.op} writes to {storage.label}"
+            self._find("dead store", _place(instruction.line), "", int(own.sum()) * shadow.grain, why)
+
+    def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
+        """True of fills, of instructions that write something else or sum into accumulators, and of matmuls of
+        constants, which keep the Tensor Engine warm."""
+        following = [each for rank, each in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]
+        accumulates = any(each.op == "activation_read_accumulators" for each in following)
+        return instruction.op in _FILLS or len(instruction.writes) > 1 or accumulates or number in self._idle
 
     # Instructions
+
+    def _is_filled(self, tensor: Any) -> bool:
+        """True if nothing but a fill has written a tensor."""
+        if isinstance(tensor, IndirectTensor):
+            return False
+        shadow = self._shadow(tensor.storage)
+        writers = np.unique(_entries(shadow.writer, tensor, shadow.grain)).tolist()
+        return all(w > _ARGUMENT and self._seen[w - 2][1].op in _FILLS for w in writers)
 
     def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
         """Keep which partitions a sum takes of operands that hold more of them."""
@@ -259,6 +303,8 @@ class Sanitizer:
                     storage.size, storage.dtype.itemsize, storage.label, storage.shape[0], placed=False, shared=shared
                 )
                 self._shadows.append(storage.shadow)
+                if storage.on_chip:
+                    self._on_chip.append((storage, storage.shadow))
         shadow: Shadow = storage.shadow
         return shadow
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ...machine.nki_version import checked, current
 from ...nki.dialect import old_argument
-from .calls import check_calls, check_outputs, modern, takes_tiles
+from .api import modern
+from .calls import check_calls, check_outputs, takes_tiles
 from .notebook import SUFFIX, read_notebook
 from .reported import check_reported
 from .rules import Finding

@@ -144,3 +144,25 @@ def test_values_are_the_same_with_it_and_without():
     np.testing.assert_array_equal(simulator.run(multiplied, X, sanitize="numeric").outputs[0], plain)
     twice = simulator.run(multiplied, X, nki="0.7", sanitize="all")
     np.testing.assert_array_equal(twice.outputs[0], plain)
+
+
+@nki.jit
+def counted(offset, dtype):
+    tile = nl.ndarray((128, 64), dtype, nl.sbuf)
+    nisa.iota(tile, [[1, 64]], offset=offset, channel_multiplier=0)
+    return _store(tile)
+
+
+@pytest.mark.parametrize(
+    ("offset", "dtype", "found"),
+    [
+        ((1 << 24) - 64, nl.float32, []),
+        ((1 << 24) - 32, nl.float32, ["inexact"]),
+        (-(1 << 25), nl.float32, ["inexact"]),
+        ((1 << 24) - 32, nl.int32, []),
+        (1000, nl.bfloat16, []),  # rounds, as every number into 16 bits
+    ],
+)
+def test_counting_beyond_what_a_float_counts(offset, dtype, found):
+    run = simulator.run(counted, offset=offset, dtype=dtype, sanitize="numeric")
+    assert [finding.kind for finding in run.findings] == found

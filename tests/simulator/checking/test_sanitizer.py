@@ -279,6 +279,30 @@ def test_a_cleared_tile_may_be_written_over_and_a_result_thrown_away():
     assert not simulator.run(kernel, A, sanitize=True).findings
 
 
+@nki.jit
+def forgetful(a, how):
+    """Write a tile that the way `how` reads, or does not."""
+    out, tile = nl.ndarray((128, 8), a.dtype, nl.shared_hbm), nl.load(a)
+    other, total = nl.ndarray((128, 8), nl.float32), nl.ndarray((128, 1), nl.float32)
+    if how == "fill":
+        nisa.memset(other, 1.0)
+    elif how == "total":
+        nisa.activation_reduce(other, nl.exp, tile, nl.add, total)
+        nisa.tensor_scalar(tile, tile, nl.add, total)
+    else:
+        nisa.tensor_scalar(other, tile, nl.add, 1.0)
+        if how == "part":
+            nisa.tensor_copy(tile[:, 0:1], other[:, 0:1])
+    nisa.dma_copy(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(("how", "found"), [("nothing", 1), ("fill", 0), ("part", 0), ("total", 0)])
+def test_a_tile_that_nothing_reads_is_told(how, found):
+    findings = simulator.run(forgetful, A, how=how, sanitize=True).findings
+    assert [(f.kind, f.bytes) for f in findings] == [("dead store", 128 * 8 * 4)] * found
+
+
 @pytest.mark.parametrize("functional", [True, False])
 def test_the_sanitizer_changes_neither_values_nor_times(functional):
     kernel, arguments, parameters = CASES["matmul_tiled"]

@@ -192,7 +192,7 @@ def test_a_copy_with_a_bias_warns():
 
 
 @pytest.mark.parametrize("activation", ["identity", "clip", "relu"])
-def test_no_kernel_of_the_package_copies_with_a_bias(activation):
+def test_the_kernels_of_the_package_are_not_warned_of(activation):
     data, bias, dst = sbuf(4, 8), sbuf(4, 1), sbuf(4, 8)
     parameters = (0.0, 6.0) if activation == "clip" else ()
     assert told(lambda: activate(dst, data, activation, parameters, bias, bias)) == []

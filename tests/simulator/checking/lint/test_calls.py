@@ -3,7 +3,8 @@
 import pytest
 from linted_functions import HEAD, reported, scope_of
 from trninfer.simulator.checking.lint import check_source
-from trninfer.simulator.checking.lint.calls import check_calls, check_outputs, modern, takes_tiles
+from trninfer.simulator.checking.lint.api import modern
+from trninfer.simulator.checking.lint.calls import check_calls, check_outputs, takes_tiles
 
 TILE = "t = nl.ndarray((128, 64), nl.float32)\np = nl.ndarray((128, 64), nl.float32, nl.psum)\n"
 TILE += "c = nl.zeros((128, 1), nl.int32)\n"

@@ -2,7 +2,8 @@
 
 import pytest
 from linted_functions import HEAD, reported, scope_of, write_files
-from trninfer.simulator.checking.lint.reported import check_reported, number_of
+from trninfer.simulator.checking.lint.constants import number_of
+from trninfer.simulator.checking.lint.reported import check_reported
 from trninfer.simulator.checking.lint.source import Files
 
 ACC = "acc = nl.ndarray((128, {}), dtype=nl.float32, buffer=nl.psum)\n"
