@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,7 @@ def lint(
 
     Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 where a file could not be checked.
     """
-    from ..simulator.checking.lint import RULES, SourceError, examine_file
+    from ..simulator.checking.lint import RULES
     from .output import write_stdout
 
     if rules:
@@ -67,38 +68,50 @@ def lint(
         return
     if not files:
         raise UsageError("lint needs at least one FILE; --rules lists what is checked")
-    findings: set[Finding] = set()
-    reached: set[Path] = set()  # files in which something was checked
-    without: list[Path] = []  # files that have no kernel of their own
-    unusable = False
+    checked = _Checked()
     for path in files:
         try:
-            found = _python_files(path) if path.is_dir() else [path]
+            for each in _python_files(path) if path.is_dir() else [path]:
+                _check(each, checked, shapes, static, nki)
         except UsageError as error:
             complain(str(error))
-            unusable = True
-            continue
-        for each in found:
-            try:
-                report = examine_file(each, nki)
-            except SourceError as error:
-                complain(str(error))
-                unusable = True
-                continue
-            findings.update(report.findings)
-            reached.update(report.files)
-            if not report.kernels and not path.is_dir():
-                without.append(each)
-            elif report.kernels and not static and each.suffix == ".py":
-                findings.update(_tried(each, shapes, {(f.path, f.line) for f in report.findings}))
-    for path in without:
-        if Path(os.path.realpath(path)) not in reached:
+            checked.unusable = True
+    for path in checked.without:
+        if Path(os.path.realpath(path)) not in checked.reached and path in files:
             complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
-    write_stdout("".join(f"{_line(finding)}\n" for finding in sorted(findings)))
-    if unusable:
+    write_stdout("".join(f"{_line(finding)}\n" for finding in sorted(checked.findings)))
+    if checked.unusable:
         raise typer.Exit(BAD_USAGE)
-    if not all(finding.is_warning for finding in findings):
+    if not all(finding.is_warning for finding in checked.findings):
         raise typer.Exit(CHECK_FAILED)
+
+
+@dataclass
+class _Checked:
+    """Result of the files checked so far."""
+
+    findings: set[Finding] = field(default_factory=set)
+    reached: set[Path] = field(default_factory=set)  # files in which something was checked
+    without: list[Path] = field(default_factory=list)  # files that have no kernel of their own
+    unusable: bool = False
+
+
+def _check(path: Path, checked: _Checked, shapes: str | None, static: bool, nki: str | None) -> None:
+    """Check a file; UsageError for shapes that cannot be read."""
+    from ..simulator.checking.lint import SourceError, examine_file
+
+    try:
+        report = examine_file(path, nki)
+    except SourceError as error:
+        complain(str(error))
+        checked.unusable = True
+        return
+    checked.findings.update(report.findings)
+    checked.reached.update(report.files)
+    if not report.kernels:
+        checked.without.append(path)
+    elif not static and path.suffix == ".py":
+        checked.findings.update(_tried(path, shapes, {(f.path, f.line) for f in report.findings}))
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -113,7 +126,7 @@ def _python_files(folder: Path) -> list[Path]:
 
 
 def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[Finding]:
-    """What running a file's kernels finds beside the findings known of its lines, in a process that may fail."""
+    """Return the findings of running a file's kernels, but for lines that have one, in a process that may fail."""
     from ..simulator.checking.lint import Finding
     from ..simulator.running.trial import has_example, read_shapes
 

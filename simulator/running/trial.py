@@ -175,7 +175,7 @@ def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]
 def _tried(
     kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
 ) -> Iterator[Finding]:
-    """What a run of a kernel on shapes finds."""
+    """Run a kernel on shapes; yield what it is refused for or warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
