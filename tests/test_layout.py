@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What each folder may import of ours, beside itself: those below it. Where files are named, only those.
+CHIP = "simulator/machine/chip.py"
 PLAIN = {"kernels/program.py", "kernels/tiling/packing.py"}  # data and arithmetic, which import no nki
 ARROWS = {
     "api": {"app", "inference", "runtime", "models"},
@@ -19,7 +21,7 @@ ARROWS = {
     "inference": {"runtime", "models"},
     "runtime": {"lowering", "models", "kernels", "simulator"},
     "lowering": {"models", "kernels", "simulator"},
-    "models": {*PLAIN, "simulator/machine/chip.py"},  # the geometry of packed weights
+    "models": {*PLAIN, CHIP},  # the geometry of packed weights
     "kernels": {"simulator"},  # only nki_source.py, which settles which nki the others get
     "simulator": set(),
 }
@@ -91,6 +93,15 @@ def test_arrows_point_down() -> None:
         if not is_allowed(path, imported)
     ]
     assert wrong == []
+
+
+def test_contributing_states_the_order_of_imports() -> None:
+    match = re.search(r"Imports go one way: ([a-z,\s]+)\.", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert match
+    order = re.split(r",\s+", match[1])
+    for importer, imported in ARROWS.items():
+        below = {name.split("/")[0] for name in imported - PLAIN - {CHIP}}
+        assert all(order.index(folder) > order.index(importer) for folder in below), importer
 
 
 def test_kernels_know_the_simulator_in_one_file_only() -> None:

@@ -38,6 +38,21 @@ def test_every_page_of_docs_is_linked_from_their_index() -> None:
     assert pages and pages <= set(re.findall(r"\]\(([\w-]+\.md)\)", index))
 
 
+_FILE = re.compile(r"(?<![\w./*-])((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|json|csv|md|safetensors))(?![\w*])")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_the_docs_exist(page: Path) -> None:
+    """Paths that begin with a folder of the repository, outside of links, which another test follows."""
+    text = page.read_text(encoding="utf-8")
+    named = {name for name in _FILE.findall(text) if (ROOT / name.split("/")[0]).is_dir()}
+    named -= {
+        "models/layers/channel_flip.py",
+        "lowering/rules/channel_flip.py",
+    }  # which docs/adding.md shows how to write
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_the_changelog_knows_the_version() -> None:
     assert re.search(rf"^## {re.escape(__version__)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
 
