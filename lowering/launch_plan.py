@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -36,7 +37,11 @@ from .sharing import quickest_shared, shared_alike
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
 
+_LOG = logging.getLogger(__name__)
+
 LOADING_SHARE = 0.5  # of a launch, from which two cores may share its pictures to load half of the weights each
+MORE_PICTURES = (2, 4)  # whose plans are tried for one
+MOST_TRIED_AS_MORE = 1_500  # instructions of a launch of one picture for which they are
 PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
 
 
@@ -143,6 +148,8 @@ class LaunchPlanner:
         if use_nki() == "sim":
             with uncollected():
                 plan = replace(self._quickest_way(pictures), cores=cores)
+                if pictures == cores == 1:
+                    plan = self._no_slower_than_more(plan)
         else:
             pipeline = self._pipeline
             request = PlanRequest(
@@ -156,6 +163,23 @@ class LaunchPlanner:
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
+        return plan
+
+    def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
+        """Return the plan of one picture, or that of a few pictures for one if it is quicker; of small networks, where
+        what is tried first makes a difference."""
+        if plan.instructions > MOST_TRIED_AS_MORE or not self._pipeline.graph.is_whole:
+            return plan
+        for pictures in MORE_PICTURES:
+            try:
+                more = self.plan(pictures)
+            except Exception:
+                _LOG.exception("no plan for %d images at a time", pictures)
+                continue
+            if more.nanoseconds < plan.nanoseconds:
+                search = Search(self._pipeline, self._clock, 1, self._most)
+                search.try_out(more.decisions)
+                plan = min(filter(None, (plan, search.best)), key=lambda each: each.nanoseconds)
         return plan
 
     def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:

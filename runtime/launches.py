@@ -29,6 +29,7 @@ from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .layer_launches import KernelStep, plan_layers, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
+from .quicker_layers import quicker
 from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ def plan_launches(
         _check_one_core(model, info, "as asked for")
         return LayerLaunches(model, dtype, None, planning)
     try:
-        return NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
+        launches = NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
+        return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, planning))
     except DoesNotFit as reason:
         why = str(reason)
     except Exception as fault:  # a planner may be wrong, but each layer by itself is still right

@@ -32,6 +32,7 @@ from ..layers import (
     Pool,
 )
 from . import fold
+from .sink import sink_affines
 
 _Activated = (Conv2d, Dense, Affine, Combine)
 _SIXTH = 1 / 6
@@ -43,6 +44,9 @@ def fuse_layers(
     """Return the layers that `outputs` depend on, merged, the first of them last; their tensors; and the outputs."""
     fusing = _Fusing(layers, tensors, shapes, outputs)
     for fuse in _PASSES:
+        fusing.run(fuse)
+    fusing.sink()
+    for fuse in _AFTER_SINKING:
         fusing.run(fuse)
     return fusing.result()
 
@@ -59,7 +63,7 @@ class _Fusing:
     ) -> None:
         self.layers = {layer.name: layer for layer in layers}
         self.tensors = dict(tensors)
-        self.shapes = shapes
+        self.shapes = dict(shapes)
         self.outputs = list(outputs)
         self._drop_unread()
 
@@ -80,6 +84,13 @@ class _Fusing:
                 self.outputs = [target if output == name else output for output in self.outputs]
             elif given is not None:
                 self.layers[name] = given
+        self._drop_unread()
+
+    def sink(self) -> None:
+        """Move affine maps into the layers that read them."""
+        self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
+        for name, layer in self.layers.items():
+            self.shapes[name] = layer.output_shape(*(self.shapes[read] for read in layer.inputs))
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:
@@ -345,6 +356,5 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _affine,
     _activation,
     _padding,
-    _max_pool,
-    _own_convolutions,
 )
+_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (_max_pool, _own_convolutions)

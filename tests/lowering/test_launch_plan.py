@@ -221,3 +221,25 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
     assert any(each.copied for each in tried[:2])  # by the prices of single operations, before anything was walked
     assert all(plan.graph.nodes[n].operation.taps.count > 1 for n in plan.decisions.copied)  # type: ignore[attr-defined]
     assert Pipeline(few, (), ROOM).launch(plan.decisions, 1).program == plan.program
+
+
+@pytest.mark.parametrize("channels", [5, 16, 40])
+@pytest.mark.parametrize("side", [9, 28])
+def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) -> None:
+    layers = [conv("a", 3, channels, 3), conv("b", channels, channels, 3, groups=channels), conv("c", channels, 12, 1)]
+    network = ending_in_dense((3, side, side), [*layers])
+    tried = LaunchPlanner(replace(graph_of(network), is_whole=True), (), ROOM, Clock("trn2", 4), PlanCache(None))
+    one, *more = (tried.plan(pictures).nanoseconds for pictures in (1, 2, 4))
+    assert all(one <= each for each in more)
+
+
+def test_a_slow_plan_of_one_picture_becomes_that_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LaunchPlanner._quickest_way
+
+    def slow(self: LaunchPlanner, pictures: int) -> LaunchPlan:
+        plan = real(self, pictures)
+        return replace(plan, nanoseconds=10 * plan.nanoseconds) if pictures == 1 else plan
+
+    monkeypatch.setattr(LaunchPlanner, "_quickest_way", slow)
+    tried = LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, Clock("trn2", 4), PlanCache(None))
+    assert tried.plan(1).nanoseconds <= tried.plan(2).nanoseconds

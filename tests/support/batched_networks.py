@@ -35,6 +35,8 @@ class RandomNetwork:
             self._gate,
             self._depthwise,
             self._resize,
+            self._normalize,
+            self._star,
         ]
         self._convolve()
         for _ in range(int(random.integers(1, 5))):
@@ -117,6 +119,39 @@ class RandomNetwork:
             self._chain.add("Add", before)
             self.words.append("+ before")
         self._activate()
+
+    def _normalize(self) -> None:
+        """A normalisation behind an activation, as Keras's order has it; some of its scales may be below 0."""
+        chain, channels = self._chain, self._channels
+        least = float(self._random.choice([-1.0, 0.2, 0.2]))
+        scale = chain.constant(self._random.uniform(least, 1.5, channels))
+        spread = chain.constant(self._random.uniform(0.3, 2, channels))
+        more = (chain.weight(channels), chain.weight(channels))
+        chain.add("BatchNormalization", scale, *more, spread)
+        self.words.append(f"batch norm from {least:g}")
+
+    def _star(self) -> None:
+        """A depthwise convolution, a product of two expansions, a depthwise one again and a sum, as in StarNet."""
+        chain, before, channels = self._chain, self._chain.value, self._channels
+        more = channels * int(self._random.choice([1, 2, 3]))
+        if more > 200:
+            return
+        kernel = int(self._random.choice([3, 5]))
+
+        def depthwise() -> None:
+            weight = chain.weight(channels, 1, kernel, kernel, scale=1 / kernel)
+            chain.add("Conv", weight, chain.weight(channels), pads=[kernel // 2] * 4, group=channels)
+
+        depthwise()
+        read, scale = chain.value, 1 / channels**0.5
+        gate = chain.add("Conv", chain.weight(more, channels, 1, 1, scale=scale), chain.weight(more), first=read)
+        gate = chain.add("Relu")
+        chain.add("Conv", chain.weight(more, channels, 1, 1, scale=scale), chain.weight(more), first=read)
+        chain.add("Mul", gate)
+        chain.add("Conv", chain.weight(channels, more, 1, 1, scale=1 / more**0.5), chain.weight(channels))
+        depthwise()
+        chain.add("Add", before)
+        self.words.append(f"star of {more}, {kernel}x{kernel}")
 
     def _gate(self) -> None:
         """Squeeze and excite."""

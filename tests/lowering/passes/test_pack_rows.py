@@ -251,3 +251,27 @@ def test_rows_of_a_value_in_groups_have_numbers_for_each_row() -> None:
     np.testing.assert_array_equal(node.numbers[0], np.tile(single.numbers[0], 2))
     assert has_packed_rows(graph) and not has_packed_rows(before)
     assert [each.shown for each in nodes_of(graph, "a")] == [single.shown]  # tables show the layer's own shapes
+
+
+@pytest.mark.parametrize(("channels", "more"), [(16, 48), (32, 64), (48, 96), (64, 128)])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+def test_a_residual_behind_a_depthwise_layer(channels: int, more: int, batch: int) -> None:
+    """StarNet's block: its sum is packed only where both of its operands are."""
+    layers: list[Layer] = [
+        conv("stem", 3, channels, 3, inputs=("input",)),
+        conv("d", channels, channels, 7, groups=channels),
+        conv("f", channels, more, 1, inputs=("d",)),
+        conv("h", channels, more, 1, inputs=("d",)),
+        Combine("m", "multiply", inputs=("f", "h")),
+        conv("g", more, channels, 1),
+        Conv2d("q", channels, channels, (7, 7), (3, 3, 3, 3), 1, groups=channels),
+        Combine("r", "add", inputs=("stem", "q")),
+        Pool("mean", "average", (13, 12), (13, 12)),
+        Flatten("flat"),
+        Dense("dense", channels, 5),
+    ]
+    network = Network("n", picture(3, 13, 12), tuple(layers), labels(5))
+    for expansions in (True, False):
+        assert_right(
+            network, applicable(network, Decisions(packs_rows=True, packs_expansions=expansions), batch), batch
+        )

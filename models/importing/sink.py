@@ -1,0 +1,166 @@
+"""Affine maps moved into the layers that read them, as Keras's order (BatchNorm behind ReLU) needs.
+
+A map of positive scales goes on behind a maximum, any map behind an average; what is left goes into the weights of the
+convolutions and dense layers that read it. Zeros around an image are not of the map: a convolution with padding gets
+the shifts by one more channel, which the convolution before computes, one inside the image and so zero around it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..layers import Affine, Conv2d, Dense, Flatten, Layer, Pool
+from ..layers.activation import activate
+
+WHOLE_TILES = 128  # channels of which one more would take another tile of the partitions
+LEAST_CONSTANT = 0.1  # that the activation of the convolution before makes of one
+
+
+def sink_affines(
+    layers: Mapping[str, Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]],
+    outputs: Sequence[str],
+) -> tuple[dict[str, Layer], dict[str, np.ndarray], list[str]]:  # fmt: skip
+    """Return layers, tensors and outputs with affine maps moved as far as they can be."""
+    sinking = _Sinking(layers, tensors, shapes, outputs)
+    while any(sinking.move(name) for name in tuple(sinking.layers)):
+        pass
+    return sinking.layers, sinking.tensors, sinking.outputs
+
+
+class _Sinking:
+    """The layers by name in order, their tensors and shapes."""
+
+    def __init__(
+        self,
+        layers: Mapping[str, Layer],
+        tensors: Mapping[str, np.ndarray],
+        shapes: Mapping[str, tuple[int, ...]],
+        outputs: Sequence[str],
+    ) -> None:
+        self.layers, self.tensors, self.shapes = dict(layers), dict(tensors), dict(shapes)
+        self.outputs = list(outputs)
+
+    def move(self, name: str) -> bool:
+        """Move the layer `name` if it is a map that can be; return true if it was."""
+        layer = self.layers.get(name)
+        if not isinstance(layer, Affine) or layer.activation != "identity" or len(layer.shape) != 1:
+            return False
+        if name in self.outputs or len(self.shapes[layer.inputs[0]]) not in (1, 3):
+            return False
+        readers = self._readers(name)
+        if len(readers) == 1 and isinstance(readers[0], Pool):
+            return self._past_pool(layer, readers[0])
+        return bool(readers) and self._into_readers(layer, readers)
+
+    def _readers(self, name: str) -> list[Layer]:
+        return [layer for layer in self.layers.values() if name in layer.inputs]
+
+    def _numbers(self, layer: Affine) -> tuple[np.ndarray, np.ndarray]:
+        scale, shift = (self.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift"))
+        return scale, shift
+
+    def _past_pool(self, affine: Affine, pool: Pool) -> bool:
+        """Let a pool read what the map reads, and the map the pool."""
+        scale, _ = self._numbers(affine)
+        if pool.method == "max":
+            commutes = bool((scale > 0).all())
+        else:
+            commutes = not (pool.count_include_pad and any(pool.padding))
+        if not commutes:
+            return False
+        renamed: dict[str, Layer] = {}
+        for name, layer in self.layers.items():
+            if name == affine.name:
+                renamed[pool.name] = dataclasses.replace(pool, inputs=affine.inputs)
+            elif name == pool.name:
+                renamed[affine.name] = dataclasses.replace(affine, inputs=(pool.name,))
+            else:
+                inputs = tuple(affine.name if read == pool.name else read for read in layer.inputs)
+                renamed[name] = dataclasses.replace(layer, inputs=inputs) if inputs != layer.inputs else layer
+        self.layers = renamed
+        self.outputs = [affine.name if output == pool.name else output for output in self.outputs]
+        self.shapes[affine.name] = self.shapes[pool.name]
+        return True
+
+    def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
+        """Fold a map into the weights of all that read it."""
+        _, shift = self._numbers(affine)
+        folded: list[Layer] = []
+        for reader in readers:
+            if isinstance(reader, Flatten) and reader.name not in self.outputs:
+                folded += self._readers(reader.name)
+            else:
+                folded.append(reader)
+        if not folded or not all(isinstance(each, (Conv2d, Dense)) for each in folded):
+            return False
+        padded = [each for each in folded if isinstance(each, Conv2d) and any(each.padding)]
+        if not padded or not shift.any():
+            self._fold(affine, folded, None)
+            return True
+        alike = all(isinstance(each, Conv2d) and each.groups == 1 for each in folded)
+        constant = self._add_constant(affine) if alike else None
+        if constant is None:
+            return False
+        self._fold(affine, folded, constant)
+        return True
+
+    def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
+        """Fold a map into weights; `constant`: what one more channel of the input is inside the image, if there is."""
+        scale, shift = self._numbers(affine)
+        for reader in readers:
+            names = [f"{reader.name}.{part}" for part in ("weight", "bias")]
+            weight, bias = (self.tensors[name].astype(np.float64) for name in names)
+            if isinstance(reader, Dense):
+                pixels = len(weight) // len(scale)
+                bias = bias + np.repeat(shift, pixels) @ weight
+                weight = weight * np.repeat(scale, pixels)[:, None]
+            else:
+                assert isinstance(reader, Conv2d)
+                own = np.arange(len(weight)) // (len(weight) // reader.groups)  # the group of each output
+                by_group = [numbers.reshape(reader.groups, -1)[own][:, :, None, None] for numbers in (scale, shift)]
+                shifted = (weight * by_group[1]).sum(axis=1, keepdims=True)
+                weight = weight * by_group[0]
+                if constant is None:
+                    bias = bias + shifted.sum(axis=(1, 2, 3))
+                else:
+                    weight = np.concatenate([weight, shifted / constant], axis=1)
+                    self.layers[reader.name] = dataclasses.replace(reader, in_channels=reader.in_channels + 1)
+            self.tensors.update(zip(names, (each.astype(np.float32) for each in (weight, bias)), strict=True))
+        self._drop(affine)
+
+    def _add_constant(self, affine: Affine) -> float | None:
+        """Let the convolution before a map compute one more channel, the same number everywhere, and return that; None
+        where there is no such convolution, or it would take another tile."""
+        chain: list[Layer] = []
+        name = affine.inputs[0]
+        while isinstance(layer := self.layers.get(name), Pool) and layer.method == "max" and self._is_read_once(name):
+            chain.append(layer)
+            name = layer.inputs[0]
+        if not isinstance(layer, Conv2d) or not self._is_read_once(name) or layer.groups > 1 or layer.pool_size > 1:
+            return None
+        one = np.ones((1, 1), np.float32)
+        constant = float(activate(one, layer.activation, layer.activation_parameters)[0, 0])
+        if layer.out_channels % WHOLE_TILES == 0 or not math.isfinite(constant) or constant < LEAST_CONSTANT:
+            return None
+        weight, bias = (self.tensors[f"{name}.{part}"] for part in ("weight", "bias"))
+        self.tensors[f"{name}.weight"] = np.concatenate([weight, np.zeros((1, *weight.shape[1:]), weight.dtype)])
+        self.tensors[f"{name}.bias"] = np.append(bias, np.float32(1)).astype(np.float32)
+        self.layers[name] = dataclasses.replace(layer, out_channels=layer.out_channels + 1)
+        for changed in (name, *(each.name for each in chain)):
+            channels, *sides = self.shapes[changed]
+            self.shapes[changed] = (channels + 1, *sides)
+        return constant
+
+    def _is_read_once(self, name: str) -> bool:
+        return name not in self.outputs and len(self._readers(name)) == 1
+
+    def _drop(self, affine: Affine) -> None:
+        del self.layers[affine.name]
+        for name, layer in self.layers.items():
+            if affine.name in layer.inputs:
+                inputs = tuple(affine.inputs[0] if read == affine.name else read for read in layer.inputs)
+                self.layers[name] = dataclasses.replace(layer, inputs=inputs)

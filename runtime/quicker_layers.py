@@ -1,0 +1,67 @@
+"""The choice between one launch and a launch a layer: the quicker is taken, by the simulator's clock.
+
+Launches that store every value and load it again are seldom quicker. A bound of theirs, which counts launches and what
+they move alone, spares planning them for most networks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..models.layers import Combine, Dense
+from ..models.network import Network
+from ..simulator.timing.constants import machine
+from .backend import NETWORK_DTYPES, BackendInfo
+from .simulated import SimulatedBackend
+
+if TYPE_CHECKING:
+    from .launches import Launches
+
+DENSE_LAUNCHES = 3  # a transpose, a product, and its end
+MOST_COMPARED = 16  # inputs of a batch for which both are timed
+
+
+def quicker(
+    network: Network, dtype: str, info: BackendInfo, batch: int, launches: Launches, make_layers: Callable[[], Launches]
+) -> Launches:
+    """Return `launches`, which are few, or those of single layers where these are quicker on the simulator.
+
+    `batch`: the inputs that most often come. On a chip `launches` are returned, since its kernels are not timed here.
+    """
+    if info.name != "sim" or info.lnc > 1:
+        return launches
+    size = min(batch, MOST_COMPARED)
+    backend = SimulatedBackend(info.target)
+    together = _microseconds(launches, backend, size)
+    if together <= least_of_layers(network, dtype, size, info.target):
+        return launches
+    layers = make_layers()
+    apart = _microseconds(layers, backend, size)
+    if apart >= together:
+        return launches
+    layers.note = (
+        f"layer by layer, which is quicker than one launch: {apart:,.0f} us, not {together:,.0f}, predicted in batches "
+        f"of {size}"
+    )
+    return layers
+
+
+def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> float:
+    """Return a lower bound, in microseconds, of what a launch a layer takes for a batch."""
+    constants, shapes = machine(target), network.shapes()
+    launches, moved = 0, 0
+    for layer in network.layers:
+        is_sum = isinstance(layer, Combine) and layer.operation == "add"  # may be part of a convolution
+        if layer.only_moves or is_sum:
+            continue
+        launches += DENSE_LAUNCHES if isinstance(layer, Dense) else 1
+        moved += sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
+    bytes_moved = moved * batch * NETWORK_DTYPES[dtype].itemsize
+    return (launches * constants.launch_ns + bytes_moved / constants.dma_sustained) / 1000
+
+
+def _microseconds(launches: Launches, backend: SimulatedBackend, batch: int) -> float:
+    times, _ = launches.time(backend, batch)
+    return sum(time.latency_us for time in times)

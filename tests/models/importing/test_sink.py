@@ -1,0 +1,91 @@
+"""Normalisation behind activations goes into what reads it: the answers stay, and nothing is left of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx_chain import Chain, assert_imports, checked
+from trninfer.models.layers import Affine, Conv2d
+
+SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def normalize(chain: Chain, channels: int, least: float = 0.3) -> None:
+    scale = chain.constant(chain.random.uniform(least, 1.5, channels))
+    more = (chain.weight(channels), chain.weight(channels))
+    chain.add("BatchNormalization", scale, *more, chain.constant(chain.random.uniform(0.3, 2, channels)))
+
+
+def keras(seed: int, channels: int, kernel: int, padding: int, pool: str, activation: str, least: float) -> Chain:
+    """Two convolutions in Keras's order, and a dense layer."""
+    chain = Chain(3, 13, 12, seed=seed)
+    read = 3
+    for _ in range(2):
+        chain.conv((read, channels), (kernel, kernel), pads=[padding] * 4)
+        chain.add(activation)
+        normalize(chain, channels, least)
+        if pool:
+            chain.add(pool, kernel_shape=[2, 2], strides=[2, 2])
+        read = channels
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(channels, 4)
+    return chain
+
+
+@SETTINGS
+@given(
+    seed=st.integers(0, 99),
+    channels=st.sampled_from([1, 5, 31, 128]),
+    kernel=st.sampled_from([1, 3]),
+    padding=st.integers(0, 2),
+    pool=st.sampled_from(["", "MaxPool", "AveragePool"]),
+    activation=st.sampled_from(["Relu", "Sigmoid", "Tanh", "HardSwish", "Neg"]),
+    least=st.sampled_from([0.3, -1.0]),
+)
+def test_answers_stay(seed, channels, kernel, padding, pool, activation, least, tmp_path: Path) -> None:
+    assert_imports(keras(seed, channels, kernel, padding, pool, activation, least), tmp_path)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
+def test_nothing_is_left_of_positive_scales(padding: int, pool: str, tmp_path: Path) -> None:
+    imported = assert_imports(keras(0, 8, 3, padding, pool, "Relu", 0.3), tmp_path)
+    kept = [layer for layer in imported.network.layers if isinstance(layer, Affine)]
+    # an average is of zeros around the channel that is one, so the map stays before the convolution that pads
+    assert len(kept) == (1 if padding and pool == "AveragePool" else 0)
+
+
+def test_zeros_around_an_image_are_not_of_the_map(tmp_path: Path) -> None:
+    """One more channel, which is one inside the image."""
+    imported = assert_imports(keras(3, 8, 3, 1, "", "Relu", 0.3), tmp_path)
+    first, second = (layer for layer in imported.network.layers if isinstance(layer, Conv2d))
+    assert (first.out_channels, second.in_channels, second.out_channels) == (9, 9, 8)
+
+
+def test_a_map_that_others_read_stays(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 6)
+    chain.conv((3, 5))
+    chain.add("Relu")
+    normalize(chain, 5)
+    before = chain.value
+    chain.conv((5, 5), pads=[1] * 4)
+    chain.add("Add", before)
+    imported = checked(chain.model(), tmp_path)
+    assert any(isinstance(layer, Affine) for layer in imported.network.layers)
+
+
+def test_a_map_of_a_flattened_image_goes_into_the_dense_layer(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 6)
+    chain.conv((3, 5), (3, 3))
+    chain.add("Relu")
+    normalize(chain, 5, -1.0)
+    chain.add("Flatten")
+    chain.gemm(5 * 16, 4)
+    imported = assert_imports(chain, tmp_path)
+    assert not any(isinstance(layer, Affine) for layer in imported.network.layers)
+    assert all(np.isfinite(tensor).all() for tensor in imported.tensors.values())

@@ -1,0 +1,55 @@
+"""The quicker of one launch and a launch a layer is taken, and a bound of the latter is one."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from random_networks import KINDS_OF_LAYERS, of_kind
+from trninfer.runtime.backend import LaunchTime
+from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.quicker_layers import least_of_layers, quicker
+from trninfer.runtime.session import Session
+from trninfer.runtime.simulated import SimulatedBackend
+
+INFO = SimulatedBackend("trn2").info
+NETWORK = of_kind("dilated").network
+
+
+class Fixed:
+    """Launches that take a time."""
+
+    def __init__(self, microseconds: float) -> None:
+        self.microseconds, self.note, self.rows = microseconds, None, ()
+
+    def time(self, backend: object, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[None, ...]]:
+        return (LaunchTime(self.microseconds / 4), LaunchTime(self.microseconds * 3 / 4)), (None, None)
+
+
+def choose(together: float, apart: float, info: Any = INFO) -> Any:
+    return quicker(NETWORK, "float32", info, 2, Fixed(together), lambda: Fixed(apart))  # type: ignore[arg-type,return-value]
+
+
+def test_layers_are_taken_where_they_are_quicker() -> None:
+    chosen = choose(5000, 4000)
+    assert chosen.microseconds == 4000
+    assert chosen.note == (
+        "layer by layer, which is quicker than one launch: 4,000 us, not 5,000, predicted in batches of 2"
+    )
+    for slower in (5000, 5001):
+        assert (choose(5000, slower).microseconds, choose(5000, slower).note) == (5000, None)
+
+
+def test_layers_are_planned_where_they_may_be_quicker_alone() -> None:
+    """They are not on a chip, whose kernels are not timed here, nor on two cores, which share one launch."""
+    least = least_of_layers(NETWORK, "float32", 2, "trn2")
+    assert choose(0.99 * least, 0).microseconds == 0.99 * least
+    for info in (replace(INFO, name="neuron"), replace(INFO, lnc=2)):
+        assert choose(5000, 4000, info).microseconds == 5000
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
+def test_layers_take_at_least_their_bound(kind: str) -> None:
+    model = of_kind(kind)
+    layers = Session(model, SimulatedBackend("trn2"), "bfloat16", 16, LaunchOptions("layer"))
+    for batch in (1, 16):
+        assert least_of_layers(model.network, "bfloat16", batch, "trn2") <= layers.time(batch).total_us
