@@ -32,7 +32,6 @@ def open_backend(options: RunOptions) -> Backend:
         options.trace is not None or options.report_file is not None,
         options.lnc,
         **_counts(options),
-        nrtpy=str(options.nrtpy) if options.nrtpy is not None else None,
         device_times=options.device_times,
         progress=progress_printer(options),
         warn=complain,

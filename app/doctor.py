@@ -13,7 +13,14 @@ from . import options
 from .errors import UsageError
 from .output import check_output
 
-_STATUS = {"ready": "ok", "newer": "ok", "missing": "missing", "placeholder": "wrong", "too old": "wrong"}
+_STATUS = {
+    "ready": "ok",
+    "newer": "ok",
+    "older": "ok",
+    "missing": "missing",
+    "placeholder": "wrong",
+    "too old": "wrong",
+}
 
 _SelftestOption = Annotated[
     bool,
@@ -46,7 +53,6 @@ def doctor(
     target: options.TargetOption = None,
     dtype: options.DtypeOption = "float32",
     compile_timeout: options.CompileTimeoutOption = None,
-    nrtpy: options.NrtpyOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
     """Say what this machine has of AWS Neuron, and which backend --backend auto takes.
@@ -61,7 +67,7 @@ def doctor(
     What comes of it goes into one archive, with times predicted and measured apart, and without folders, names of
     people or machines, and addresses: please send it back from a chip. On the simulator it runs too, and says so. The
     exit status is 1 where anything differs, 3 where the chip is lost three times in a row: after a kernel that fails
-    there, the next one has a new process. --backend, --target, --dtype, --nrtpy, --archive, --compile-timeout and
+    there, the next one has a new process. --backend, --target, --dtype, --archive, --compile-timeout and
     --quiet are for --selftest.
 
     With --compile-only, AWS's compiler makes a NEFF of every kernel and of both networks, for trn2 and trn3, on any
@@ -82,7 +88,7 @@ def doctor(
     """
     check_output(output)
     if not selftest:
-        _check_selftest_only(archive, target, nrtpy, compile_timeout, compile_only)
+        _check_selftest_only(archive, target, compile_timeout, compile_only)
         _print_checks(_checks(), form, output)
         return
     chosen = options.RunOptions(
@@ -90,7 +96,6 @@ def doctor(
         backend=backend,
         target=target,
         compile_timeout=compile_timeout,
-        nrtpy=nrtpy,
         form=form,
         output=output,
         quiet=quiet,
@@ -99,11 +104,11 @@ def doctor(
 
 
 def _check_selftest_only(
-    archive: Path | None, target: str | None, nrtpy: Path | None, compile_timeout: float | None, compile_only: bool
+    archive: Path | None, target: str | None, compile_timeout: float | None, compile_only: bool
 ) -> None:
     """UsageError where an option was passed that only the self-test reads."""
     values = {
-        "--archive": archive, "--target": target, "--nrtpy": nrtpy, "--compile-timeout": compile_timeout,
+        "--archive": archive, "--target": target, "--compile-timeout": compile_timeout,
         "--compile-only": compile_only or None,
     }  # fmt: skip
     for name, value in values.items():
@@ -119,8 +124,8 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
         raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
-    if chosen.backend == "sim" or chosen.nrtpy is not None:
-        raise UsageError("--compile-only compiles and runs nothing: leave out --backend sim and --nrtpy")
+    if chosen.backend == "sim":
+        raise UsageError("--compile-only compiles and runs nothing: leave out --backend sim")
     return run_compile_only(chosen, archive, _checks())
 
 
@@ -154,8 +159,8 @@ def _checks() -> list[dict[str, Any]]:
     rows += _neuron_system()
     for package in environment.neuron_packages():
         rows.append(_row(package.name, _STATUS[package.state], package.explanation))
-    if environment.way_here().way is None:
-        if not environment.missing_packages()[environment.NRTPY]:
+    if environment.find_way().way is None:
+        if not environment.missing_packages()[environment.NRT]:
             rows.append(
                 _row("without a chip", "ok", "trninfer doctor --selftest --compile-only: an archive to send back")
             )
@@ -174,12 +179,9 @@ def _neuron_system() -> list[dict[str, Any]]:
     """Return the versions of AWS's driver, runtime and tools, and the kernels compiled on this machine."""
     from ..runtime.backend import BackendUnavailable
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
-    from ..runtime.neuron.device import named_python
-    from ..runtime.neuron.environment import bundled_nrtpy
     from ..runtime.neuron.system import (
         driver_version,
         instance_type,
-        package_version,
         runtime_library,
         system_packages,
         visible_cores,
@@ -199,14 +201,6 @@ def _neuron_system() -> list[dict[str, Any]]:
         rows.append(_found("neuroncores", told, "unknown to neuron-ls"))
     except BackendUnavailable as error:
         rows.append(_row("neuroncores", "wrong", str(error)))
-    try:
-        python = named_python()
-        where = str(python) if python is not None else "this environment" if bundled_nrtpy() else None
-        version = package_version("nrtpy", python) if where else None
-        told = f"version {version} in {where}" if version else where
-        rows.append(_found("nrtpy", told, "not in this environment, and TRNINFER_NRTPY names none"))
-    except BackendUnavailable as error:
-        rows.append(_row("nrtpy", "wrong", str(error)))
     folder = cache_folder()
     if folder is None:
         why = "not kept: this user has no home folder; TRNINFER_CACHE names another"

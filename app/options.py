@@ -117,15 +117,6 @@ CompileTimeoutOption = Annotated[
         help="On the chip: for compiling one launch, after which smaller launches are tried. [default: 1800]",
     ),
 ]
-NrtpyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--nrtpy",
-        metavar="DIR",
-        help="On the chip: an environment with nrtpy, to run kernels by it and not by TorchNeuron. "
-        "[default: TRNINFER_NRTPY]",
-    ),
-]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="Form of the report; machine formats have standard output for themselves.")
 ]
@@ -190,12 +181,11 @@ class RunOptions:
         bool,
         typer.Option(
             "--device-times",
-            help="On the chip: also time each kernel on the NeuronCore alone, by a profile of the device or nrtpy's "
-            "tracing.",
+            help="On the chip: also time each kernel on the NeuronCore alone, by a profile of the device or by the "
+            "runtime's tracing.",
         ),
     ] = False
     compile_timeout: CompileTimeoutOption = None
-    nrtpy: NrtpyOption = None
     form: FormatOption = "table"
     csv_safe: Annotated[
         bool,

@@ -148,7 +148,6 @@ class ServeOptions:
     instructions: options.InstructionsOption = DEFAULT_LAUNCHES.instructions
     convolutions: options.ConvolutionsOption = DEFAULT_LAUNCHES.form
     lnc: options.LncOption = 1
-    nrtpy: options.NrtpyOption = None
     log_format: Annotated[
         Literal["auto", "text", "json"],
         typer.Option("--log-format", help="Of the log on standard error; auto: text on a terminal, else JSON lines."),
@@ -213,6 +212,7 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
     if token is None and not local:
         token = secrets.token_urlsafe(24)
         write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
+    decoders: dict[str, Any] = {} if told.decoders is None else {"decoders": told.decoders}
     try:
         return ServingSettings(
             model=model,
@@ -224,9 +224,8 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             launches=LaunchOptions(
                 told.launches, told.instructions, told.convolutions, _calibration(model, told), told.eight_bits
             ),
-            neuron_options={"nrtpy": str(told.nrtpy)} if told.nrtpy is not None else {},
             workers=told.workers,
-            **({} if told.decoders is None else {"decoders": told.decoders}),
+            **decoders,
             max_batch=told.max_batch,
             max_delay=told.max_delay,
             max_queue=max(told.max_queue, told.max_batch),

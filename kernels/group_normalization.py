@@ -8,7 +8,7 @@ one group, and leaves the sum on each of them. The sums of a group that lies in 
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import PARTITIONS, even_tiles
+from .tiling.tiles import PARTITIONS, even_tiles, reshaped
 
 GROUP_NORM_PIXELS = 4096  # of a channel at a time: 16 KiB of a partition in float32
 
@@ -49,7 +49,7 @@ def _same_group(each, others, channels, first, groups):
             offset=away if bound == 0 else away + 1 - each,
         )
     begin = channels.start - first * each
-    return matrix.reshape((others.size, groups * each))[:, begin : begin + channels.size]
+    return reshaped(matrix, (others.size, groups * each))[:, begin : begin + channels.size]
 
 
 def group_norm_tiles(targets, sources, same, count, numbers):

@@ -33,7 +33,7 @@ def decide(name: str) -> Choice:
         return Choice("sim", f"{VARIABLE}=sim")
     if name == "auto" and not environment.neuron_devices():
         return Choice("sim", environment.NO_DEVICE)
-    found = environment.way_here()
+    found = environment.find_way()
     if found.way is not None:
         return Choice(
             "neuron", f"a Neuron device and AWS's packages are here, by way of {environment.WAY_NAMES[found.way]}"

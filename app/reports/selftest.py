@@ -114,6 +114,7 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
         "status": outcome.status,
         "message": outcome.message,
         "log": outcome.log,
+        "failure": dataclasses.asdict(outcome.failure) if outcome.failure is not None else None,
         "launches": outcome.launches,
         "launches_note": outcome.launches_note,
         "verify": dataclasses.asdict(outcome.verification) if outcome.verification is not None else None,
@@ -150,7 +151,7 @@ def render_machine(document: dict[str, Any], form: Format) -> str:
     writer.writeheader()
     for run in runs:
         for row in run["kernels"]:
-            nested = {name: json.dumps(row[name]) for name in ("shapes", "otherwise", "tensors")}
+            nested = {name: json.dumps(row[name]) for name in ("shapes", "otherwise", "tensors", "failure")}
             writer.writerow({"target": run["target"], **row, **nested})
     return text.getvalue()
 

@@ -117,7 +117,7 @@ def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list
     check_cores(target, settings.lnc)  # reported here, not by each worker
     opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
-        variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers)]
+        variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers, settings.lnc)]
         opener = functools.partial(open_neuron_backend, settings.target, lnc=settings.lnc, **settings.neuron_options)
     return Setup(model, opener, settings.dtype, None, settings.launches, settings.batch_sizes()), variables
 

@@ -15,7 +15,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
-from ..tiling.tiles import even_tiles, itemsize
+from ..tiling.tiles import even_tiles, itemsize, reshaped
 from ..tiling.warm_up import psum_tile
 from .plan import rows_of_taps
 
@@ -81,13 +81,13 @@ def pair_filters(weights):
     """The four combinations of the taps of a filter row: [K, 3 * filter rows, Cout] to [K, 4 * filter rows, Cout]."""
     partitions, steps, count = weights.shape
     rows = steps // 3
-    taps = weights.reshape((partitions, rows, 3, count))
+    taps = reshaped(weights, (partitions, rows, 3, count))
     g0 = taps[:, :, 0, :]
     g1 = taps[:, :, 1, :]
     g2 = taps[:, :, 2, :]
     outer = nl.ndarray((partitions, rows, count), dtype=nl.float32, buffer=nl.sbuf)
     result = nl.ndarray((partitions, 4 * rows, count), dtype=weights.dtype, buffer=nl.sbuf)
-    combined = result.reshape((partitions, rows, 4, count))
+    combined = reshaped(result, (partitions, rows, 4, count))
     nisa.activation(dst=combined[:, :, 0, :], op=nl.copy, data=g0)
     nisa.activation(dst=combined[:, :, 3, :], op=nl.copy, data=g2)
     nisa.tensor_tensor(dst=outer, data1=g0, data2=g2, op=nl.add, engine=nisa.engine.vector)
@@ -106,7 +106,7 @@ def multiply_pairs(count, units, combined, plan, piece, warm):
     sums = [psum_tile(shape, warm if m == FIRST else None) for m in range(4)]
     for t, weights in enumerate(units):
         for m in ORDER:
-            target = sums[m].reshape((sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
+            target = reshaped(sums[m], (sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
             for s in range(len(plan.steps) // 3):
                 step = plan.steps[3 * s]
                 used = rows_of_taps(plan, t, step.taps)
@@ -140,4 +140,4 @@ def join_pairs(sums, columns, pooled):
         first, second = outputs[:, :, :, 0], outputs[:, :, :, 1]
         nisa.tensor_tensor(dst=largest, data1=first, data2=second, op=nl.maximum, engine=nisa.engine.gpsimd)
         return largest
-    return outputs.reshape((count, rows, 2 * pairs))[:, :, 0:columns]
+    return reshaped(outputs, (count, rows, 2 * pairs))[:, :, 0:columns]

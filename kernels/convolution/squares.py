@@ -23,6 +23,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
+from ..tiling.tiles import reshaped
 from ..tiling.warm_up import psum_tile
 
 ROW_ORDER = (1, 2, 0, 3)  # of the combinations of rows: those first that are copied out of PSUM
@@ -40,8 +41,8 @@ def square_inputs(tile):
     for tap in range(4):
         d.append(tile[:, :, tap : tap + 2 * rows - 1 : 2, :])
     _combine(by_rows[:, 0], by_rows[:, 1], by_rows[:, 2], by_rows[:, 3], d)
-    stacked = by_rows.reshape((partitions, 4 * images * rows, width))
-    targets = combined.reshape((partitions, 4, 4 * images * rows, columns))
+    stacked = reshaped(by_rows, (partitions, 4 * images * rows, width))
+    targets = reshaped(combined, (partitions, 4, 4 * images * rows, columns))
     d = []
     for tap in range(4):
         d.append(stacked[:, :, tap : tap + 2 * columns - 1 : 2])
@@ -62,10 +63,10 @@ def square_filters(weights):
     partitions, _, count = weights.shape
     by_rows = nl.ndarray((partitions, 4, 3 * count), dtype=nl.float32, buffer=nl.sbuf)
     combined = nl.ndarray((partitions, 16, count), dtype=weights.dtype, buffer=nl.sbuf)
-    result = combined.reshape((partitions, 4, 4, count))
-    taps = weights.reshape((partitions, 3, 3 * count))
+    result = reshaped(combined, (partitions, 4, 4, count))
+    taps = reshaped(weights, (partitions, 3, 3 * count))
     _combine_taps([by_rows[:, i] for i in range(4)], [taps[:, i] for i in range(3)])
-    taps = by_rows.reshape((partitions, 4, 3, count))
+    taps = reshaped(by_rows, (partitions, 4, 3, count))
     _combine_taps([result[:, i] for i in range(4)], [taps[:, :, i] for i in range(3)])
     return combined
 
@@ -113,7 +114,7 @@ def multiply_squares(count, units, combined, piece, warm):
     outputs = _join_columns(halves, (count, piece.images * rows, columns))
     if piece.rows % 2 == 0:
         return outputs[:, :, 0 : piece.columns]
-    return outputs.reshape((count, piece.images, 2 * rows, 2 * columns))[:, :, 0 : piece.rows, 0 : piece.columns]
+    return reshaped(outputs, (count, piece.images, 2 * rows, 2 * columns))[:, :, 0 : piece.rows, 0 : piece.columns]
 
 
 def _join_rows(target, banks):
@@ -137,13 +138,13 @@ def _join_columns(halves, shape):
     difference = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
     outputs = nl.ndarray((count, rows, 2, columns, 2), dtype=nl.float32, buffer=nl.sbuf)
     turned = outputs.permute((0, 2, 1, 3, 4))
-    m = halves.reshape((count, 2, 4, rows, columns))
-    total = total.reshape((count, 2, rows, columns))
-    difference = difference.reshape((count, 2, rows, columns))
+    m = reshaped(halves, (count, 2, 4, rows, columns))
+    total = reshaped(total, (count, 2, rows, columns))
+    difference = reshaped(difference, (count, 2, rows, columns))
     nisa.tensor_tensor(dst=total, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=difference, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.subtract, engine=nisa.engine.gpsimd)
     nisa.tensor_tensor(dst=turned[:, :, :, :, 0], data1=total, data2=m[:, :, 0], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(
         dst=turned[:, :, :, :, 1], data1=difference, data2=m[:, :, 3], op=nl.subtract, engine=nisa.engine.vector
     )
-    return outputs.reshape((count, 2 * rows, 2 * columns))
+    return reshaped(outputs, (count, 2 * rows, 2 * columns))

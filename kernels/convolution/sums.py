@@ -18,7 +18,7 @@ import nki.language as nl
 
 from ..activation_functions import NEVER_DECREASE, activate, before_bounds
 from ..tiling.packing import ceil_div
-from ..tiling.tiles import several_columns
+from ..tiling.tiles import reshaped, several_columns
 from ..tiling.warm_up import psum_tile
 from .adding import ALONE, Adding, Way
 from .double_rows import Matmul, can_be_doubled, doubled, matmuls_of, takes_two_planes
@@ -118,7 +118,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
             channels = result.shape[0]
             shape = (several_columns(channels, tiles[0].dtype), piece.images * piece.rows, piece.columns)
             sums = psum_tile(shape, warm)
-            target = sums.reshape((shape[0], piece.images, piece.rows, piece.columns))
+            target = reshaped(sums, (shape[0], piece.images, piece.rows, piece.columns))
             for part in _summed_at_once(plan, group, piece, tiles):
                 images = slice(part.image - piece.image, part.image - piece.image + part.images)
                 count = _sum(target[:, images], weights, output, tiles, part, warm)
@@ -143,7 +143,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
         quick = quick and (epilogue.addend is None or epilogue.scale is not None)
         if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
-            _finish_on_vector_engine(target, sums.reshape(target.shape), epilogue, plan.problem)
+            _finish_on_vector_engine(target, reshaped(sums, target.shape), epilogue, plan.problem)
         elif other is None:
             _finish(target, sums, epilogue, plan.problem)
         else:
@@ -178,7 +178,7 @@ def _in_phases(sums, target):
     """Return sums [channels, rows of all images, columns] in the shape of a target whose columns are in phases:
     [channels, images, rows, phases, columns of a phase]."""
     channels, images, rows, phases, columns = target.shape
-    return sums.reshape((channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
+    return reshaped(sums, (channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
 
 
 def _piece_of(added, piece, top, left):
@@ -244,22 +244,22 @@ def _finish(target, sums, epilogue, problem):
     name, parameters = problem.activation, epilogue.parameters(problem)
     bias, scale = epilogue.bias, epilogue.scale
     if problem.pool_size == 1:
-        activate(target, sums.reshape(target.shape), name, parameters, bias, scale)
+        activate(target, reshaped(sums, target.shape), name, parameters, bias, scale)
         return
     count, rows, width = sums.shape
     largest = nl.ndarray((count, rows // 2, target.shape[3]), dtype=nl.float32, buffer=nl.sbuf)
     if name in NEVER_DECREASE and width == target.shape[3]:  # of two columns each already
         tops, bottoms = sums[:, 0:rows:2], sums[:, 1:rows:2]
         nisa.tensor_tensor(dst=largest, data1=tops, data2=bottoms, op=nl.maximum, engine=nisa.engine.vector)
-        activate(target, largest.reshape(target.shape), name, parameters, bias, scale)
+        activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
-        activate(target, largest.reshape(target.shape), name, parameters, bias, scale)
+        activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
     else:  # the maximum need not be at the maximum of what goes in
         activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
         activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
-        nisa.tensor_copy(dst=target, src=largest.reshape(target.shape), engine=nisa.engine.gpsimd)
+        nisa.tensor_copy(dst=target, src=reshaped(largest, target.shape), engine=nisa.engine.gpsimd)
 
 
 def _is_for_vector_engine(activation, epilogue, turn):
@@ -307,7 +307,7 @@ def _finish_sum(target, sums, epilogue, added, problem, is_alone):
     elif name != "identity":  # relu of a rounded number is the rounded relu
         total = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
-        dst=total, data=sums.reshape(target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
+        dst=total, data=reshaped(sums, target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
     if epilogue.before is not None:
         activate(target, total, name, parameters, epilogue.bias, epilogue.after)
@@ -320,4 +320,4 @@ def _finish_sum(target, sums, epilogue, added, problem, is_alone):
 def _windows(tile):
     """[channels, rows, columns] seen as [channels, rows / 2, columns / 2, 2, 2]."""
     count, rows, columns = tile.shape
-    return tile.reshape((count, rows // 2, 2, columns // 2, 2)).permute((0, 1, 3, 2, 4))
+    return reshaped(tile, (count, rows // 2, 2, columns // 2, 2)).permute((0, 1, 3, 2, 4))

@@ -6,7 +6,17 @@ import nki.language as nl
 from ..convolution.input import load_input
 from ..program import Load, Store, TapsLoad
 from ..tiling.packing import ceil_div
-from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, itemsize, load_early, load_rows, tiles, transposed_dtype
+from ..tiling.tiles import (
+    PARTITIONS,
+    copy_by_hardware,
+    evict,
+    itemsize,
+    load_early,
+    load_rows,
+    reshaped,
+    tiles,
+    transposed_dtype,
+)
 from .value import Value, store_value
 
 MOST_AXES = 5  # of an access pattern
@@ -93,7 +103,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
             else:
                 copy_by_hardware(dst=own, src=moved)
     return Value(
-        tiles=(tile.reshape((tile.shape[0], images, rows, columns)),),
+        tiles=(reshaped(tile, (tile.shape[0], images, rows, columns)),),
         margins=((0, 0, 0, 0),),
         hbm=None,
         images=images,

@@ -9,7 +9,17 @@ from ..bias_activation import softmax_tile
 from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
 from ..program import NO_SIDES, Answers, Ending, Scores
-from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile, several_columns, store_rows, tiles
+from ..tiling.tiles import (
+    PARTITIONS,
+    Tile,
+    copy_by_hardware,
+    itemsize,
+    reshaped,
+    sbuf_tile,
+    several_columns,
+    store_rows,
+    tiles,
+)
 from .column_scores import compute_column_scores
 from .exchange import exchange_sums
 from .load import load
@@ -86,7 +96,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
     bias = launch.constants(sums.shape[0], operation.bias, operation.channels)
     answers = logits[:, :, 0 : operation.channels]
-    data = sums.reshape((sums.shape[0], rows, operation.channels))
+    data = reshaped(sums, (sums.shape[0], rows, operation.channels))
     if operation.weights.narrow:
         scale = launch.constants(sums.shape[0], operation.bias + operation.channels, operation.channels)
         nisa.tensor_tensor(dst=answers, data1=data, data2=scale.expand_dim(1).broadcast(1, rows), op=nl.multiply)
@@ -104,8 +114,8 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     result, found = _answered(launch, operation, logits)
     scores, classes = launch.answers(number, operation)
     first, end = part.start * packed, part.end * packed
-    _store(scores[first:end].reshape((part.size, outputs)), result.reshape((sums.shape[0], len(blocks), outputs)))
-    _store(classes[first:end].reshape((part.size, packed)), found.reshape((sums.shape[0], len(blocks), packed)))
+    _store(scores[first:end].reshape((part.size, outputs)), reshaped(result, (sums.shape[0], len(blocks), outputs)))
+    _store(classes[first:end].reshape((part.size, packed)), reshaped(found, (sums.shape[0], len(blocks), packed)))
 
 
 def find_answers(launch, number, operation: Answers, operands):

@@ -171,6 +171,34 @@ def sbuf_tile(shape, dtype, name=""):
     return nl.ndarray((*shape[0:last], 2), dtype=dtype, buffer=nl.sbuf, name=name).slice(last, 0, 1)
 
 
+def reshaped(tile, shape):
+    """A view of a tile in SBUF or PSUM with other free dimensions.
+
+    `reshape` of one partition is reported to make a view whose partition step is 0, which the compiler's back end
+    refuses. There, runs of dimensions are merged and split, which leaves the partition dimension as it is.
+    """
+    if tile.shape[0] != 1:
+        return tile.reshape(tuple(shape))
+    old, new, dim = list(tile.shape[1:]), list(shape[1:]), 1
+    while old and new:
+        merged, split = [old.pop(0)], [new.pop(0)]
+        while math.prod(merged) != math.prod(split):
+            if math.prod(merged) < math.prod(split):
+                merged.append(old.pop(0))
+            else:
+                split.append(new.pop(0))
+        if len(merged) > 1:
+            tile = tile.flatten_dims(dim, dim + len(merged) - 1)
+        if len(split) > 1:
+            tile = tile.reshape_dim(dim, tuple(split))
+        dim += len(split)
+    for _ in old:
+        tile = tile.squeeze_dim(dim)
+    for number, _ in enumerate(new):
+        tile = tile.expand_dim(dim + number)
+    return tile
+
+
 def itemsize(dtype):
     """Bytes of one element of a dtype that the kernels take."""
     if dtype == nl.float8_e4m3:

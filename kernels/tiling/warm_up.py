@@ -12,7 +12,7 @@ time: what it waits for may come meanwhile.
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS
+from .tiles import PARTITIONS, reshaped
 
 COLUMNS = 1024  # of zeros for each byte of an element, about as long as the first loads take
 LEAST_WORK = 4  # columns that a kernel multiplies itself for each column of zeros, below which it does without
@@ -71,4 +71,4 @@ def psum_tile(shape, warm):
     if warm is None:
         return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     columns = shape[1] * shape[2] if len(shape) == 3 else shape[1]
-    return warm[0 : shape[0], 0:columns].reshape(shape)
+    return reshaped(warm[0 : shape[0], 0:columns], shape)

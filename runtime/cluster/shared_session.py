@@ -180,7 +180,7 @@ def share_out(
     check_cores(resolved, lnc)
     cores: tuple[int, ...] = ()
     if address is None and opener is None and decide(backend).backend == "neuron":
-        cores = pick_cores(workers or 1)
+        cores = pick_cores(workers or 1, lnc)
     shared_bytes = 2 * sum(tensor.nbytes for tensor in model.tensors.values())
     with ray_for(address, workers or 1, cores, shared_bytes) as ray:
         room = ray.cluster_resources()

@@ -1,5 +1,5 @@
 """The backend on a Trainium chip, by the way that this machine has: TorchNeuron (`torch_backend.py`) before NEFF and
-nrtpy (`nrt.py`).
+nki.runtime (`nrt.py`).
 
 In both, operands that nobody may write to stay on the device, intermediate results never leave it, and the time of a
 launch is the wall clock around one synchronised call on data that is there ("measured, host round trip"), with the time
@@ -16,7 +16,6 @@ from ..backend import TARGET_VARIABLE, BackendUnavailable, resolve_target
 from . import environment
 from .compile_cache import CompileCache, cache_folder, warn_user
 from .compiled import DEFAULT_COMPILE_SECONDS, DEFAULT_ITERATIONS, DEFAULT_WARMUP, CompiledKernels, Note, RunOptions
-from .device import named_python
 from .nrt import open_nrt
 from .system import instance_target, prepare_environment
 from .torch_backend import open_torch
@@ -28,7 +27,6 @@ def open_neuron_backend(
     lnc: int = 1,
     warmup: int = DEFAULT_WARMUP,
     iterations: int = DEFAULT_ITERATIONS,
-    nrtpy: str | None = None,
     device_times: bool = False,
     compile_seconds: float = DEFAULT_COMPILE_SECONDS,
     progress: Note = lambda message: None,
@@ -38,14 +36,15 @@ def open_neuron_backend(
 
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed.
     `lnc` are the NeuronCores of a logical core, on which kernels are compiled and run: one number for the process.
-    `nrtpy` names an environment with nrtpy, and asks for NEFF and nrtpy. The rest is that of `RunOptions`.
+    The rest is that of `RunOptions`.
     """
-    python = named_python(nrtpy)
-    found = environment.find_way(python is not None)
+    found = environment.find_way()
     if found.way is None:
         raise BackendUnavailable(
             f"backend 'neuron' is not available: {'; '.join(found.missing)} ({environment.INSTALL_HINT})"
         )
+    for clause in environment.unexpected_versions():
+        warn(clause)
     named = target or os.environ.get(TARGET_VARIABLE) or instance_target()
     if named is None:
         warn("neuron-ls does not give the kind of this instance; times are labelled trn2 (--target names another)")
@@ -65,4 +64,4 @@ def open_neuron_backend(
         nki_source.use_nki("sim")
     except RuntimeError as error:
         raise BackendUnavailable(f"backend 'neuron' is not available: {error}") from error
-    return open_torch(chosen, options) if found.way == environment.TORCHNEURON else open_nrt(chosen, python, options)
+    return open_torch(chosen, options) if found.way == environment.TORCHNEURON else open_nrt(chosen, options)

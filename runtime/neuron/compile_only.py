@@ -113,7 +113,7 @@ class CompileOnlyBackend(CompiledKernels):
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:
     """Return a backend that compiles for a target ("trn2" or "trn3"); BackendUnavailable where nki or neuronx-cc is
     missing. By default as many processes compile at a time as half the CPUs."""
-    missing = environment.missing_packages()[environment.NRTPY]
+    missing = environment.missing_packages()[environment.NRT]
     if missing:
         raise BackendUnavailable(
             f"--compile-only needs AWS's compiler: {'; '.join(missing)} ({environment.INSTALL_HINT})"

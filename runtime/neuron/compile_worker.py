@@ -17,18 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from ...kernels import use_nki
-from .jobs import read_job
+from .jobs import array_type, read_job
 
 ARTIFACTS = "NKI_ARTIFACTS_DIR"
 
 
 def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return zeros: any values do, and these overflow nowhere."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return np.zeros(shape, ml_dtypes.bfloat16)
-    return np.zeros(shape, dtype)
+    return np.zeros(shape, array_type(dtype))
 
 
 def main() -> None:

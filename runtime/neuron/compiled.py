@@ -19,16 +19,25 @@ from typing import Any
 import numpy as np
 
 from ... import simulator
-from ..backend import TARGET_VARIABLE, ArraySpec, BackendInfo, KernelError, LaunchResult, LaunchTime, split_arguments
+from ..backend import (
+    TARGET_VARIABLE,
+    ArraySpec,
+    BackendInfo,
+    BackendUnavailable,
+    KernelError,
+    LaunchResult,
+    LaunchTime,
+    split_arguments,
+)
 from . import environment
 from .compile_cache import CompileCache, Slot, warn_user
 from .device_time import DeviceTime, DeviceTimingError
-from .errors import CompileError, CompilerFailed, DeviceLost, advice, first_useful_line, is_lost, runtime_error
-from .jobs import Job, check_arguments
+from .errors import CompileError, CompilerFailed, CoreInUse, advice, first_useful_line, is_lost, runtime_error
+from .jobs import Job, array_type, check_arguments
 from .kernel_source import find_source
 from .neff import NEFF, compile_neff
-from .nrtpy_worker import array_type
 from .settings import FRONT_END, compiler_settings
+from .taken import is_taken, taken_line
 
 HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands are on the device
 DEFAULT_WARMUP = 5
@@ -228,6 +237,8 @@ class CompiledKernels(ABC):
         start = time.perf_counter()
         try:
             executable = Executable(job, walked, self._load(job, walked, entry), _neff(entry))
+        except BackendUnavailable:
+            raise
         except (RuntimeError, OSError) as error:
             if is_lost(error):
                 raise runtime_error(job.source.name, error) from error
@@ -255,7 +266,7 @@ class CompiledKernels(ABC):
             return executable
         except CompilerFailed as error:
             raise self._compile_error(job, error, log, time.perf_counter() - start) from error
-        except DeviceLost:
+        except BackendUnavailable:
             raise
         except (RuntimeError, OSError) as error:
             raise runtime_error(job.source.name, error) from error
@@ -267,13 +278,13 @@ class CompiledKernels(ABC):
         label = executable.job.label
         self.compilations.append(Compilation(label, seconds, peak_bytes, is_cached, tensors=tensors))
 
-    def _compile_error(self, job: Job, error: Exception, log: Path, seconds: float) -> CompileError | DeviceLost:
-        if self.needs_device and is_lost(error):
-            lost = runtime_error(job.source.name, error)
-            assert isinstance(lost, DeviceLost)
-            return lost
+    def _compile_error(self, job: Job, error: Exception, log: Path, seconds: float) -> KernelError | BackendUnavailable:
         printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        said = f"{printed}\n{error}\n"
+        if self.needs_device and is_taken(f"{error}\n{printed}"):
+            return CoreInUse(taken_line(f"{error}\n{printed}"))
+        if self.needs_device and is_lost(error):
+            return runtime_error(job.source.name, error)
+        said = f"{printed}\n{getattr(error.__cause__, 'traceback', '')}\n{error}\n"
         kept = self._options.cache.keep_log(said)
         line = first_useful_line(str(error), printed, type(error.__cause__).__name__)
         more = advice(said)

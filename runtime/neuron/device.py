@@ -1,6 +1,6 @@
 """A NeuronCore behind a process of its own: tensors that stay on it, kernels loaded once.
 
-The process is `torch_worker` (TorchNeuron) or `nrtpy_worker` (NEFF and nrtpy). Either is asked by messages: a line of
+The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime), asked by messages: a line of
 JSON, in which `bytes` says how many raw bytes follow; each gets one answer of the same form. Tensors and kernels stay
 there and are named by numbers. A process has one Neuron runtime, so a NeuronCore that is lost, and a compiler that
 crashes or takes too long, take that process with them and not this one.
@@ -12,23 +12,23 @@ import json
 import math
 import os
 import select
+import shutil
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..backend import BackendUnavailable
 from ..child_python import python_command
-from .environment import NRTPY_VARIABLE
-from .errors import DeviceLost, ExecutionError, runtime_error, useful_line
+from .errors import CoreInUse, DeviceLost, ExecutionError, raised_line, runtime_error, useful_line
 from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
+from .taken import is_taken, taken_line
 
 # Until an execution is given up that has no end. The runtime ends one after NEURON_RT_EXEC_TIMEOUT, 30 s by default
 # (neuron-runtime/guides/configuration-guide).
@@ -36,12 +36,13 @@ EXECUTION_SECONDS = 600.0
 
 
 class DeviceFaultError(RuntimeError):
-    """Error raised in the process on the NeuronCore: its type, `kind`, and text."""
+    """Error raised in the process on the NeuronCore: its type, `kind`, its text, and the traceback there."""
 
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
+    def __init__(self, kind: str, text: str, traceback: str = "") -> None:
+        super().__init__(raised_line(traceback) if traceback and not text else f"{kind}: {text}")
         self.kind = kind
         self.text = text
+        self.traceback = traceback
 
 
 class DeviceTimeoutError(RuntimeError):
@@ -99,6 +100,8 @@ class Device:
     this process. `command` starts it, `variables` are added to its environment, `library` is what it needs."""
 
     def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
+        self._folder = tempfile.mkdtemp(prefix="trninfer-device-")  # compilers leave files where they run
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.library = library
         self.starts = 0  # processes started so far: what an earlier one held is gone
         self._command = list(command)
@@ -177,8 +180,8 @@ class Device:
         """Return the process's answer.
 
         DeviceLost where it has ended, DeviceFaultError for what was raised there, BackendUnavailable where its library
-        cannot be used, DeviceTimeoutError where it takes more than `limit` seconds; `note` is called every
-        NOTE_SECONDS.
+        cannot be used or another process holds the core, DeviceTimeoutError where it takes more than `limit` seconds;
+        `note` is called every NOTE_SECONDS.
         """
         with self._lock:
             while self._unwanted:
@@ -191,7 +194,9 @@ class Device:
         if answer["type"] in ("ImportError", "ModuleNotFoundError"):
             reason = useful_line(answer["error"])
             raise BackendUnavailable(f"{self.library} cannot be used by {self._command[0]}: {reason}")
-        raise DeviceFaultError(answer["type"], answer["error"])
+        if is_taken(answer["error"]):
+            raise CoreInUse(taken_line(answer["error"]))
+        raise DeviceFaultError(answer["type"], answer["error"], answer.get("traceback", ""))
 
     def _exchange(
         self,
@@ -241,7 +246,12 @@ class Device:
             variables.pop(ASYNCHRONOUS, None)
             try:
                 self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, start_new_session=True
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=variables,
+                    cwd=self._folder,
+                    start_new_session=True,
                 )
             except OSError as error:
                 raise BackendUnavailable(f"{self._command[0]} cannot be run: {error.strerror}") from error
@@ -255,29 +265,9 @@ def torch_device(variables: Mapping[str, str]) -> Device:
     return Device(python_command(f"{__package__}.torch_worker", "main"), "TorchNeuron", variables)
 
 
-def nrtpy_device(python: Path | None = None) -> Device:
-    """Return the process in which nrtpy runs, of the environment of `python`; it is not started yet."""
-    worker = str(Path(__file__).with_name("nrtpy_worker.py"))
-    return Device([str(python or Path(sys.executable)), "-c", _START, worker], "nrtpy")
-
-
-# Not `python WORKER`: that would search the worker's folder, whose modules have common names.
-_START = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-
-
-def named_python(place: str | None = None) -> Path | None:
-    """Return the Python of the environment with nrtpy that `place`, else TRNINFER_NRTPY, names.
-
-    A folder may be named, or the Python. None where none is named; BackendUnavailable where what is named is none.
-    """
-    named = place or os.environ.get(NRTPY_VARIABLE)
-    if not named:
-        return None
-    path = Path(os.path.expanduser(named))
-    python = path / "bin" / "python" if path.is_dir() else path
-    if not (python.is_file() and os.access(python, os.X_OK)):
-        raise BackendUnavailable(f"no environment with nrtpy at {path}: {python} is not a Python to be run")
-    return python
+def nrt_device() -> Device:
+    """Return the process in which `nki.runtime` runs NEFFs; it is not started yet."""
+    return Device(python_command(f"{__package__}.nrt_worker", "main"), "nki.runtime")
 
 
 def _form(array: np.ndarray) -> dict[str, Any]:

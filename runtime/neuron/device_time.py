@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -90,15 +91,24 @@ def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
 
 
 def find_profile(folder: Path) -> tuple[Path, Path]:
-    """Return the NEFF and the NTFF that torch.profiler left below a folder; DeviceTimingError unless there is one of
-    each, or the largest NEFF where the NTFF is one."""
-    traces = sorted(folder.rglob("*.ntff"))
-    programs = sorted(folder.rglob("*.neff"), key=lambda path: path.stat().st_size)
-    if len(traces) != 1 or not programs:
+    """Return the NEFF and the NTFF that torch.profiler left below a folder; DeviceTimingError unless there is one NTFF
+    with its NEFF.
+
+    They are paired by the number in their names (neff_3.neff and 3_instid_0_vnc_0.ntff, as seen in public code), since
+    cached NEFFs of other kernels are in the same folder.
+    """
+    traces, programs = sorted(folder.rglob("*.ntff")), sorted(folder.rglob("*.neff"))
+    if len(traces) != 1:
+        raise DeviceTimingError(f"torch.profiler left {len(traces)} NTFFs where one is expected")
+    number = re.match(r"\d+", traces[0].name)
+    own = [path for path in programs if number and re.fullmatch(rf"(neff_)?{number.group()}", path.stem)]
+    if not own and len(programs) == 1:
+        own = programs
+    if len(own) != 1:
         raise DeviceTimingError(
-            f"torch.profiler left {len(traces)} NTFFs and {len(programs)} NEFFs where one of each is expected"
+            f"torch.profiler left {len(own)} NEFFs of {len(programs)} that belong to {traces[0].name}"
         )
-    return programs[-1], traces[0]
+    return own[0], traces[0]
 
 
 def _run(arguments: list[str], folder: Path) -> str:

@@ -6,16 +6,13 @@ Versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and 
 from __future__ import annotations
 
 import glob
-import importlib.util
-import os
 import re
 import sys
 from dataclasses import dataclass
 from typing import Literal
 
-NRTPY_VARIABLE = "TRNINFER_NRTPY"  # the Python, or the folder, of an environment with nrtpy
-TORCHNEURON, NRTPY = "torchneuron", "nrtpy"  # the ways to the chip
-WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRTPY: "NEFF and nrtpy"}
+TORCHNEURON, NRT = "torchneuron", "nki.runtime"  # the ways to the chip
+WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRT: "NEFF and nki.runtime"}
 
 NO_DEVICE = "no Neuron device (/dev/neuron*)"
 
@@ -36,9 +33,8 @@ INSTALL_COMMANDS = (
         f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install '.[neuron]' {_INDEX} {_TORCH_INDEX}",
     ),
     (
-        "without PyTorch (NEFF and nrtpy)",
-        f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install '.[neuron-neff]' {_INDEX}, and nrtpy in an "
-        "environment of its own, which TRNINFER_NRTPY names",
+        "without PyTorch (NEFF and nki.runtime)",
+        f"python3 -m venv ~/trninfer && ~/trninfer/bin/pip install '.[neuron-neff]' {_INDEX}",
     ),
     (
         "driver, runtime and tools",
@@ -50,33 +46,44 @@ INSTALL_COMMANDS = (
 # PyPI holds packages under these names whose only content is this warning; the real ones are in AWS's repository.
 _PLACEHOLDER_MARK = "WRONG PACKAGE"
 
-# Distributions, the first version that will do, and the first that trninfer was not written for. torch-neuronx before
-# 2.13 is another product of that name (PyTorch NeuronX, by XLA).
-_BOUNDS: dict[str, tuple[str, str]] = {
-    "nki": ("0.7", "0.8"),
-    "neuronx-cc": ("2.28", "2.29"),
-    "torch-neuronx": ("2.13", "2.15"),
+
+@dataclass(frozen=True)
+class Bounds:
+    """Versions of a package: `needed` is the first that can work, and from `lowest` to before `beyond` are those that
+    trninfer was written for."""
+
+    needed: str
+    lowest: str
+    beyond: str
+
+
+# Development versions are seen on real machines beside those of the release notes: nki 0.7.0b1 and neuronx-cc
+# 2.0.404830 with torch-neuronx 2.14.3. torch-neuronx before 2.13 is another product (PyTorch NeuronX, by XLA).
+_BOUNDS = {
+    "nki": Bounds("0.6", "0.7", "0.8"),
+    "neuronx-cc": Bounds("2.0", "2.28", "2.29"),
+    "torch-neuronx": Bounds("2.13", "2.13", "2.15"),
 }
 _PYTHON = {"torch-neuronx": (3, 12)}  # the first that has wheels (torch/get-started/quickstart-nki-kernel)
-_NEEDED = {TORCHNEURON: ("nki", "neuronx-cc", "torch-neuronx"), NRTPY: ("nki", "neuronx-cc")}
+_NEEDED = {TORCHNEURON: ("nki", "neuronx-cc", "torch-neuronx"), NRT: ("nki", "neuronx-cc")}
 
-State = Literal["ready", "newer", "missing", "placeholder", "too old"]
+State = Literal["ready", "newer", "older", "missing", "placeholder", "too old"]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package and its state: "ready", "newer" than what trninfer was written for (it is used all the same),
-    "missing", "placeholder" (PyPI's stub) or "too old". `lowest` is the first version that will do."""
+    """A package and its state: "ready", "newer" or "older" than what trninfer was written for (used all the same),
+    "missing", "placeholder" (PyPI's stub) or "too old"."""
 
     name: str
     version: str | None
     state: State
-    lowest: str
+    bounds: Bounds
 
     @property
     def is_usable(self) -> bool:
         """True if kernels can be compiled and run with it, judged by its version."""
-        return self.state in ("ready", "newer")
+        return self.state in ("ready", "newer", "older")
 
     @property
     def explanation(self) -> str:
@@ -84,9 +91,9 @@ class Package:
         if self.state == "placeholder":
             return f"version {self.version} is the placeholder from PyPI (its only content: {_PLACEHOLDER_MARK})"
         if self.state == "too old":
-            return f"version {self.version} is too old; {self.lowest} or newer is needed"
-        if self.state == "newer":
-            return f"version {self.version}, newer than trninfer knows ({self.lowest})"
+            return f"version {self.version} is too old; {self.bounds.needed} or newer is needed"
+        if self.state in ("newer", "older"):
+            return f"version {self.version}, {self.state} than trninfer was written for ({self.bounds.lowest})"
         if self.version:
             return f"version {self.version}"
         needed = _PYTHON.get(self.name, (0, 0))
@@ -103,7 +110,7 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way kernels reach the chip, TORCHNEURON or NRTPY; None if something is `missing`, one clause each."""
+    """The way kernels reach the chip, TORCHNEURON or NRT; None if something is `missing`, one clause each."""
 
     way: str | None
     missing: tuple[str, ...]
@@ -111,35 +118,29 @@ class Way:
 
 def neuron_packages() -> tuple[Package, ...]:
     """Return the state of each of AWS's packages that the chip needs."""
-    return tuple(_inspect(name, *bounds) for name, bounds in _BOUNDS.items())
+    return tuple(_inspect(name, bounds) for name, bounds in _BOUNDS.items())
 
 
-def bundled_nrtpy() -> bool:
-    """True if this environment has nrtpy."""
-    return importlib.util.find_spec("nrtpy") is not None
+def unexpected_versions() -> list[str]:
+    """Return a clause for each package that is used although trninfer was written for other versions."""
+    return [f"{each.name}: {each.explanation}" for each in neuron_packages() if each.state in ("newer", "older")]
 
 
-def find_way(nrtpy_named: bool = False) -> Way:
-    """Return the way to the chip: TorchNeuron where it is installed, else NEFF and nrtpy.
+def find_way() -> Way:
+    """Return the way to the chip: TorchNeuron where it is installed, else NEFF and nki.runtime.
 
-    `nrtpy_named`: an environment with nrtpy was named, which asks for NEFF and nrtpy first. What is missing is reported
-    of TorchNeuron, and of the other way where only nrtpy is missing for it.
+    What is missing is reported of TorchNeuron.
     """
     device = [] if neuron_devices() else [NO_DEVICE]
     lacking = missing_packages()
-    if not (nrtpy_named or bundled_nrtpy()):
-        nrtpy = "nrtpy: not in this environment, and TRNINFER_NRTPY names none"
-        lacking[NRTPY] = [*lacking[NRTPY], nrtpy]
-    order = (NRTPY, TORCHNEURON) if nrtpy_named else (TORCHNEURON, NRTPY)
-    for way in order:
+    for way in (TORCHNEURON, NRT):
         if not device and not lacking[way]:
             return Way(way, ())
-    also = lacking[NRTPY] if len(lacking[NRTPY]) == 1 else []
-    return Way(None, tuple(dict.fromkeys([*device, *lacking[TORCHNEURON], *also])))
+    return Way(None, (*device, *lacking[TORCHNEURON]))
 
 
 def missing_packages() -> dict[str, list[str]]:
-    """Return what each way lacks of packages, one clause each; nrtpy is not among them."""
+    """Return what each way lacks of packages, one clause each."""
     packages = {package.name: package for package in neuron_packages()}
     return {
         way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]
@@ -147,32 +148,29 @@ def missing_packages() -> dict[str, list[str]]:
     }
 
 
-def way_here() -> Way:
-    """Return the way to the chip, with the environment that TRNINFER_NRTPY names."""
-    return find_way(bool(os.environ.get(NRTPY_VARIABLE)))
-
-
 def _python() -> tuple[int, int]:
     return sys.version_info[:2]
 
 
-def _inspect(name: str, lowest: str, beyond: str) -> Package:
+def _inspect(name: str, bounds: Bounds) -> Package:
     import importlib.metadata  # here, since it takes long and few machines have a device
 
     try:
         metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
-        return Package(name, None, "missing", lowest)
+        return Package(name, None, "missing", bounds)
     version = metadata["Version"]
     description = metadata.get("Description") or metadata.get_payload()  # type: ignore[attr-defined]
     state: State = "ready"
     if _PLACEHOLDER_MARK in str(description):
         state = "placeholder"
-    elif _numbers(version) < _numbers(lowest):
+    elif _numbers(version) < _numbers(bounds.needed):
         state = "too old"
-    elif _numbers(version) >= _numbers(beyond):
+    elif _numbers(version) < _numbers(bounds.lowest):
+        state = "older"
+    elif _numbers(version) >= _numbers(bounds.beyond):
         state = "newer"
-    return Package(name, version, state, lowest)
+    return Package(name, version, state, bounds)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import re
 
 from ..backend import BackendUnavailable, KernelError
 from . import environment
+from .taken import is_taken, taken_line
 
 _LONGEST_LINE = 300
 
@@ -54,6 +55,10 @@ class DeviceLost(BackendUnavailable):
     """The NeuronCore is gone, broken or taken; the message is one line for the user."""
 
 
+class CoreInUse(BackendUnavailable):
+    """Another process holds the NeuronCore; the message is one line for the user."""
+
+
 class ExecutionError(KernelError):
     """The NeuronCore ended a kernel with an error; the message is one line for the user."""
 
@@ -71,11 +76,25 @@ def first_useful_line(*texts: str) -> str:
     return best if len(best) <= _LONGEST_LINE else f"{best[: _LONGEST_LINE - 3]}..."
 
 
+def raised_line(traceback: str) -> str:
+    """Return what a traceback ends in; an exception without a text gets the place and the line of code."""
+    lines = traceback.splitlines()
+    last = next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(" ")), "")
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if not frames or ":" in last:
+        return last
+    place = re.sub(r'^  File "(?:.*/)?([^"/]+)", line (\d+), in (.*)$', r"\1:\2, \3", lines[frames[-1]])
+    code = lines[frames[-1] + 1].strip() if frames[-1] + 1 < len(lines) else ""
+    return f"{last} ({place}: {code})" if code else f"{last} ({place})"
+
+
 def _lines(text: str) -> list[str]:
     """Return the lines that say something; of a traceback, only what was raised."""
     lines = text.splitlines()
     if any(line.startswith("Traceback ") for line in lines):
+        raised = raised_line(text)
         lines = [line for line in lines if not line.startswith(("Traceback ", " "))]
+        lines = [raised if raised.startswith(f"{line} (") else line for line in lines]
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
@@ -97,8 +116,10 @@ def is_lost(error: BaseException) -> bool:
     return bool(_LOST.search(str(error))) or not environment.neuron_devices()
 
 
-def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionError:
+def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionError | CoreInUse:
     """Return what an error during a kernel's execution means for the user."""
+    if is_taken(str(error)):
+        return CoreInUse(taken_line(str(error)))
     if not environment.neuron_devices():
         return DeviceLost(f"the Neuron device disappeared (no /dev/neuron*) while {name} ran: {useful_line(error)}")
     if _LOST.search(str(error)):

@@ -80,6 +80,15 @@ def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int
     return kernel, operands, pickle.loads(base64.b64decode(message["parameters"]))
 
 
+def array_type(name: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of a name; bfloat16 is ml_dtypes'."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
 def form(operand: Any) -> list[Any]:
     """Return an operand's shape and dtype as JSON values."""
     return [list(operand.shape), np.dtype(operand.dtype).name]

@@ -1,7 +1,7 @@
-"""The second way to the chip, without a framework: NKI makes a NEFF of a kernel, nrtpy runs it.
+"""The second way to the chip, without a framework: NKI makes a NEFF of a kernel, nki.runtime runs it.
 
     compile_worker   a process that calls the kernel with NumPy arrays: a NEFF, into the cache
-    nrtpy_worker     a process that loads NEFFs and holds the NeuronCore; weights are uploaded to it once, each batch
+    nrt_worker       a process that loads NEFFs and holds the NeuronCore; weights are uploaded to it once, each batch
                      is written into a resident tensor, outputs have their memory already and are read when asked for
 
 Calling `kernel(numpy...)` in a loop is not a way to run: each call loads the NEFF again.
@@ -18,9 +18,9 @@ import numpy as np
 
 from ..backend import BackendUnavailable
 from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
-from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, Lease, nrtpy_device
+from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, Lease, nrt_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile
-from .environment import NRTPY
+from .environment import NRT
 from .errors import first_useful_line
 from .jobs import Job
 from .neff import NEFF, compile_neff
@@ -53,11 +53,12 @@ class LoadedNeff:
 
     def benchmark(
         self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
-    ) -> list[float]:
-        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others."""
+    ) -> tuple[list[float], float | None]:
+        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others,
+        and their mean where the runtime gives that alone."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
-        durations = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)["us"]
-        return list(durations)
+        answer = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)
+        return answer["us"], answer["mean_us"]
 
     def _operands(self, tensors: Mapping[str, int], outputs: Sequence[int]) -> dict[str, Any]:
         return {
@@ -68,9 +69,9 @@ class LoadedNeff:
 
 
 class NrtBackend(OnDevice):
-    """Runs kernels by nrtpy on the NeuronCore that `device` holds."""
+    """Runs kernels by nki.runtime on the NeuronCore that `device` holds."""
 
-    way = NRTPY
+    way = NRT
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
         made = compile_neff(job, workdir, log, self._options.compile_seconds, self._still_compiling(job))
@@ -107,7 +108,7 @@ class NrtBackend(OnDevice):
         return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time by nrtpy's tracing, else by `neuron-explorer capture` on the same inputs."""
+        """Return the time by the runtime's tracing, else by `neuron-explorer capture` on the same inputs."""
         try:
             return self._benchmarked(executable, operands)
         except DeviceTimingError as error:
@@ -126,17 +127,19 @@ class NrtBackend(OnDevice):
         try:
             tensors = {name: tensor for name, (tensor, _) in self._tensors_of(executable, operands).items()}
             outputs, _ = loaded.run(tensors)
-            took = loaded.benchmark(tensors, outputs, options.warmup, options.iterations)
+            took, mean = loaded.benchmark(tensors, outputs, options.warmup, options.iterations)
         except DeviceFaultError as error:
-            raise DeviceTimingError(f"nrtpy: {first_useful_line(str(error))}") from error
+            raise DeviceTimingError(f"{NRT}: {first_useful_line(str(error))}") from error
+        if mean is not None:
+            return DeviceTime(mean, None, f"{NRT}, mean")
         if len(took) != options.iterations:  # a NEFF of several subgraphs gives several events an execution
-            raise DeviceTimingError(f"nrtpy: {len(took)} device events for {options.iterations} executions")
-        return DeviceTime(float(np.percentile(took, 50)), float(np.percentile(took, 99)), "nrtpy")
+            raise DeviceTimingError(f"{NRT}: {len(took)} device events for {options.iterations} executions")
+        return DeviceTime(float(np.percentile(took, 50)), float(np.percentile(took, 99)), NRT)
 
 
-def open_nrt(target: str, python: Path | None, options: RunOptions) -> NrtBackend:
-    """Return the backend on this machine's chip; BackendUnavailable where nrtpy or the NeuronCore cannot be had."""
-    device = nrtpy_device(python)
+def open_nrt(target: str, options: RunOptions) -> NrtBackend:
+    """Return the backend on this machine's chip; BackendUnavailable where nki.runtime or the core cannot be had."""
+    device = nrt_device()
     try:
         device.hello()
     except DeviceFaultError as error:

@@ -37,7 +37,8 @@ def run_limited(
     limit: float,
     note: Waiting = lambda seconds: None,
 ) -> Finished:
-    """Run a command with the file `given` as its input and all that it prints in `log`, at most `limit` seconds.
+    """Run a command in the folder of `log`, in which all that it prints is, with the file `given` as its input, at most
+    `limit` seconds: neuronx-cc leaves intermediate files where it runs.
 
     `note` is called every NOTE_SECONDS. The command and its children end together, also where this process is
     interrupted. OSError where it cannot be started.
@@ -45,7 +46,13 @@ def run_limited(
     start = time.perf_counter()
     with given.open("rb") as source, log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=source, stdout=output, stderr=output, env=dict(variables), start_new_session=True
+            command,
+            stdin=source,
+            stdout=output,
+            stderr=output,
+            env=dict(variables),
+            cwd=log.parent,
+            start_new_session=True,
         )
     _running.add(process)
     next_note, pause = NOTE_SECONDS, 0.005

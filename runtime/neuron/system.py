@@ -9,7 +9,6 @@ nki/get-started/setup-env.rst for the folder of the tools.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 from ..backend import TARGET_VARIABLE, BackendUnavailable
 
@@ -67,46 +67,56 @@ def system_packages() -> tuple[str, ...]:
     return tuple(sorted(line.strip() for line in told.splitlines() if len(line.split()) == 2))
 
 
-def package_version(name: str, python: Path | None) -> str | None:
-    """Return the version of a package in the environment of `python`, or in this one; None if unknown."""
-    if python is None:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-    code = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
-    return (_output(str(python), "-c", code) or "").strip() or None
-
-
 def runtime_library() -> str | None:
     """The file of the Neuron runtime library, whose name carries the version; None where it is not installed."""
     library = LIBRARY_FOLDER / "libnrt.so.1"
     return str(library.resolve()) if library.exists() else None
 
 
-def visible_cores() -> tuple[int, ...] | None:
-    """The NeuronCores that processes may use, one physical core each; None if unknown.
+def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
+    """Return the numbers of the logical cores, of `lnc` physical ones each, that processes may use; None if unknown.
 
-    NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts. It counts logical cores, so those of a
-    device are multiplied by its `logical_neuroncore_config`. BackendUnavailable where the variable cannot be read.
+    NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts: it counts logical cores of its own
+    `logical_neuroncore_config`, and ids of cores count those of the process (a trn2.3xlarge has 8 physical cores, ids 0
+    to 7 at 1 and 0 to 3 at 2). BackendUnavailable where the variable cannot be read.
     """
     chosen = os.environ.get(VISIBLE_CORES)
     if chosen:
         return parse_cores(chosen)
     try:
-        devices = json.loads(_output("neuron-ls", "-j") or "")
-        count = sum(int(device["nc_count"]) * int(device.get("logical_neuroncore_config", 1)) for device in devices)
+        count = sum(int(device["nc_count"]) * int(device.get("logical_neuroncore_config", 1)) for device in _devices())
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return tuple(range(count))
+    return tuple(range(count // lnc))
 
 
-def pick_cores(count: int) -> tuple[int, ...]:
-    """The first `count` NeuronCores that may be used; BackendUnavailable where there are fewer.
+def core_holders(core: int | None = None) -> list[str]:
+    """Return the processes that hold NeuronCores, as neuron-ls has them ("4711 (python3 serve.py)"): those on a core
+    where it says so, else all."""
+    try:
+        processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
+        own = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
+        found = [
+            f"{int(each['pid'])} ({' '.join(str(each.get('command', '')).split())[:60]})" for each in own or processes
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return list(dict.fromkeys(found))
+
+
+def _devices() -> list[dict[str, Any]]:
+    """Return the devices of neuron-ls; ValueError where it tells of none."""
+    devices: list[dict[str, Any]] = json.loads(_output("neuron-ls", "-j") or "")
+    return devices
+
+
+def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
+    """Return the first `count` logical cores, of `lnc` physical ones each, that may be used; BackendUnavailable where
+    there are fewer.
 
     If their number is unknown, those from 0 on, which the runtime then refuses or not.
     """
-    there = visible_cores()
+    there = visible_cores(lnc)
     if there is None:
         return tuple(range(count))
     if count > len(there):

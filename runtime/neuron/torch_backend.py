@@ -23,12 +23,12 @@ from .compile_cache import Slot
 from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
 from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
-from .errors import CompilerFailed, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
-from .jobs import Job, form
+from .errors import CompilerFailed, CoreInUse, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
+from .jobs import Job, array_type, form
 from .neff import NEFF, describe_neff
-from .nrtpy_worker import array_type
 from .on_device import NOT_ON_CORE, OnDevice, fault
 from .settings import torch_variables
+from .taken import is_taken, taken_line
 
 _MARK = "torchneuron.json"  # in the cache: that TorchNeuron has compiled a kernel
 
@@ -65,9 +65,12 @@ class TorchBackend(OnDevice):
         except DeviceLost as error:  # the compiler may have crashed, and taken the process with it
             raise (CompilerFailed(str(error)) if environment.neuron_devices() else error) from error
         except DeviceFaultError as error:
+            printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+            if is_taken(f"{error.text}\n{printed}"):
+                raise CoreInUse(taken_line(f"{error.text}\n{printed}")) from error
             if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it has run as well
                 raise fault(job.source.name, error) from error
-            raise CompilerFailed(error.text) from error
+            raise CompilerFailed(error.text or str(error)) from error
         inputs = {name: form(operand) for name, operand in job.operands.items()}
         tensors = {"inputs": inputs, "outputs": answer["outputs"]}
         neffs = [Path(path) for path in answer["neffs"]]

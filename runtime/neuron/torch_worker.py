@@ -12,7 +12,6 @@ looked at. From a public pre-release: the key of a compiled kernel holds the has
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import sys
@@ -21,10 +20,11 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ...kernels import use_nki
 from .jobs import arguments_hash, outputs_of, read_job
+from .messages import serve_pipe
 from .settings import NEFF_FOLDER
 
 DEVICE = "neuron"
@@ -242,28 +242,6 @@ def _output_to(path: str) -> Iterator[None]:
         os.close(file)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer messages until there are no more."""
-    core: Core | None = None
-    while line := requests.readline():
-        message = json.loads(line)
-        operation, size = message.pop("op"), message.pop("bytes")
-        if operation in ("put", "write"):
-            message["data"] = requests.read(size)
-        data = b""
-        try:
-            core = core or Core()
-            result = getattr(core, operation)(**message)
-            data = result if isinstance(result, bytes) else b""
-            answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
-        except Exception as error:  # whatever AWS's packages raise is for the process that asks
-            answer = {"ok": False, "error": str(error), "type": type(error).__name__}
-        answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
-        answers.flush()
-
-
 def main() -> None:
-    """Serve standard input; what libraries print goes to standard error, since the pipe is for answers."""
-    with os.fdopen(os.dup(1), "wb") as pipe:
-        os.dup2(2, 1)
-        serve(sys.stdin.buffer, pipe)
+    """Serve standard input."""
+    serve_pipe(Core)

@@ -6,6 +6,7 @@ compiled, nothing is measured.
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ...models.files import Model
-from ..backend import DTYPES, ArraySpec, Backend, KernelError
+from ..backend import DTYPES, ArraySpec, Backend, BackendUnavailable, KernelError
 from ..fallback import planned_launches
 from ..launch_options import LaunchOptions
 from ..launches import plan_launches
 from ..measure.compare import BackendComparison, compare_backends, relative_error
 from ..neuron.compile_only import CompileOnlyBackend
 from ..neuron.compiled import Attempt, CompiledKernels
-from ..neuron.errors import CompileError, DeviceLost, ExecutionError
+from ..neuron.errors import CompileError, DeviceLost, ExecutionError, raised_line
 from ..neuron.on_device import OnDevice
 from ..session import OverflowedError, Result, Session
 from ..tolerances import kernel_tolerance, network_tolerance
@@ -33,6 +34,25 @@ _AHEAD = 16  # checks whose compilations begin before their turn
 _HEAD, _TAIL = 6000, 2000  # characters of a compiler's log that are kept
 _NO_RESULT = (KernelError, OverflowedError, DeviceLost)
 OK, WRONG, FAILED = "ok", "wrong", "failed"  # another result than the golden model's; none at all
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception: its type, its message, and the tracebacks here and in the process that ran or compiled."""
+
+    type: str
+    message: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Return the failure that an exception is."""
+        causes, each = [], error.__cause__
+        while each is not None:
+            causes.append(str(getattr(each, "traceback", "")))
+            each = each.__cause__
+        texts = ["".join(traceback.format_exception(error)), *filter(None, causes)]
+        return cls(type(error).__name__, str(error), _clipped("\n".join(texts)))
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,7 @@ class KernelOutcome:
     otherwise: tuple[Attempt, ...] = ()
     tensors: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
+    failure: Failure | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -85,6 +106,7 @@ class NetworkOutcome:
     comparison: BackendComparison | None = None
     message: str = ""
     log: str = ""
+    failure: Failure | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -118,8 +140,10 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
         try:
             outcome = _with_prediction(_launched(check, backend, outcome), check, predicting)
             recovery.succeeded()
-        except _NO_RESULT as error:
-            outcome = replace(outcome, message=str(error), log=_log_of(error))
+        except Exception as error:  # also what nobody has foreseen: the archive tells of it, and the others go on
+            if isinstance(error, BackendUnavailable) and not isinstance(error, DeviceLost):
+                raise
+            outcome = replace(outcome, message=_line_of(error), log=_log_of(error), failure=Failure.of(error))
             outcome = replace(outcome, otherwise=recovery.compile_otherwise(check, error))
             yield _with_compilation(outcome, backend)
             recovery.recover(error)
@@ -197,8 +221,18 @@ def _with_compilation(outcome: KernelOutcome, backend: Backend) -> KernelOutcome
 
 def _log_of(error: Exception) -> str:
     """Return the head and the end of what the compiler said."""
-    log = getattr(error, "log", "")
+    return _clipped(getattr(error, "log", ""))
+
+
+def _clipped(log: str) -> str:
     return log if len(log) <= _HEAD + _TAIL else f"{log[:_HEAD]}\n[...]\n{log[-_TAIL:]}"
+
+
+def _line_of(error: Exception) -> str:
+    """Return one line for an error; of an unexpected one also its type."""
+    if isinstance(error, _NO_RESULT):
+        return str(error)
+    return raised_line("".join(traceback.format_exception(error)))
 
 
 def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelOutcome:
@@ -263,7 +297,7 @@ def check_network(
         try:
             outcome = _answered(outcome, session, model, x, dtype, predicting)
         except _NO_RESULT as error:
-            yield replace(outcome, message=str(error), log=_log_of(error))
+            yield replace(outcome, message=str(error), log=_log_of(error), failure=Failure.of(error))
             recovery.recover(error)
             continue
         if predicting is None:
@@ -274,7 +308,7 @@ def check_network(
         except _NO_RESULT as error:
             yield outcome
             beside = replace(outcome, launches="layer by layer, beside the simulator", result=None, verification=None)
-            yield replace(beside, status=FAILED, message=str(error), log=_log_of(error))
+            yield replace(beside, status=FAILED, message=str(error), log=_log_of(error), failure=Failure.of(error))
             recovery.recover(error)
             return
         yield replace(outcome, comparison=comparison, status=outcome.status if comparison.passed else WRONG)

@@ -18,7 +18,7 @@ from ..machine.watching import watchers
 from ..tensors.tensor import MAX_DIMENSIONS, NkiTensor
 from ..tensors.views import dimensions
 from .core import active
-from .reported import check_words
+from .reported import HALF_WORD, check_slot, check_words
 
 MAX_COUNT = (1 << 16) - 1
 MAX_STRIDE = (1 << 15) - 1
@@ -52,7 +52,9 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"elements a dimension, at most {MAX_STRIDE} apart"
         )
     access = tensor.access
-    if region is PSUM and access.byte % PSUM_ALIGNMENT:
+    if region is PSUM and access.byte % PSUM_ALIGNMENT and tensor._dtype.itemsize == HALF_WORD:
+        check_slot(active(op), op, operand, tensor)
+    elif region is PSUM and access.byte % PSUM_ALIGNMENT:
         active(op).warn(
             f"{op}: {operand} {tensor.label} starts at byte {access.byte} of a partition of PSUM; addresses there are "
             f"multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"

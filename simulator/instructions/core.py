@@ -36,7 +36,7 @@ from ..timing.constants import Machine
 from ..timing.costs import NO_TIME, Costs
 from .old_calls import explaining_old_calls
 from .overlap import clobbers
-from .reported import check_name, check_width
+from .reported import check_name, check_reshape, check_width
 
 if TYPE_CHECKING:
     from ..machine.instruction import Options
@@ -47,6 +47,8 @@ MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
 MAX_SETTLED = 10_000  # calls of different forms that are remembered
 
 _TENSOR = engine.tensor
+
+NkiTensor.check_reshape = staticmethod(check_reshape)
 
 
 class NeuronCore:

@@ -16,7 +16,7 @@ from .core import NeuronCore, active
 from .declaration import declared
 from .indirect_moves import move
 from .operands import Call, Member
-from .reported import check_skipped_transpose
+from .reported import check_skipped_transpose, check_transposed_rows
 from .tensor_operands import Moved
 
 
@@ -176,6 +176,7 @@ def dma_transpose(
     """dst = src with its axes reversed, as (1, 0), (2, 1, 0) or (3, 1, 2, 0), into SBUF."""
     core = active("dma_transpose")
     settled = core.settle("dma_transpose", dst, src, axes, priority, dge_mode, oob_mode)
+    check_transposed_rows(core, dst)
     *_, order, transfer, moved = settled[-1]
     instruction = core.issue("dma_transpose", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
 

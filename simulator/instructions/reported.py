@@ -18,6 +18,9 @@ may refuse it or the chip may compute something else. Sources, as of October 202
   whose values `trninfer doctor --selftest` compares on the chip: they are not warned of there.
 - Indirect transposes with `oob_mode.skip`: a group of indices of which some are out of bounds aborted the DMA and left
   the device unusable on trn2 and trn3 with SDK 2.32 (aws-neuron-sdk issue 1390, open since September 2026).
+- Rules of the back end's verifier, which refused what the front end had taken, in a public test of kernels for vLLM
+  Neuron of October 2026: a 16-bit slot of PSUM that does not begin at a multiple of 4 bytes; a reshaped view of one
+  partition, whose partition step is 0; a DMA transpose whose output rows are no multiple of 32 bytes.
 - Names: kernels of nki-library name each tensor of a launch differently, by layer and by turn of a loop.
 """
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 _OWN_KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 HALF_WORD = PSUM_ALIGNMENT // 2
+TRANSPOSED_ROW_BYTES = 32  # of an output row of dma_transpose
 
 
 def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
@@ -103,6 +107,36 @@ def check_skipped_transpose(core: NeuronCore) -> None:
         "with valid ones",
         ReportedOnChipWarning,
     )
+
+
+def check_slot(core: NeuronCore, op: str, operand: str, tensor: NkiTensor) -> None:
+    """Warn of a 16-bit operand in PSUM that begins within a word."""
+    core.warn(
+        f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; 16-bit operands "
+        f"begin at multiples of {PSUM_ALIGNMENT} (others are reported to be refused by the back end's verifier)",
+        ReportedOnChipWarning,
+    )
+
+
+def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
+    """Warn of a reshaped view of one partition in SBUF or PSUM."""
+    tensor.storage.core.warn(
+        f"reshape of {tensor.label} to {list(shape)}: the partition step of a reshaped view of one partition is "
+        "reported to be 0, which the back end's verifier refuses; use reshape_dim and flatten_dims, or allocate the "
+        "shape that is needed",
+        ReportedOnChipWarning,
+    )
+
+
+def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
+    """Warn of a DMA transpose whose output rows are no multiple of TRANSPOSED_ROW_BYTES."""
+    row = dst.row * dst._dtype.itemsize
+    if row % TRANSPOSED_ROW_BYTES:
+        core.warn(
+            f"dma_transpose: dst {dst.label} has rows of {row} bytes; multiples of {TRANSPOSED_ROW_BYTES} are reported "
+            "to be needed (the back end's verifier refuses others): allocate wider rows and take a view",
+            ReportedOnChipWarning,
+        )
 
 
 def check_name(core: NeuronCore, name: str) -> None:

@@ -59,7 +59,9 @@ class _Layout:
             kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
             keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
             found = self.tensor[keys]
-            return found if found.ndim == len(kept) else found.reshape(tuple(d.stop - d.start for d in kept))
+            return (
+                found if found.ndim == len(kept) else found._reshape(tuple(d.stop - d.start for d in kept), "reshape")
+            )
         lead, partitions, free = dimensions[: -self._rank], dimensions[-self._rank], dimensions[1 - self._rank :]
         at, size = partitions.start % self.rows, partitions.stop - partitions.start
         if any(d.stop - d.start != 1 for d in lead) or at + size > self.rows:
@@ -307,7 +309,7 @@ def _allocated(
     rows = min(shape[0], partitions)
     count = prod(lead) * -(-partitions // rows)
     flat = core.ndarray((rows, count * prod(free)), dtype, buffer, name, address)
-    return _Layout(flat.reshape((rows, count, *free)), elements, rows), dimensions, shape
+    return _Layout(flat._reshape((rows, count, *free), "reshape"), elements, rows), dimensions, shape
 
 
 def _shape(what: str, name: str, shape: Any) -> tuple[int, ...]:

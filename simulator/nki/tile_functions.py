@@ -228,7 +228,7 @@ def _dropped(x: NkiTensor, axis: Any, keepdims: bool) -> NkiTensor:
     if keepdims:
         return x
     shape = tuple(extent for dim, extent in enumerate(x.shape) if dim not in axes)
-    return x.reshape(shape if len(shape) > 1 else (x.shape[0], 1))
+    return x._reshape(shape if len(shape) > 1 else (x.shape[0], 1), "reshape")
 
 
 def _count(x: NkiTensor, axis: Any) -> int:

@@ -24,6 +24,7 @@ class TensorViews(WithoutOperators):
     __slots__ = ()
 
     copy_into: ClassVar[Callable[[Any, Any], Any]]  # the instruction that copies a tile into a view
+    check_reshape: ClassVar[Callable[[Any, tuple[int, ...]], None]]  # of a view of one partition
 
     def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> Self:
         """`self[keys]`, where the key of dimension `dim` is no number."""
@@ -183,6 +184,8 @@ class TensorViews(WithoutOperators):
             raise NkiValidationError(
                 f"reshape of {self.label}: the partition dimension must stay {self.shape[0]}, came {extents[0]}"
             )
+        if self.storage.on_chip and extents[0] == 1:
+            type(self).check_reshape(self, extents)
         return self._reshape(extents, "reshape")
 
     def _reshape(self, shape: tuple[int, ...], what: str) -> Self:

@@ -28,7 +28,7 @@ def test_options_of_the_chip_have_no_effect_on_the_simulator(cli, feature_model)
 def test_why_auto_took_the_simulator(cli, feature_model, monkeypatch) -> None:
     missing = environment.Way(None, ("no device", "no package"))
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
-    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: missing)
+    monkeypatch.setattr(environment, "find_way", lambda: missing)
     for _ in range(2):
         assert "auto took the simulator: no device; see trninfer doctor" in cli("bench", "--model", feature_model).out
     assert "auto took" not in cli("bench", "--model", feature_model, "--backend", "sim").out
@@ -66,7 +66,7 @@ def test_a_chip_that_is_not_there(monkeypatch) -> None:
 
 def test_a_chip_has_no_timeline(monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
-    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(environment.NRTPY, ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way(environment.NRT, ()))
     monkeypatch.delenv("TRNINFER_BACKEND", raising=False)
     assert choice_note("auto") is None
     with pytest.raises(UsageError, match=r"^--trace shows the simulator's timeline; .*: add --backend sim$"):

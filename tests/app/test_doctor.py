@@ -50,7 +50,7 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     cli("bench", "--model", feature_model, "--launches", "layer", "--format", "json", "--quiet")
     rows = rows_of_doctor(cli)
     assert rows["instance"] == {"check": "instance", "status": "ok", "detail": "trn2n.48xlarge"}
-    assert rows["neuroncores"]["detail"] == "16: 0 to 15" and rows["nrtpy"]["status"] == "missing"
+    assert rows["neuroncores"]["detail"] == "16: 0 to 15"
     assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the run before
     assert rows["backend auto"]["detail"].startswith("neuron: ")
     assert not any(check.startswith("to use it") for check in rows)
@@ -65,24 +65,21 @@ def test_doctor_tells_the_target_of_the_instance(cli, chip, monkeypatch) -> None
     assert rows_of_doctor(cli)["target"]["detail"] == "trn3 (NEURON_PLATFORM_TARGET_OVERRIDE)"
 
 
-def test_doctor_tells_of_variables_that_are_wrong(cli, chip, monkeypatch, tmp_path) -> None:
+def test_doctor_tells_of_variables_that_are_wrong(cli, chip, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "none")
-    monkeypatch.setenv("TRNINFER_NRTPY", str(tmp_path / "nowhere"))
     rows = rows_of_doctor(cli)
-    assert rows["neuroncores"]["status"] == rows["nrtpy"]["status"] == "wrong"
+    assert rows["neuroncores"]["status"] == "wrong"
     assert "NEURON_RT_VISIBLE_CORES is 'none'" in rows["neuroncores"]["detail"]
-    assert "nowhere" in rows["nrtpy"]["detail"]
 
 
 def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("TRNINFER_NRTPY", raising=False)
     monkeypatch.setattr("trninfer.runtime.neuron.system.TOOLS_FOLDER", tmp_path)
     monkeypatch.setattr("trninfer.runtime.neuron.system.LIBRARY_FOLDER", tmp_path)
     monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     rows = rows_of_doctor(cli)
-    for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores", "nrtpy"):
+    for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores"):
         assert rows[check]["status"] == "missing", check
     assert "pip install ." in rows["to use it on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
     assert "first run" not in rows
@@ -97,12 +94,10 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     [
         (("--archive", "a.zip"), "--archive is for --selftest"),
         (("--target", "trn2"), "--target is for --selftest"),
-        (("--nrtpy", "."), "--nrtpy is for --selftest"),
         (("--compile-timeout", "9"), "--compile-timeout is for --selftest"),
         (("--compile-only",), "--compile-only is for --selftest"),
         (("--selftest", "--dtype", "float8_e4m3"), "--selftest is of kernels in 32 or 16 bits; give another --dtype"),
-        (("--selftest", "--compile-only", "--backend", "sim"), "leave out --backend sim and --nrtpy"),
-        (("--selftest", "--compile-only", "--nrtpy", "."), "leave out --backend sim and --nrtpy"),
+        (("--selftest", "--compile-only", "--backend", "sim"), "leave out --backend sim"),
         (("--output", "/"), "--output /: is a folder"),
     ],
 )
@@ -122,11 +117,11 @@ def test_cores_in_short(cores: tuple[int, ...], text: str) -> None:
 def test_what_the_compiler_alone_is_good_for(cli, monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     monkeypatch.setattr(
-        environment, "missing_packages", lambda: {environment.TORCHNEURON: ["torch"], environment.NRTPY: []}
+        environment, "missing_packages", lambda: {environment.TORCHNEURON: ["torch"], environment.NRT: []}
     )
     assert rows_of_doctor(cli)["without a chip"]["detail"].startswith("trninfer doctor --selftest --compile-only")
     monkeypatch.setattr(
-        environment, "missing_packages", lambda: {environment.TORCHNEURON: ["torch"], environment.NRTPY: ["nki"]}
+        environment, "missing_packages", lambda: {environment.TORCHNEURON: ["torch"], environment.NRT: ["nki"]}
     )
     assert "without a chip" not in rows_of_doctor(cli)
 

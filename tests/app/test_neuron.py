@@ -104,10 +104,22 @@ def test_times_on_the_device_add_up_over_batches(cli, chip, feature_model, data)
     assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(4 * 17.0)] * len(ROWS)
 
 
-def test_nrtpy_by_name(cli, chip, feature_model, tmp_path) -> None:
-    arguments = ("bench", "--model", feature_model)
-    outcome = cli(*arguments, "--nrtpy", tmp_path)
-    assert outcome.status == 3 and f"no environment with nrtpy at {tmp_path}" in outcome.err
+def test_a_core_that_is_taken_is_one_line(cli, chip, feature_model, monkeypatch) -> None:
+    """Exit status 3, at once: another process holds it, which one neuron-ls knows, and another may be chosen."""
+    monkeypatch.setenv("STAND_IN_NKI", "taken")
+    outcome = cli("bench", "--model", feature_model, "--format", "json", "--quiet")
+    assert (outcome.status, outcome.out) == (3, "")
+    assert outcome.err == (
+        "trninfer: NeuronCore 0 is in use by process 4711 (python3 serve.py --model large); "
+        "NEURON_RT_VISIBLE_CORES=N, one of 0 to 15, chooses another\n"
+    )
+
+
+def test_an_assertion_of_the_front_end_has_its_place(cli, chip, feature_model, monkeypatch) -> None:
+    monkeypatch.setenv("STAND_IN_NKI", "assert")
+    outcome = cli("bench", "--model", feature_model, "--launches", "layer", "--format", "json", "--quiet")
+    assert outcome.status == 2
+    assert "the compiler failed: AssertionError (__init__.py:" in outcome.err and "assert not forms" in outcome.err
 
 
 def test_pictures_on_the_chip(cli, chip, pictures, picture_model) -> None:

@@ -30,16 +30,16 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-@pytest.fixture(params=[environment.TORCHNEURON, environment.NRTPY])
+@pytest.fixture(params=[environment.TORCHNEURON, environment.NRT])
 def chip(request, few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine with a chip, by either way."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", request.param)
 
 
 @pytest.fixture
-def nrtpy_chip(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a chip, by NEFF and nrtpy."""
-    return stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRTPY)
+def nrt_chip(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """A machine with a chip, by NEFF and nki.runtime."""
+    return stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRT)
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def torch_chip(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> py
 @pytest.fixture
 def compiler(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine with nki and neuronx-cc, and without a device."""
-    stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRTPY)
+    stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRT)
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
-    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(None, ("no device",)))
-    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRTPY: []})
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way(None, ("no device",)))
+    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: []})
     return monkeypatch
 
 
@@ -103,7 +103,7 @@ def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -
     told = json.loads(outcome.out)
     assert outcome.status == 0 and told["backend"] == "neuron" and told["note"] is None
     assert told["labels"]["measured_host_us"] == "measured, host round trip"
-    by, device_us = ("torch.profiler", 17.0) if "torchneuron" in request.node.name else ("nrtpy", 19.5)
+    by, device_us = ("torch.profiler", 17.0) if "torchneuron" in request.node.name else ("nki.runtime", 19.5)
     for row in told["kernels"]:
         assert row["predicted_us"] > 0 and row["measured_device_us"] == pytest.approx(device_us)  # as the stand-ins say
         assert row["measured_device_by"] == by and row["measured_host_us_p99"] >= row["measured_host_us"] > 0
@@ -129,9 +129,9 @@ def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -
     [("run", 3, "NRT_EXEC_HW_ERR_NC_UE"), ("oob", 1, "NRT_EXEC_OOB"), ("die", 3, "ended during run")],
 )
 def test_a_chip_that_fails_leaves_an_archive_that_says_how(
-    cli, nrtpy_chip, few, one_network, fault, status, told
+    cli, nrt_chip, few, one_network, fault, status, told
 ) -> None:
-    nrtpy_chip.setenv("STAND_IN_NRTPY", fault)
+    nrt_chip.setenv("STAND_IN_NRT", fault)
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     document = json.loads(unpacked(few / "a.zip")["selftest.json"])
     assert outcome.status == status and not document["passed"]
@@ -143,8 +143,8 @@ def test_a_chip_that_fails_leaves_an_archive_that_says_how(
 
 
 @pytest.mark.parametrize("fault", ["die", "stuck"])
-def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrtpy_chip, few, one_network, fault) -> None:
-    nrtpy_chip.setenv("STAND_IN_NRTPY", f"{fault}:psum_within")
+def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrt_chip, few, one_network, fault) -> None:
+    nrt_chip.setenv("STAND_IN_NRT", f"{fault}:psum_within")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     document = json.loads(unpacked(few / "a.zip")["selftest.json"])
     assert outcome.status == 1 and document["stopped"] is None
@@ -155,9 +155,9 @@ def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrtpy_chip, few, 
     assert [row["status"] for row in document["networks"]] == ["ok"]
 
 
-def test_other_ways_to_compile_are_tried_for_the_first_that_fail(cli, nrtpy_chip, few, one_network) -> None:
-    nrtpy_chip.setattr(run.Recovery, "MAX_OTHERWISE", 1)
-    nrtpy_chip.setenv("STAND_IN_NKI", "compile")
+def test_other_ways_to_compile_are_tried_for_the_first_that_fail(cli, nrt_chip, few, one_network) -> None:
+    nrt_chip.setattr(run.Recovery, "MAX_OTHERWISE", 1)
+    nrt_chip.setenv("STAND_IN_NKI", "compile")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--format", "json")
     assert [len(row["otherwise"]) for row in json.loads(outcome.out)["kernels"]] == [1, 0]
 

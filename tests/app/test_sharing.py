@@ -153,7 +153,7 @@ def chip(ray, monkeypatch):
     import core_backends
 
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
-    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way("torchneuron", ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way("torchneuron", ()))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
 
     def use(fault: str | None = None) -> None:

@@ -14,7 +14,7 @@ from trninfer.runtime.neuron import environment
 @pytest.fixture(autouse=True)
 def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = environment.Way(None, ("no Neuron device", "nki: not installed"))
-    monkeypatch.setattr(environment, "way_here", lambda: missing)
+    monkeypatch.setattr(environment, "find_way", lambda: missing)
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.delenv(backend.TARGET_VARIABLE, raising=False)
     monkeypatch.setenv("TRNINFER_BACKEND", "")
@@ -27,27 +27,27 @@ def test_auto_takes_the_simulator_and_says_why() -> None:
 
 def test_auto_looks_for_no_packages_where_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
-    monkeypatch.setattr(environment, "way_here", lambda: pytest.fail("looked for packages"))
+    monkeypatch.setattr(environment, "find_way", lambda: pytest.fail("looked for packages"))
     assert decide("auto") == Choice("sim", environment.NO_DEVICE)
 
 
 def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way("nki.runtime", ()))
     assert decide("auto").backend == decide("neuron").backend == "neuron"
     assert decide("sim").backend == "sim"
 
 
 def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way("nki.runtime", ()))
     monkeypatch.setenv("TRNINFER_BACKEND", "sim")
     assert decide("auto") == Choice("sim", "TRNINFER_BACKEND=sim")
     assert decide("neuron").backend == "neuron"  # what is asked for by name wins
 
 
 def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "way_here", lambda: environment.Way("nrtpy", ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way("nki.runtime", ()))
     monkeypatch.setattr(neuron, "open_neuron_backend", lambda target, **options: (target, options))
-    assert choose_backend("auto", "trn3", lnc=2, nrtpy="x") == ("trn3", {"lnc": 2, "nrtpy": "x"})
+    assert choose_backend("auto", "trn3", lnc=2, warmup=3) == ("trn3", {"lnc": 2, "warmup": 3})
     assert choose_backend("sim", warmup=2).info.name == "sim"
 
 

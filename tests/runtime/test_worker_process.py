@@ -55,7 +55,7 @@ def test_an_end_is_told_whenever_it_comes(feature_model: Path) -> None:
 
 
 def test_a_backend_that_is_not_there_is_told(feature_model: Path) -> None:
-    process = WorkerProcess(Worker, {"TRNINFER_NRTPY": ""})
+    process = WorkerProcess(Worker, {"TRNINFER_CACHE": ""})
     try:
         with pytest.raises(BackendUnavailable, match="backend 'neuron' is not available"):
             process.ask(Setup(load_model(feature_model), open_neuron_backend, "float32"))

@@ -4,6 +4,7 @@ The packages are loaded by the processes that the backend starts, which find the
 """
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from trninfer.runtime.neuron.device import DeviceArray
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
 SITES = {
     environment.TORCHNEURON: ("nki_site", "torch_site"),
-    environment.NRTPY: ("nki_site", "nrtpy_site"),
+    environment.NRT: ("nki_site",),
 }
 VARIABLES = (  # that opening the backend sets, or reads
     "NEURON_RT_VISIBLE_CORES",
@@ -28,7 +29,6 @@ VARIABLES = (  # that opening the backend sets, or reads
     "TORCH_NEURONX_NEFF_CACHE_DIR",
     "NKI_COMPILE_CACHE_URL",
     "TRNINFER_BACKEND",
-    "TRNINFER_NRTPY",
 )
 
 # The launches of the small network of features, layer by layer.
@@ -53,8 +53,9 @@ def use_packages(monkeypatch: pytest.MonkeyPatch, way: str, *sites: str) -> None
 
 
 def use_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put AWS's tools on the path."""
-    monkeypatch.setenv("PATH", f"{STAND_INS / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    """Put AWS's tools on the path, and before others the Python that runs the tests, for they have its packages."""
+    folders = (str(STAND_INS / "tools"), str(Path(sys.executable).parent), os.environ["PATH"])
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
 
 
 def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pytest.MonkeyPatch:
@@ -64,7 +65,7 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
     use_tools(monkeypatch)
     monkeypatch.setenv("TRNINFER_CACHE", str(cache))
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
-    monkeypatch.setattr(environment, "find_way", lambda nrtpy_named=False: environment.Way(way, ()))
+    monkeypatch.setattr(environment, "find_way", lambda: environment.Way(way, ()))
     return monkeypatch
 
 

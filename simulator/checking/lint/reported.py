@@ -20,6 +20,8 @@ from .tensors import CREATORS
 HALF_WORDS = frozenset({"bfloat16", "float16"})
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint32": 4}
 MATMUL = "nki.isa.nc_matmul"
+TRANSPOSE = "nki.isa.dma_transpose"
+TRANSPOSED_ROW_BYTES = 32  # of an output row of dma_transpose
 
 
 def check_reported(scope: FunctionScope) -> None:
@@ -31,10 +33,12 @@ def check_reported(scope: FunctionScope) -> None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile that a function makes: its free dimensions, None if one is unknown, and the loops around it."""
+    """A tile that a function makes: its partitions and free dimensions, None if one is unknown, and the loops around
+    it."""
 
     buffer: str
     dtype: str
+    partitions: int | None
     free: tuple[int | None, ...]
     loops: tuple[ast.For, ...]
 
@@ -94,6 +98,45 @@ class _Reported(ast.NodeVisitor):
             self._check_tile(node, function)
         elif function == MATMUL:
             self._check_matmul(node)
+        elif function == TRANSPOSE:
+            self._check_transpose(node)
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "reshape":
+            self._check_reshape(node, node.func.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.generic_visit(node)
+        tile = self._tiles.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if tile is None or tile.buffer != "psum" or tile.dtype not in HALF_WORDS or len(tile.free) != 1:
+            return
+        last = _indices(node)[-1]
+        first = number_of(self._scope, last.lower if isinstance(last, ast.Slice) else last)
+        if len(_indices(node)) == 2 and first is not None and first % 2:
+            message = f"{ast.unparse(node)} begins at byte {2 * first} of PSUM, within a word: begin at an even column"
+            self._scope.report(node, "psum-slot", message)
+
+    # Rules of the back end's verifier
+
+    def _check_reshape(self, node: ast.Call, value: ast.expr) -> None:
+        tile = self._tiles.get(value.id) if isinstance(value, ast.Name) else None
+        if tile is not None and tile.partitions == 1 and tile.buffer in ("sbuf", "psum"):
+            message = (
+                f"{ast.unparse(node)}: a reshaped view of one partition has a partition step of 0: use reshape_dim"
+            )
+            self._scope.report(node, "one-partition", message)
+
+    def _check_transpose(self, node: ast.Call) -> None:
+        dst = arguments_of(node, self._scope.api.signatures[TRANSPOSE]).get("dst")
+        while isinstance(dst, ast.Subscript):
+            dst = dst.value
+        tile = self._tiles.get(dst.id) if isinstance(dst, ast.Name) else None
+        columns = tile.columns if tile is not None and tile.buffer == "sbuf" else None
+        size = ITEM_BYTES.get(tile.dtype) if tile is not None else None
+        if columns is not None and size is not None and columns * size % TRANSPOSED_ROW_BYTES:
+            message = (
+                f"dst has rows of {columns * size} bytes; the back end takes multiples of {TRANSPOSED_ROW_BYTES}: make "
+                "them wider and take a view"
+            )
+            self._scope.report(node, "transposed-rows", message)
 
     def _assigned(self, target: ast.expr) -> None:
         for name in stored_names(target):
@@ -107,11 +150,10 @@ class _Reported(ast.NodeVisitor):
             return None
         bound = arguments_of(call, self._scope.api.signatures[function])
         buffer = self._language_name(bound["buffer"]) if "buffer" in bound else "sbuf"
-        return _Tile(buffer, self._language_name(bound.get("dtype")), self._free(bound.get("shape")), self._loops)
-
-    def _free(self, shape: ast.expr | None) -> tuple[int | None, ...]:
-        extents = shape.elts[1:] if isinstance(shape, (ast.Tuple, ast.List)) else []
-        return tuple(number_of(self._scope, extent) for extent in extents)
+        shape = bound.get("shape")
+        extents = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else []
+        partitions, *free = [number_of(self._scope, extent) for extent in extents] or [None]
+        return _Tile(buffer, self._language_name(bound.get("dtype")), partitions, tuple(free), self._loops)
 
     def _language_name(self, expression: ast.expr | None) -> str:
         dotted = modern(self._scope.external(expression) or "") if expression is not None else ""

@@ -65,6 +65,9 @@ RULES: dict[str, str] = {
     # What kernels that run on chips take care of, and reports say (simulator/instructions/reported.py)
     "interleaved-sums": "Sums that matmuls begin one after the other in a bank of PSUM and go on with in turn.",
     "psum-words": "Warning: a 16-bit tile in PSUM of an odd number of columns, which ends within a word.",
+    "psum-slot": "Warning: a 16-bit view in PSUM that begins within a word; the back end refuses it.",
+    "one-partition": "Warning: a reshape of a tile of one partition; the back end refuses its partition step of 0.",
+    "transposed-rows": "Warning: dma_transpose into rows that are no multiple of 32 bytes; the back end refuses it.",
     "one-column": "Warning: a 16-bit tile in SBUF, or a stationary operand, of a single column.",
     "tensor-name": "Warning: a name that several tensors of a launch have.",
     "old-dialect": "A name, argument or value of an earlier NKI; the message says what replaces it.",

@@ -1,9 +1,16 @@
 """Tiles and row groups cover an axis exactly once."""
 
+import math
+import warnings
+
+import numpy as np
 import trninfer.kernels  # noqa: F401  (makes `import nki` work)
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.kernels.tiling.tiles import PARTITIONS, even_tiles, row_groups, tiles
+from nki_tensors import on
+from nki_tensors import tile as tile_of
+from trninfer.kernels.tiling.tiles import PARTITIONS, even_tiles, reshaped, row_groups, tiles
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
 @given(extent=st.integers(1, 2000), size=st.integers(1, 600))
@@ -33,3 +40,22 @@ def test_row_groups_cover_the_rows_and_fill_the_partitions(rows: int, rows_per_p
         assert group.rows <= rows_per_partition
     assert all(group.partitions == PARTITIONS for group in groups[:-1])
     assert groups[-1].partitions == PARTITIONS or groups[-1].rows == 1
+
+
+@given(st.integers(1, 2), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_a_reshaped_view_is_what_reshape_makes(partitions: int, free: list[int], data: st.DataObject) -> None:
+    """Without `reshape` where there is one partition, whose view the back end of the compiler refuses."""
+    left, wanted = math.prod(free), []
+    while left > 1:
+        wanted.append(data.draw(st.sampled_from([each for each in range(1, left + 1) if left % each == 0])))
+        left //= wanted[-1]
+        if len(wanted) == 3:
+            wanted.append(left)
+            break
+    shape = (partitions, *(wanted or [1]))
+    numbers = np.arange(math.prod((partitions, *free)), dtype=np.float32).reshape((partitions, *free))
+    with on("trn2"), warnings.catch_warnings():
+        warnings.simplefilter("error", ReportedOnChipWarning)
+        view = reshaped(tile_of(numbers), shape)
+        assert view.shape == shape
+        np.testing.assert_array_equal(view.values, numbers.reshape(shape))

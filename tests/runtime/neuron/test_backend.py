@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from trninfer.runtime.neuron import backend as neuron
 from trninfer.runtime.neuron import environment
 
 
-@pytest.fixture(params=[environment.TORCHNEURON, environment.NRTPY])
+@pytest.fixture(params=[environment.TORCHNEURON, environment.NRT])
 def machine(request, monkeypatch, tmp_path) -> pytest.MonkeyPatch:
     """A machine on which everything is there, for either way."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", request.param)
@@ -38,17 +36,13 @@ def test_opening_prepares_the_environment(machine, tmp_path) -> None:
     assert launch.time.hbm_bytes == 2 * 30 * 40 * 4  # counted by the simulator: read once, written once
 
 
-def test_an_environment_that_is_named_asks_for_nrtpy(torch_machine, monkeypatch) -> None:
-    asked = []
-    monkeypatch.setattr(
-        environment, "find_way", lambda named: asked.append(named) or environment.Way(environment.NRTPY, ())
+def test_versions_that_trninfer_was_not_written_for_are_a_warning(torch_machine) -> None:
+    torch_machine.setattr(
+        environment, "unexpected_versions", lambda: ["neuronx-cc: version 2.0.404830, older than ..."]
     )
-    monkeypatch.setattr(neuron, "open_nrt", lambda *arguments: arguments)
-    target, python, options = neuron.open_neuron_backend(nrtpy=sys.executable, device_times=True, compile_seconds=7)
-    assert (target, python, options.device_times, options.compile_seconds) == ("trn2", Path(sys.executable), True, 7)
-    assert asked == [True]
-    with pytest.raises(BackendUnavailable, match="no environment with nrtpy at /nowhere"):
-        neuron.open_neuron_backend(nrtpy="/nowhere")
+    warnings: list[str] = []
+    neuron.open_neuron_backend(warn=warnings.append)
+    assert warnings == ["neuronx-cc: version 2.0.404830, older than ..."]
 
 
 def test_what_the_user_has_set_is_kept(torch_machine, monkeypatch) -> None:

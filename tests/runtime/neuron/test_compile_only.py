@@ -22,8 +22,8 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileOnlyBackend]:
     forget_variables(monkeypatch)
-    use_packages(monkeypatch, environment.NRTPY)
-    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRTPY: []})
+    use_packages(monkeypatch, environment.NRT)
+    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: []})
     opened = open_compile_only("trn3", RunOptions(), processes=2)
     yield opened
     opened.close()
@@ -55,6 +55,6 @@ def test_what_is_launched_is_compiled_once_and_computed_here(backend: CompileOnl
 
 
 def test_a_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRTPY: ["nki: not installed"]})
+    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: ["nki: not installed"]})
     with pytest.raises(BackendUnavailable, match=r"^--compile-only needs AWS's compiler: nki: not installed \("):
         open_compile_only("trn2", RunOptions())

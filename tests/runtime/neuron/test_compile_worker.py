@@ -39,7 +39,7 @@ def test_a_kernel_is_compiled_where_its_neff_is_there(
 ) -> None:
     """Its execution may fail: no core may be free beside the one in use."""
     forget_variables(monkeypatch)
-    use_packages(monkeypatch, environment.NRTPY)
+    use_packages(monkeypatch, environment.NRT)
     prepare_environment("trn2", True, os.environ)
     monkeypatch.setenv("NKI_ARTIFACTS_DIR", str(tmp_path / "artifacts"))
     monkeypatch.setenv("STAND_IN_NKI", fault)

@@ -17,7 +17,7 @@ from trninfer.runtime.neuron import environment, neff
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked, walk
 from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
-from trninfer.runtime.neuron.errors import CompileError, CompilerFailed, DeviceLost, ExecutionError
+from trninfer.runtime.neuron.errors import CompileError, CompilerFailed, CoreInUse, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.jobs import Job
 from trninfer.runtime.neuron.kernel_source import find_source
 from trninfer.runtime.simulated import SimulatedBackend
@@ -170,7 +170,7 @@ def test_what_a_compiler_refuses_is_one_line_with_its_log(options, tmp_path: Pat
     ("step", "error", "kind"),
     [
         ("compile", RuntimeError("NRT Error NRT_EXEC_OOB(1006): no"), ExecutionError),
-        ("load", RuntimeError("NRT Error NRT_LOAD_NOT_ENOUGH_NC(9): no core is free"), DeviceLost),
+        ("load", RuntimeError("NRT Error NRT_LOAD_NOT_ENOUGH_NC(9): no core is free"), CoreInUse),
         ("compile", DeviceLost("gone"), DeviceLost),
         ("compile", CompilerFailed("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity"), DeviceLost),
     ],
@@ -211,7 +211,7 @@ def test_a_kernel_is_walked_for_its_results_and_its_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "hows"), [("torchneuron", ["alone", "front end of NKI 0.6"]), ("nrtpy", ["front end of NKI 0.6"])]
+    ("way", "hows"), [("torchneuron", ["alone", "front end of NKI 0.6"]), ("nki.runtime", ["front end of NKI 0.6"])]
 )
 def test_a_refused_kernel_is_compiled_in_other_ways(way: str, hows: list[str], options, monkeypatch) -> None:
     """To learn what refuses it: here the front end of NKI 0.6 does not, and what else there is does."""

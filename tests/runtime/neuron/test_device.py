@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,7 @@ from trninfer.runtime.neuron.device import (
     DeviceArray,
     DeviceFaultError,
     DeviceTimeoutError,
-    named_python,
-    nrtpy_device,
+    nrt_device,
     torch_device,
 )
 from trninfer.runtime.neuron.errors import DeviceLost, ExecutionError
@@ -76,8 +74,10 @@ def test_what_is_raised_there_has_its_type(shared: Device) -> None:
         shared.ask("raise", type="ValueError", error="too large")
     assert (caught.value.kind, caught.value.text) == ("ValueError", "too large")
     for kind in ("ImportError", "ModuleNotFoundError"):
-        with pytest.raises(BackendUnavailable, match=r"^a library cannot be used by .*: No module named 'nrtpy'$"):
-            shared.ask("raise", type=kind, error="No module named 'nrtpy'")
+        with pytest.raises(
+            BackendUnavailable, match=r"^a library cannot be used by .*: No module named 'nki.runtime'$"
+        ):
+            shared.ask("raise", type=kind, error="No module named 'nki.runtime'")
 
 
 def test_the_environment_of_the_process(shared: Device, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
@@ -137,33 +137,28 @@ def test_ending_and_closing_twice(device: Device) -> None:
 
 def test_a_command_that_cannot_be_run() -> None:
     with pytest.raises(BackendUnavailable, match=r"^/nowhere/python cannot be run: No such file or directory$"):
-        Device(["/nowhere/python"], "nrtpy").hello()
+        Device(["/nowhere/python"], "a library").hello()
 
 
 def test_the_commands_of_both_ways() -> None:
     torch = torch_device({"A": "b"})
     assert torch.library == "TorchNeuron" and "torch_worker" in torch._command[2] and torch._variables == {"A": "b"}
-    nrtpy = nrtpy_device(Path("/an/environment/bin/python"))
-    assert nrtpy._command[0] == "/an/environment/bin/python" and nrtpy._command[-1].endswith("nrtpy_worker.py")
-    assert nrtpy_device()._command[0] == sys.executable
+    runtime = nrt_device()
+    assert runtime.library == "nki.runtime" and "nrt_worker" in runtime._command[2]
+    assert runtime._command[0] == torch._command[0] == sys.executable
 
 
-def test_the_python_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TRNINFER_NRTPY", raising=False)
-    assert named_python() is named_python("") is None
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\n")
-    with pytest.raises(
-        BackendUnavailable, match=rf"^no environment with nrtpy at {tmp_path}: {python} is not a Python"
-    ):
-        named_python(str(tmp_path))  # may not be run
-    python.chmod(0o755)
-    assert named_python(str(tmp_path)) == named_python(str(python)) == python
-    monkeypatch.setenv("TRNINFER_NRTPY", "~/env")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    os.rename(tmp_path / "bin", tmp_path / "moved")
-    (tmp_path / "env").mkdir()
-    os.rename(tmp_path / "moved", tmp_path / "env" / "bin")
-    assert named_python() == tmp_path / "env" / "bin" / "python"
-    assert named_python(str(tmp_path / "env" / "bin" / "python")) is not None  # what is given comes first
+def test_compilers_run_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    """Intermediate files of neuronx-cc do not end up where the user is."""
+    device = Device([sys.executable, "-c", "import os; open('left', 'w'); os._exit(3)"], "a library")
+    with pytest.raises(DeviceLost):
+        device.hello()
+    assert not Path("left").exists() and (Path(device._folder) / "left").exists()
+
+
+def test_an_exception_without_a_text_has_its_place() -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "/x/nki/trace.py", line 7, in emit\n    assert ok\nAssertionError\n'
+    )
+    assert str(DeviceFaultError("AssertionError", "", trace)) == "AssertionError (trace.py:7, emit: assert ok)"
+    assert str(DeviceFaultError("ValueError", "no", trace)) == "ValueError: no"

@@ -98,13 +98,19 @@ def test_no_tool(neff: Path, monkeypatch) -> None:
         capture_profile(neff, {})
 
 
-def test_what_a_profiler_left(tmp_path: Path) -> None:
-    with pytest.raises(DeviceTimingError, match="left 0 NTFFs and 0 NEFFs"):
+def test_the_neff_of_a_trace_has_its_number(tmp_path: Path) -> None:
+    """Cached NEFFs of other kernels are in the same folder, and larger ones among them."""
+    with pytest.raises(DeviceTimingError, match="left 0 NTFFs"):
         find_profile(tmp_path)
     (tmp_path / "session").mkdir()
-    for name, size in (("a.neff", 3), ("b.neff", 9), ("t.ntff", 1)):
+    for name, size in (("neff_1.neff", 9), ("neff_12.neff", 9), ("neff_2.neff", 3), ("2_instid_0_vnc_0.ntff", 1)):
         (tmp_path / "session" / name).write_bytes(b"x" * size)
-    assert [path.name for path in find_profile(tmp_path)] == ["b.neff", "t.ntff"]
+    assert [path.name for path in find_profile(tmp_path)] == ["neff_2.neff", "2_instid_0_vnc_0.ntff"]
+    (tmp_path / "session" / "neff_2.neff").unlink()
+    with pytest.raises(DeviceTimingError, match=r"left 0 NEFFs of 2 that belong to 2_instid_0_vnc_0.ntff"):
+        find_profile(tmp_path)
+    (tmp_path / "session" / "neff_1.neff").unlink()
+    assert find_profile(tmp_path)[0].name == "neff_12.neff"  # the only one
     (tmp_path / "u.ntff").write_bytes(b"x")
     with pytest.raises(DeviceTimingError, match="left 2 NTFFs"):
         find_profile(tmp_path)

@@ -1,9 +1,16 @@
 """What is found of AWS Neuron, from made-up installations."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from trninfer.runtime.neuron import environment
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PLACEHOLDER = "WRONG PACKAGE. Please install the package from Neuron Repository - pip.repos.neuron.amazonaws.com"
 
@@ -60,11 +67,32 @@ def test_versions_that_will_do(site: Path) -> None:
     install(site, "nki", "0.7.0+gabcdef")
     install(site, "neuronx-cc", "2.27.8089.0+8ab9f450")
     install(site, "torch-neuronx", "2.9.0.2.15.32035")
-    assert states() == {"nki": "ready", "neuronx-cc": "too old", "torch-neuronx": "too old"}
-    assert environment.find_way().missing == (
-        "neuronx-cc: version 2.27.8089.0+8ab9f450 is too old; 2.28 or newer is needed",
-        "torch-neuronx: version 2.9.0.2.15.32035 is too old; 2.13 or newer is needed",
-    )
+    assert states() == {"nki": "ready", "neuronx-cc": "older", "torch-neuronx": "too old"}
+    assert environment.find_way() == environment.Way("nki.runtime", ())  # the other product of that name is none
+
+
+def test_versions_of_a_real_machine_are_used_and_told(site: Path) -> None:
+    for name, version in (("nki", "0.7.0b1"), ("neuronx-cc", "2.0.404830"), ("torch-neuronx", "2.14.3")):
+        install(site, name, version)
+    assert environment.find_way() == environment.Way("torchneuron", ())
+    assert environment.unexpected_versions() == [
+        "neuronx-cc: version 2.0.404830, older than trninfer was written for (2.28)"
+    ]
+
+
+def test_the_bounds_of_the_extras_admit_real_versions_and_no_placeholder() -> None:
+    """As pip reads them: a development version is admitted where a bound names one."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    found = {}
+    for line in (*extras["neuron"], *extras["neuron-neff"]):
+        requirement = Requirement(line)
+        found[requirement.name] = requirement.specifier
+    real = {"nki": ("0.7.0", "0.7.0b1"), "neuronx-cc": ("2.28.7631.0", "2.0.404830"), "torch-neuronx": ("2.14.3",)}
+    for name, versions in real.items():
+        assert all(found[name].contains(version) for version in versions), name
+    for name, version in (("nki", "0.0.1"), ("neuronx-cc", "1.0.post1"), ("torch-neuronx", "1.0")):
+        assert not found[name].contains(version), name
 
 
 def test_versions_that_came_later_are_used_and_told(site: Path) -> None:
@@ -72,23 +100,15 @@ def test_versions_that_came_later_are_used_and_told(site: Path) -> None:
         install(site, name, version)
     assert set(states().values()) == {"newer"}
     assert environment.find_way().way == "torchneuron"
-    assert environment.neuron_packages()[0].explanation == "version 0.8.1, newer than trninfer knows (0.7)"
+    assert environment.neuron_packages()[0].explanation == "version 0.8.1, newer than trninfer was written for (0.7)"
 
 
 def test_the_way_to_the_chip(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(site, "nki", "0.7.0")
     install(site, "neuronx-cc", "2.28.7631.0")
-    assert environment.find_way(nrtpy_named=True) == environment.Way("nrtpy", ())
-    assert environment.find_way() == environment.Way(
-        None,
-        ("torch-neuronx: not installed", "nrtpy: not in this environment, and TRNINFER_NRTPY names none"),
-    )
-    (site / "nrtpy").mkdir()
-    (site / "nrtpy" / "__init__.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
-    assert environment.find_way() == environment.Way("nrtpy", ())
+    assert environment.find_way() == environment.Way("nki.runtime", ())
     install(site, "torch-neuronx", "2.14.3.0")
     assert environment.find_way() == environment.Way("torchneuron", ())
-    assert environment.find_way(nrtpy_named=True) == environment.Way("nrtpy", ())  # asked for
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     assert environment.find_way() == environment.Way(None, ("no Neuron device (/dev/neuron*)",))
 

@@ -1,4 +1,4 @@
-"""The second way to the chip, by stand-ins for AWS's nki and nrtpy that check every call."""
+"""The second way to the chip, by a stand-in for AWS's nki that checks every call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from neuron_stand_ins import STAND_INS, forget_variables, use_packages, use_tools
+from neuron_stand_ins import forget_variables, use_packages, use_tools
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.benchmarks.workloads import residual_network
@@ -19,8 +19,8 @@ from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.compiled import RunOptions
-from trninfer.runtime.neuron.device import Device, DeviceArray, nrtpy_device
-from trninfer.runtime.neuron.errors import DeviceLost, ExecutionError
+from trninfer.runtime.neuron.device import Device, DeviceArray
+from trninfer.runtime.neuron.errors import CoreInUse, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
 from trninfer.runtime.neuron.system import prepare_environment
 from trninfer.runtime.session import Session
@@ -30,7 +30,7 @@ from trninfer.runtime.session import Session
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Processes that are started find the stand-ins, and there is a Neuron device."""
     forget_variables(monkeypatch)
-    use_packages(monkeypatch, environment.NRTPY)
+    use_packages(monkeypatch, environment.NRT)
     prepare_environment("trn2", True, os.environ)
     return monkeypatch
 
@@ -49,7 +49,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make(notes: list[str], folder: Path | None, **options) -> NrtBackend:
     cache = CompileCache(folder, notes.append)
     given = {"warmup": 1, "iterations": 2, **options}
-    return open_nrt("trn2", None, RunOptions(cache=cache, progress=notes.append, warn=notes.append, **given))
+    return open_nrt("trn2", RunOptions(cache=cache, progress=notes.append, warn=notes.append, **given))
 
 
 def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_a_network_and_its_golden_model(chip, notes, compiled) -> None:
 
 @pytest.mark.parametrize("instructions", [50_000, 64])  # one launch, and several
 def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, tmp_path, instructions) -> None:
-    chip.setenv("STAND_IN_NRTPY", "void")
+    chip.setenv("STAND_IN_NRT", "void")
     asked: list[tuple[str, int]] = []
     ask = Device.ask
 
@@ -121,7 +121,7 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
 @pytest.mark.parametrize("launches", ["network", "layer"])
 def test_tensors_have_the_shape_and_dtype_that_the_model_tells(chip, notes, compiled, told, launches) -> None:
     """As nrtpy checks them, and in whatever words; an asynchronous queue of the user's is not for this process."""
-    chip.setenv("STAND_IN_NRTPY", told)
+    chip.setenv("STAND_IN_NRT", told)
     chip.setenv("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "8")
     model = load_model("digits-ffnn")
     x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
@@ -138,7 +138,7 @@ def test_times_on_the_device(chip, notes, compiled) -> None:
         pytest.approx(11.0),
         pytest.approx(np.percentile([10, 11, 12], 99)),
     )
-    assert timed.device_by == "nrtpy"
+    assert timed.device_by == "nki.runtime"
     assert make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
 
 
@@ -152,7 +152,7 @@ def explorer(chip) -> None:
     ("fault", "told"), [("trace", "no device execution events"), ("events", "4 device events for 2")]
 )
 def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compiled, fault, told) -> None:
-    chip.setenv("STAND_IN_NRTPY", fault)
+    chip.setenv("STAND_IN_NRT", fault)
     result = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7))
     assert result.time.device_us is None
     (note,) = [note for note in notes if "no time on the device" in note]
@@ -161,34 +161,29 @@ def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compil
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_a_captured_profile_tells_what_nrtpy_does_not(chip, explorer, notes, compiled, dtype) -> None:
-    chip.setenv("STAND_IN_NRTPY", "trace")
+    chip.setenv("STAND_IN_NRT", "trace")
     time = make(notes, compiled, device_times=True, warmup=0).launch(kernels.transpose, matrix(5, 7, dtype=dtype)).time
     assert (time.device_us, time.device_us_p99) == (pytest.approx(16.0), None)
     assert time.device_by == "neuron-explorer capture" + ("" if dtype is np.float32 else ", inputs of zeros")
 
 
 def test_a_capture_needs_a_neff_in_the_cache(chip, explorer, notes) -> None:
-    chip.setenv("STAND_IN_NRTPY", "trace")
+    chip.setenv("STAND_IN_NRT", "trace")
     assert make(notes, None, device_times=True).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
     assert any("kernel.neff is not in the cache for neuron-explorer" in note for note in notes)
 
 
-def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
-    assert nrtpy_device().hello()["library"] == "nrtpy.NrtpyModel"
-    chip.setenv("STAND_IN_NRTPY", "spike")
-    device = nrtpy_device()
-    assert device.hello()["library"] == "nrtpy.SpikeModel"
-    device.close()
-    np.testing.assert_array_equal(
-        np.asarray(make(notes, compiled).launch(kernels.transpose, matrix(5, 7)).outputs[0])[0], matrix(5, 7)[:, 0]
-    )
+def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:
+    chip.setenv("STAND_IN_NRT", "mean")
+    time = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
+    assert (time.device_us, time.device_us_p99, time.device_by) == (pytest.approx(11.0), None, "nki.runtime, mean")
 
 
 @pytest.mark.parametrize(
     ("fault", "kind", "status", "told"),
     [
         ("load", ExecutionError, BAD_USAGE, r"NRT_FAILURE\(6\)"),
-        ("busy", DeviceLost, NO_BACKEND, "NRT_LOAD_NOT_ENOUGH_NC"),
+        ("busy", CoreInUse, NO_BACKEND, "^NeuronCore 0 is in use by another process"),
         ("run", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_NC_UE"),
         ("oob", ExecutionError, BAD_USAGE, r"NRT_EXEC_OOB\(1006\)"),
         ("die", DeviceLost, NO_BACKEND, "ended during run .exit status 9"),
@@ -199,7 +194,7 @@ def test_the_names_in_the_environment_of_nki(chip, notes, compiled) -> None:
     ],
 )
 def test_a_fault_at_each_step_is_one_line(chip, notes, compiled, tmp_path, fault, kind, status, told) -> None:
-    chip.setenv("STAND_IN_NRTPY", fault)
+    chip.setenv("STAND_IN_NRT", fault)
     folder = tmp_path if fault in ("load", "sizes", "type") else compiled  # what cannot be loaded leaves the cache
     with pytest.raises(kind, match=told) as caught:
         np.asarray(make(notes, folder).launch(kernels.transpose, matrix(5, 7)).outputs[0])
@@ -217,21 +212,21 @@ def test_a_kernel_inside_a_function_cannot_be_compiled_elsewhere(chip, notes, tm
         make(notes, tmp_path).launch(local, matrix(3, 4))
 
 
-def test_an_environment_without_nrtpy(chip, notes, tmp_path) -> None:
-    chip.setenv("PYTHONPATH", str(STAND_INS / "nki_site"))
-    with pytest.raises(BackendUnavailable, match=r"nrtpy cannot be used .*No module named 'nrtpy'"):
+def test_a_library_that_is_missing(chip, notes, tmp_path) -> None:
+    chip.setenv("STAND_IN_NRT", "library")
+    with pytest.raises(BackendUnavailable, match=r"nki.runtime cannot be used .*libnrt.so.1: cannot open shared"):
         make(notes, tmp_path)
 
 
 def test_an_execution_without_an_end_is_given_up_and_the_next_has_a_new_process(chip, notes, compiled) -> None:
     backend = make(notes, compiled)
     backend.launch(kernels.transpose, matrix(5, 7))
-    chip.setenv("STAND_IN_NRTPY", "hang")
+    chip.setenv("STAND_IN_NRT", "hang")
     chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 0.2)
     backend.restart()
     with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was ended"):
         backend.launch(kernels.transpose, matrix(5, 7))
-    chip.delenv("STAND_IN_NRTPY")
+    chip.delenv("STAND_IN_NRT")
     chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 600)
     result = backend.launch(kernels.transpose, matrix(5, 7))
     np.testing.assert_array_equal(np.asarray(result.outputs[0]), matrix(5, 7).T)

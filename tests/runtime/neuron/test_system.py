@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 from neuron_stand_ins import STAND_INS
 from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.neuron import system as neuron_system
 from trninfer.runtime.neuron.system import (
+    core_holders,
     driver_version,
     instance_target,
     instance_type,
-    package_version,
     parse_cores,
+    pick_cores,
     prepare_environment,
     runtime_library,
     system_packages,
@@ -60,6 +58,12 @@ def test_targets_of_instances(monkeypatch, instance, target) -> None:
 
 def test_cores_are_counted_as_physical_ones(neuron_ls) -> None:
     assert visible_cores() == tuple(range(16))  # two devices of four logical cores of two
+    assert visible_cores(2) == tuple(range(8))  # ids count the cores of the process
+    assert pick_cores(8, 2) == tuple(range(8))
+    with pytest.raises(BackendUnavailable, match=r"^9 NeuronCores asked for; 8 are visible"):
+        pick_cores(9, 2)
+    assert core_holders(1) == ["4712 (neuron-bench)"]
+    assert core_holders(7) == core_holders() == ["4711 (python3 serve.py --model large)", "4712 (neuron-bench)"]
 
 
 def test_the_variable_wins(neuron_ls, monkeypatch) -> None:
@@ -105,11 +109,6 @@ def test_packages_of_the_system(bare, monkeypatch, tmp_path, manager, format_opt
         )
         (tmp_path / name).chmod(0o755)
     assert system_packages() == ("aws-neuronx-tools 2.33.38.0",)  # the other is known, and not installed
-
-
-def test_the_version_of_a_package_here_and_elsewhere() -> None:
-    assert package_version("numpy", None) == package_version("numpy", Path(sys.executable)) == np.__version__
-    assert package_version("no-such-package", None) is package_version("no-such-package", Path(sys.executable)) is None
 
 
 @pytest.mark.parametrize(

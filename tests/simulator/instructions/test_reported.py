@@ -35,6 +35,40 @@ def psum(*shape, dtype=WIDE, **more):
     return nl.ndarray(shape, dtype=dtype, buffer=nl.psum, **more)
 
 
+# Rules of the back end's verifier
+
+
+def test_a_slot_of_16_bits_begins_with_a_word():
+    bank, data = psum(8, 6, dtype=NARROW), sbuf(8, 6, dtype=NARROW)
+    (message,) = told(lambda: nisa.tensor_copy(bank[:, 1:3], data[:, 0:2]))
+    assert message == (
+        "tensor_copy: dst psum[8, 2] bfloat16 starts at byte 2 of a partition of PSUM; 16-bit operands begin at "
+        "multiples of 4 (others are reported to be refused by the back end's verifier)"
+    )
+    assert told(lambda: nisa.tensor_copy(bank[:, 2:4], data[:, 0:2])) == []
+
+
+def test_a_reshaped_view_has_more_than_one_partition():
+    (message,) = told(lambda: sbuf(1, 8).reshape((1, 2, 4)))
+    assert message.startswith("reshape of sbuf[1, 8] float32 to [1, 2, 4]: the partition step of a reshaped view")
+    assert len(told(lambda: sbuf(4, 8)[2:3].reshape((1, 8)))) == 1
+    for fine in (lambda: sbuf(2, 8).reshape((2, 2, 4)), lambda: sbuf(1, 8).reshape_dim(1, (2, 4))):
+        assert told(fine) == []
+    hbm = nl.ndarray((1, 8), dtype=WIDE, buffer=nl.private_hbm)
+    assert told(lambda: hbm.reshape((1, 2, 4))) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "taken", "is_told"), [(8, 8, True), (16, 16, False), (16, 8, False), (24, 24, True)]
+)
+def test_output_rows_of_a_transpose_are_multiples_of_32_bytes(columns, taken, is_told):
+    source = nl.ndarray((taken, 32), dtype=NARROW, buffer=nl.private_hbm)
+    nisa.dma_copy(dst=source, src=sbuf(taken, 32, dtype=NARROW))
+    turned = nl.ndarray((32, columns), dtype=NARROW, buffer=nl.sbuf)
+    messages = told(lambda: nisa.dma_transpose(dst=turned[:, 0:taken], src=source))
+    assert [f"rows of {2 * columns} bytes" in message for message in messages] == [True] * is_told
+
+
 # Words of PSUM
 
 

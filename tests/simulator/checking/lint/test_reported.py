@@ -131,3 +131,36 @@ def test_numbers_that_are_told(tmp_path):
     found = [number_of(scope, element) for element in scope.function.body[-1].value.elts]
     assert found == [known.get(expression) for expression in expressions]
     assert number_of(scope, None) is None
+
+
+@pytest.mark.parametrize(("index", "is_found"), [(":, 1:5", True), (":, 3", True), (":, 2:5", False), (":, n:", False)])
+@pytest.mark.parametrize(("dtype", "buffer"), [("bfloat16", "psum"), ("float32", "psum"), ("bfloat16", "sbuf")])
+def test_a_slot_of_halves_of_words(index, is_found, dtype, buffer):
+    rules = [
+        rule for rule, _ in found(f"e = nl.ndarray((128, 8), nl.{dtype}, nl.{buffer})\nnisa.tensor_copy(a, e[{index}])")
+    ]
+    assert rules == ["psum-slot"] * (is_found and (dtype, buffer) == ("bfloat16", "psum"))
+
+
+@pytest.mark.parametrize(
+    ("tile", "is_found"),
+    [("(1, 8), nl.float32", True), ("(1, 8), nl.float32, nl.psum", True), ("(2, 8), nl.float32", False),
+     ("(n, 8), nl.float32", False), ("(1, 8), nl.float32, nl.shared_hbm", False)],
+)  # fmt: skip
+def test_a_reshape_of_one_partition(tile, is_found):
+    assert [rule for rule, _ in found(f"e = nl.ndarray({tile})\nb = e.reshape((1, 2, 4))")] == [
+        "one-partition"
+    ] * is_found
+    assert found(f"e = nl.ndarray({tile})\nb = e.reshape_dim(1, (2, 4))") == []
+
+
+@pytest.mark.parametrize(
+    ("tile", "bytes_of_row"),
+    [("(8, 12), nl.bfloat16", 24), ("(8, 16), nl.bfloat16", 0), ("(8, 6), nl.float32", 24), ("(8, n), nl.bfloat16", 0)],
+)
+def test_rows_of_a_transpose(tile, bytes_of_row):
+    messages = [message for _, message in found(f"e = nl.ndarray({tile})\nnisa.dma_transpose(e[:, 0:4], a)")]
+    expected = (
+        f"dst has rows of {bytes_of_row} bytes; the back end takes multiples of 32: make them wider and take a view"
+    )
+    assert messages == [expected] * (bytes_of_row > 0)

@@ -209,6 +209,12 @@ BROKEN_LINES += [
     ("matmul-output", "turned = nl.ndarray((128, 128), nl.float32)\nnisa.nc_transpose(turned, tile)  # <-"),
     ("matmul-output", "nisa.nc_transpose(tile[0:8, 0:8], tile[0:8, 0:8], nisa.engine.tensor)  # <-"),
     ("dma-reads-psum", "nl.store(result, nl.matmul(tile, tile))  # <-"),
+    (
+        "psum-slot",
+        "acc = nl.ndarray((128, 8), nl.bfloat16, nl.psum)\nnisa.tensor_copy(tile[:, 0:2], acc[:, 1:3])  # <-",
+    ),
+    ("one-partition", "one = nl.ndarray((1, 8), nl.float32)\nn = one.reshape((1, 2, 4))  # <-"),
+    ("transposed-rows", "turned = nl.ndarray((8, 6), nl.float32)\nnisa.dma_transpose(turned, a)  # <-"),
     ("unknown-name", "n = nl.dtypes  # <-"),
     ("unknown-name", "n = nisa.constants.oob_mode.skipped  # <-"),
     ("old-dialect", "nisa.register_move(n, n, imm=1)  # <-"),

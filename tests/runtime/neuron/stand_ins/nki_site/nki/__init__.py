@@ -7,11 +7,11 @@ key of compiled kernels). Beside them (aws-neuron-sdk): nki/api/generated/nki.ji
 neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, read at import, and kernel.neff. The NEFF is a
 line of JSON that the stand-in of the runtime reads.
 
-STAND_IN_NKI makes it fail: "compile" (no NEFF), "lnc" (the compiler has another), "execute" (after the NEFF), "two"
-(NEFFs), "slow" (it takes long), "crash" (the compiler takes the process with it), "cpu" (torch-neuronx falls back),
-"lost" and "oob" (at the execution), "shape" and "dtype" (of results, other than they should be). With
-"large:N" only launches of at most N instructions compile. STAND_IN_NKI_LOG names a file that gets a line for each
-compilation.
+STAND_IN_NKI makes it fail: "compile" (no NEFF), "assert" (an assertion without a word), "taken" (the core is), "lnc"
+(the compiler has another), "execute" (after the NEFF), "two" (NEFFs), "slow" (it takes long), "crash" (the compiler
+takes the process with it), "cpu" (torch-neuronx falls back), "lost" and "oob" (at the execution), "shape" and "dtype"
+(of results, other than they should be). With "large:N" only launches of at most N instructions compile.
+STAND_IN_NKI_LOG names a file that gets a line for each compilation.
 """
 
 import base64
@@ -53,6 +53,11 @@ def _compile(kernel, forms, parameters) -> None:
         raise RuntimeError("[NCC_EBVF030] The number of instructions generated exceeds the limit.")
     if _FAULT == "lnc":
         raise RuntimeError("[NCC_EVRF066] NKI kernel 'f' is configured with LNC=1, but neuronx-cc is using LNC=2.")
+    if _FAULT == "assert":
+        assert not forms
+    if _FAULT == "taken":  # as the runtime prints it, and what is raised
+        print("ERROR NRT: Logical Neuron Core(s) not available - Requested:lnc0-lnc0 Available:0 (cores busy, ret=-16)")
+        raise RuntimeError("nrt_init failed")
     if _FAULT == "slow":
         time.sleep(60)
     if _FAULT == "crash":

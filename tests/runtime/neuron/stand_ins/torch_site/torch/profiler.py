@@ -39,5 +39,6 @@ class profile:  # noqa: N801 (PyTorch's name)
             folder = Path(self._config.profile_output_dir, "i-0123456789_pid_1")
             folder.mkdir(parents=True)
             (folder / "neff_1.neff").write_text("NEFF")
-            for number in range(2 if fault == "two" else 1):
+            (folder / "neff_2.neff").write_text("NEFF of another kernel, out of the cache")
+            for number in range(1, 3 if fault == "two" else 2):
                 (folder / f"{number}_instid_0_vnc_0.ntff").write_text(json.dumps({"total_time": 17e-6}))

@@ -1,11 +1,12 @@
-"""Stands in for nrtpy: the documented classes over the simulator, checking every call.
+"""Stands in for nki.runtime: SpikeModel and SpikeTensor over the simulator, checking every call.
 
-Source: aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes);
-that tensors of another shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
-The NEFF is what the stand-in for nki wrote. STAND_IN_NRTPY makes it fail: "load", "run", "busy", "oob", "trace",
+They are called as nki/compiler/ncc_driver.py calls them; the rest is documented under other names: aws-neuron-sdk,
+neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes); that tensors of another
+shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
+The NEFF is what the stand-in for nki wrote. STAND_IN_NRT makes it fail: "load", "run", "busy", "oob", "trace",
 "events", "die" (also "die:KERNEL"), "stuck:KERNEL" (and all that come after it), "hang", "sizes", "type" (an output of
-another), "read", "short" (what is read). "spike" gives the classes the names that they have in the NKI environment,
-"dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as bytes.
+another), "read", "short" (what is read), "library" (a shared library is missing). "mean" has a benchmark tell its mean
+alone, "dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as bytes.
 """
 
 import base64
@@ -14,7 +15,6 @@ import importlib.util
 import json
 import os
 import pickle
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,12 +22,13 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 
-_FAULT = os.environ.get("STAND_IN_NRTPY", "")
+_FAULT = os.environ.get("STAND_IN_NRT", "")
 _stuck = []  # after a fault that every later execution of this process has too
-_WORKER = Path(__file__).parents[5] / "runtime" / "neuron"
+if _FAULT == "library":
+    raise OSError("libnrt.so.1: cannot open shared object file: No such file or directory")
 
 
-class NrtpyError(RuntimeError):
+class SpikeError(RuntimeError):
     pass
 
 
@@ -37,15 +38,15 @@ class NrtError(RuntimeError):
 
 def _kernel(neff):
     """The kernel that a NEFF was made of, on the simulator."""
-    from trninfer import kernels
+    from trninfer import kernels, simulator
 
-    kernels.use_nki("sim")
+    kernels.use_nki("neuron")
     if ".kernels." in neff["module"]:
-        return kernels.kernel(neff["kernel"])
+        return simulator.jit(kernels.kernel(neff["kernel"]).func)
     spec = importlib.util.spec_from_file_location("neff", neff["file"])
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, neff["kernel"])
+    return simulator.jit(getattr(module, neff["kernel"]).func)
 
 
 def _dtype(name):
@@ -60,7 +61,7 @@ def _info(way, shape, dtype):
     return SimpleNamespace(shape=list(shape), size=int(np.prod(shape)) * dtype.itemsize, **more)
 
 
-class NrtpyTensor:
+class SpikeTensor:
     def __init__(self, tensor_ref, shape, dtype, name=None) -> None:
         self.tensor_ref, self.shape, self.dtype, self.name = tensor_ref, tuple(shape), dtype, name
 
@@ -83,17 +84,19 @@ class NrtpyTensor:
         return np.frombuffer(bytes(self.tensor_ref), f"V{self.dtype.itemsize}").reshape(self.shape)
 
 
-class NrtpyModel:
+class SpikeModel:
     @classmethod
     def load_from_neff(cls, neff_path, name=None, core_id=0, cc_enabled=False, rank_id=0, world_size=1):
-        assert os.path.realpath(_WORKER) not in map(os.path.realpath, sys.path)  # its modules could hide others
         assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["LD_LIBRARY_PATH"].startswith("/opt/aws/neuron")
         assert "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS" not in os.environ  # calls would return too early
         assert core_id == 0 and not cc_enabled and isinstance(neff_path, (str, Path))
         if _FAULT == "load":
             raise NrtError("NRT Error NRT_FAILURE(6): Failed to load model")
         if _FAULT == "busy":
-            raise NrtError("NRT Error NRT_LOAD_NOT_ENOUGH_NC(9): Failed to load model")
+            raise NrtError(
+                "Logical Neuron Core(s) not available - Requested:lnc0-lnc0 Available:0 Logical Core size:2 "
+                "(cores busy, ret=-16)"
+            )
         model = cls()
         model._neff = json.loads(Path(neff_path).read_text())
         info = {
@@ -123,11 +126,11 @@ class NrtpyModel:
             raise NrtError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): Failed to execute model")
         if _FAULT == "oob":
             raise NrtError("NRT Error NRT_EXEC_OOB(1006): Failed to execute model")
-        arrays = [
-            np.frombuffer(bytes(inputs[name].tensor_ref), _dtype(dtype)).reshape(shape)
+        arrays = {
+            name: np.frombuffer(bytes(inputs[name].tensor_ref), _dtype(dtype)).reshape(shape)
             for name, shape, dtype in self._neff["inputs"]
-        ]
-        returned = _kernel(self._neff)(*arrays, **pickle.loads(base64.b64decode(self._neff["parameters"])))
+        }
+        returned = _kernel(self._neff)(**arrays, **pickle.loads(base64.b64decode(self._neff["parameters"])))
         results = returned if isinstance(returned, tuple) else (returned,)
         for (name, _, _), result in zip(self._neff["outputs"], results, strict=True):
             outputs[name].write_from_numpy(result)
@@ -138,6 +141,8 @@ class NrtpyModel:
         if _FAULT == "trace":
             raise RuntimeError("no device execution events captured")
         self._check(inputs, outputs or {})
+        if _FAULT == "mean":
+            return SimpleNamespace(mean_ms=0.011, min_ms=0.010, max_ms=0.012, std_dev_ms=0.001)
         events = benchmark_iter * (2 if _FAULT == "events" else 1)
         return SimpleNamespace(durations_ms=[0.010 + 0.001 * i for i in range(events)], iterations=events)
 
@@ -148,9 +153,3 @@ class NrtpyModel:
                 assert hasattr(tensor, "tensor_ref") and len(tensor.tensor_ref) == told[name].size
                 assert tensor.shape == tuple(told[name].shape), f"{name}: expected shape {told[name].shape}"
                 assert not hasattr(told[name], "dtype") or tensor.dtype == told[name].dtype, f"{name}: another dtype"
-
-
-if _FAULT == "spike":
-    SpikeModel, SpikeTensor = NrtpyModel, NrtpyTensor
-    del NrtpyModel
-    SpikeTensor.__name__ = "SpikeTensor"

@@ -1,48 +1,35 @@
-"""The program that talks to a NeuronCore through nrtpy: started and asked by `device.py`.
+"""The program that runs NEFFs on a NeuronCore through `nki.runtime`: `main` is started and asked by `device.py`.
 
-It runs in an environment with the standalone wheel of nrtpy, whose names are NrtpyModel and NrtpyTensor (that wheel and
-nki cannot be installed together), or in AWS's NKI environment where that brings nrtpy along under the names SpikeModel
-and SpikeTensor. So it imports nothing of trninfer.
-
-Sources (aws-neuron-sdk): neuron-runtime/nrtpy/model.rst (load_from_neff, tensors' info, call, benchmark), tensor.rst
-(constructor, from_numpy, write_from_numpy, numpy), errors.rst, index.rst (environments). SpikeModel and SpikeTensor are
-seen in public code that runs in NKI's environment, not documented; their own source is public as `spike` in
-aws-neuron/nkipy, from which nrtpy comes: a call goes to nrt_execute, which is synchronous by default
-(neuron-runtime/explore/runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the
-model states, although the bytes are the same.
+`nki.runtime` is in the nki wheel: nki/compiler/ncc_driver.py, which runs kernels by it, has SpikeModel (load_from_neff,
+call, benchmark) and SpikeTensor (from_numpy, numpy). The same classes are documented under other names as nrtpy
+(aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst), and their source is public as `spike` in
+aws-neuron/nkipy: a call goes to nrt_execute, which is synchronous by default (neuron-runtime/explore/
+runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the model states, although the
+bytes are the same.
 """
 
-import importlib
-import json
-import os
+from __future__ import annotations
+
 import sys
 import time
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-NAMES = (("nrtpy", "NrtpyModel", "NrtpyTensor"), ("nrtpy", "SpikeModel", "SpikeTensor"))
+from .jobs import array_type
+from .messages import serve_pipe
 
 
-def load_library() -> tuple[Any, Any, str]:
-    """Classes of a model and of a tensor, and what they are called; ImportError where there is no nrtpy."""
-    for module, model, tensor in NAMES:
-        library = importlib.import_module(module)
-        if hasattr(library, model) and hasattr(library, tensor):
-            return getattr(library, model), getattr(library, tensor), f"{module}.{model}"
-    raise ImportError("nrtpy has neither NrtpyModel and NrtpyTensor nor SpikeModel and SpikeTensor")
+def load_library() -> tuple[Any, Any]:
+    """Return the classes of a model and of a tensor; ImportError, with the reason, where they cannot be had."""
+    try:
+        from nki.runtime import SpikeModel, SpikeTensor
+    except OSError as error:  # a shared library such as libnrt is not found
+        raise ImportError(str(error)) from error
+    return SpikeModel, SpikeTensor
 
 
-def array_type(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of a name; bfloat16 is ml_dtypes', which nrtpy knows."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def stated_type(info: Any) -> "np.dtype[Any] | None":
+def stated_type(info: Any) -> np.dtype[Any] | None:
     """Return the dtype in a tensor's info; None if it has none of the tensor's size. AWS documents shape and size
     alone; where there is a dtype, it may be void (nrtpy-troubleshooting.rst)."""
     try:
@@ -57,7 +44,7 @@ class Core:
     """Models and tensors on core 0 of those that this process sees. A method a message; the answer is its result."""
 
     def __init__(self) -> None:
-        self._model, self._tensor, self.library = load_library()
+        self._model, self._tensor = load_library()
         self._models: dict[int, Any] = {}
         self._tensors: dict[int, Any] = {}
         self._views: dict[int, dict[tuple[tuple[int, ...], str], Any]] = {}  # of tensors, by number, shape and dtype
@@ -65,7 +52,7 @@ class Core:
 
     def hello(self) -> dict[str, Any]:
         """Return the versions found here."""
-        return {"library": self.library, "python": sys.version.split()[0]}
+        return {"library": self._model.__module__, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:
         """Load a NEFF: its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes where they
@@ -93,7 +80,7 @@ class Core:
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Forget a tensor; nrtpy frees its memory when nothing names it any more."""
+        """Forget a tensor; the runtime frees its memory when nothing names it any more."""
         self._views.pop(tensor, None)
         self._tensors.pop(tensor, None)
         return {}
@@ -117,7 +104,8 @@ class Core:
     def benchmark(
         self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
     ) -> dict[str, Any]:
-        """Microseconds of each execution on the NeuronCore alone, by tracing on the device."""
+        """Microseconds of each execution on the NeuronCore alone, by tracing on the device; of the mean where the
+        runtime gives no others (ncc_driver.py reads mean_ms)."""
         called = self._models[model]
         stats = called.benchmark(
             inputs=self._fitting(inputs, called.input_tensors_info),
@@ -126,7 +114,10 @@ class Core:
             benchmark_iter=iterations,
             mode="device",
         )
-        return {"us": [float(milliseconds) * 1e3 for milliseconds in stats.durations_ms]}
+        durations = getattr(stats, "durations_ms", None)
+        if durations is None:
+            return {"us": [], "mean_us": float(stats.mean_ms) * 1e3}
+        return {"us": [float(milliseconds) * 1e3 for milliseconds in durations], "mean_us": None}
 
     def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
         """Tensors by name, in the shape and dtype that the model states for each: another view of the same memory where
@@ -149,27 +140,6 @@ class Core:
         return self._count
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer messages until there are no more."""
-    core: Core | None = None
-    while line := requests.readline():
-        message = json.loads(line)
-        operation, size = message.pop("op"), message.pop("bytes")
-        if operation in ("put", "write"):
-            message["data"] = requests.read(size)
-        data = b""
-        try:
-            core = core or Core()
-            result = getattr(core, operation)(**message)
-            data = result if isinstance(result, bytes) else b""
-            answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
-        except Exception as error:  # whatever the runtime raises is for the process that asks
-            answer = {"ok": False, "error": str(error), "type": type(error).__name__}
-        answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    with os.fdopen(os.dup(1), "wb") as pipe:
-        os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for answers
-        serve(sys.stdin.buffer, pipe)
+def main() -> None:
+    """Serve standard input."""
+    serve_pipe(Core)

@@ -1,0 +1,39 @@
+"""The loop of the process that holds a NeuronCore: messages on standard input, an answer to each (device.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+
+def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer messages until there are no more. A method of the core, made at the first message, serves each; the result
+    is the answer. An exception is an answer too, with its type, text and traceback."""
+    core: Any = None
+    while line := requests.readline():
+        message = json.loads(line)
+        operation, size = message.pop("op"), message.pop("bytes")
+        if operation in ("put", "write"):
+            message["data"] = requests.read(size)
+        data = b""
+        try:
+            core = core or make_core()
+            result = getattr(core, operation)(**message)
+            data = result if isinstance(result, bytes) else b""
+            answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
+        except Exception as error:  # whatever AWS's packages raise is for the process that asks
+            told = "".join(traceback.format_exception(error))
+            answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": told}
+        answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
+        answers.flush()
+
+
+def serve_pipe(make_core: Callable[[], Any]) -> None:
+    """Serve standard input; what libraries print goes to standard error, since the pipe is for answers."""
+    with os.fdopen(os.dup(1), "wb") as pipe:
+        os.dup2(2, 1)
+        serve(make_core, sys.stdin.buffer, pipe)
