@@ -121,6 +121,7 @@ class Context:
     programs: int = 0  # axes of the launch grid that the function asks for
     products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # named ones, and where they are added
     axes: set[str] = field(default_factory=set)  # names of ranges that are indices alone
+    moved: dict[ast.stmt, ast.For] = field(default_factory=dict)  # statements that make tiles, and the loops they go to
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
     keeps: bool = False  # statements that are left over, because something else in the function needs them

@@ -1,8 +1,12 @@
-"""Long lines of generated code, broken as a formatter breaks them."""
+"""The layout of generated code: comments of the statements that it replaces, long lines as a formatter breaks them."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
 
 WIDTH = 110
 
@@ -33,3 +37,25 @@ def wrapped(line: str) -> str:
         parts.append(f"{keyword.arg}={text}" if keyword.arg is not None else f"**{text}")
     inner = "".join(f"    {part},\n" for part in parts)
     return f"{start}(\n{inner})"
+
+
+def in_place_of(node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
+    """Statements from lines, new as text or those of the node, with the comments of the node."""
+    body: list[Any] = []
+    before: list[cst.EmptyLine] = []  # comments of the next of them
+    for line in lines:
+        if isinstance(line, cst.BaseSmallStatement):
+            own = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+            parsed = cst.Module([cst.SimpleStatementLine([own])])
+        else:
+            parsed = cst.parse_module(f"{wrapped(line)}\n")
+        before += parsed.header
+        if parsed.body:
+            first, *others = parsed.body
+            body += [first.with_changes(leading_lines=[*before, *getattr(first, "leading_lines", ())]), *others]
+            before = []
+    if body:
+        body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])
+        if node.trailing_whitespace.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
+            body[-1] = body[-1].with_changes(trailing_whitespace=node.trailing_whitespace)
+    return body

@@ -16,12 +16,13 @@ from .audit import LossError, refuse_losses, unbound
 from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined
 from .functions import called, functions_with_nki
 from .host import Host
-from .layout import wrapped
+from .layout import in_place_of
 from .limits import Deadline
 from .named import named_products, whole_axes
 from .names import Names, stored
 from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes
 from .pairing import paired
+from .renaming import made_in_loops
 from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
@@ -106,6 +107,7 @@ class Migrator:
         self._support: set[str] = set()
         self._left: list[cst.EmptyLine] = []  # comments of statements that nothing is left of
         self._programs: set[str] = set()
+        self._waiting: list[cst.SimpleStatementLine] = []  # on their way into a loop
         self._decorators = imports.Decorators(self._names, self._notes, self._keep_runners)
 
     # Statements
@@ -167,6 +169,9 @@ class Migrator:
             return self._replaced(node, [new for small in node.body for new in self._import_lines(small)])
         if ctx is None:
             return self._replaced(node, self._alias_lines(node.body[0])) if self._is_alias(node) else [node]
+        if len(node.body) == 1 and self._pairs[node.body[0]] in ctx.moved:
+            self._waiting.append(node)
+            return []
         lines: list[str | cst.BaseSmallStatement] = []
         changed = False
         for small in node.body:
@@ -229,27 +234,9 @@ class Migrator:
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-        """Lines in place of a statement, new or its own, with its comments."""
-        body: list[Any] = []
-        before: list[cst.EmptyLine] = []  # comments of the next of them
-        for line in lines:
-            if isinstance(line, cst.BaseSmallStatement):
-                own = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-                parsed = cst.Module([cst.SimpleStatementLine([own])])
-            else:
-                parsed = cst.parse_module(f"{wrapped(line)}\n")
-            before += parsed.header
-            if parsed.body:
-                first, *others = parsed.body
-                body += [first.with_changes(leading_lines=[*before, *getattr(first, "leading_lines", ())]), *others]
-                before = []
-        if not body:
-            comments = [line for line in node.leading_lines if line.comment is not None]
-            self._left += node.leading_lines if comments else []
-            return []
-        body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])
-        if node.trailing_whitespace.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
-            body[-1] = body[-1].with_changes(trailing_whitespace=node.trailing_whitespace)
+        """Lines in place of a statement; the comments of one that nothing is left of go to the next."""
+        body = in_place_of(node, lines)
+        self._left += () if body or all(line.comment is None for line in node.leading_lines) else node.leading_lines
         return body
 
     # Compound statements
@@ -291,12 +278,23 @@ class Migrator:
             ctx.loops[ctx.source.of(tree.target)] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
         self._forget_changed(ctx, tree)
         outer, ctx.in_loop = ctx.in_loop, True
-        body = self._suite(node.body, ctx)
+        body = self._suite(self._with_moved(node.body, tree, ctx), ctx)
         ctx.in_loop = outer
         changed = node.with_changes(iter=iterator, body=body, orelse=self._suite(node.orelse, ctx))
         if called == "nki.language.dynamic_range":
             return [*before, *self._device_loop(device_loops.counted, changed, tree, ctx)]
         return [*before, changed]
+
+    def _with_moved(self, body: cst.BaseSuite, loop: ast.For, ctx: Context) -> cst.BaseSuite:
+        """The body of a loop, with the statements before it that make its tiles anew in each turn."""
+        arrived = [node for node in self._waiting if ctx.moved.get(self._pairs[node.body[0]]) is loop]
+        for node in arrived:
+            tree = self._pairs[node.body[0]]
+            del ctx.moved[tree]
+            self._waiting.remove(node)
+            message = f"is made in the loop of line {loop.lineno}: before it, each turn would wait for the last"
+            self._notes.add(tree.lineno, CHECK, f"{stored([tree]).pop()} {message}")
+        return body.with_changes(body=[*arrived, *body.body]) if arrived else body
 
     def _while(self, node: cst.While, ctx: Context) -> list[Any]:
         tree = self._pairs[node]
@@ -389,6 +387,8 @@ class Migrator:
         ctx.scope = scope
         ctx.ranks = ranks
         ctx.registers = registers_of(tree, self._names)
+        if self._names.is_first_dialect:
+            ctx.moved = made_in_loops(tree, self._names)
         ctx.products, ctx.axes = named_products(tree, self._names), whole_axes(tree, self._names)
         ctx.accumulators = accumulators_of(tree, self._names, ctx.products)
         return ctx

@@ -1,0 +1,272 @@
+"""Tiles that are made before a loop and written anew in each of its turns.
+
+The first compiler placed such a tile anew at each turn, so that the next turn does not wait for the last reader. In NKI
+0.7 a tile has one address for its life. It is therefore made in the loop, where the loop hands nothing on in it: each
+turn overwrites the whole tile before anything reads it, or the loops around are `nl.affine_range`, whose turns are
+independent by definition, and the tile has no contents before.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .names import Names, is_stored, stored
+
+MAKERS = ("nki.language.ndarray", "nki.language.empty", "nki.language.zeros")
+OVERWRITING = frozenset(
+    f"nki.isa.{name}"
+    for name in ("dma_copy", "tensor_copy", "activation", "tensor_tensor", "tensor_scalar", "memset", "reciprocal")
+)
+RANGES = frozenset(f"nki.language.{name}_range" for name in ("affine", "sequential", "static"))
+ON_CHIP = frozenset({"sbuf", "psum"})
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """A statement that makes a tile: `extents` is its shape as source text, None if it is not written out."""
+
+    statement: ast.Assign
+    name: str
+    extents: tuple[str, ...] | None
+    is_empty: bool
+
+
+def made_in_loops(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.For]:
+    """Return the statements that make a tile, each with the loop in which it is made instead."""
+    if any(isinstance(node, (ast.FunctionDef, ast.Lambda)) for node in ast.walk(tree) if node is not tree):
+        return {}
+    return {
+        maker.statement: loop
+        for block in _blocks(tree)
+        for position, statement in enumerate(block)
+        if (maker := _maker(statement, names)) is not None
+        if (loop := _loop_of(tree, block[position + 1 :], maker, names)) is not None
+    }
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(block := getattr(node, name, None), list):
+                yield block
+
+
+def _maker(statement: ast.stmt, names: Names) -> _Maker | None:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, call = statement.targets[0], statement.value
+    if not isinstance(target, ast.Name) or not isinstance(call, ast.Call) or names.dotted(call.func) not in MAKERS:
+        return None
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    place = given.get("buffer")
+    region = names.dotted(place.func if isinstance(place, ast.Call) else place).rpartition(".")[2] if place else "sbuf"
+    if region not in ON_CHIP or isinstance(place, ast.Call) or given.get("name") is not None:
+        return None
+    shape = call.args[0] if call.args else given.get("shape")
+    extents = None
+    if isinstance(shape, (ast.Tuple, ast.List)):
+        extents = tuple(ast.unparse(_extent(element, names)) for element in shape.elts)
+    return _Maker(statement, target.id, extents, names.dotted(call.func) != "nki.language.zeros")
+
+
+def _extent(node: ast.expr, names: Names) -> ast.expr:
+    """The extent in nl.par_dim(extent)."""
+    is_par_dim = isinstance(node, ast.Call) and names.dotted(node.func) == "nki.language.par_dim" and node.args
+    return node.args[0] if is_par_dim and isinstance(node, ast.Call) else node
+
+
+def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names: Names) -> ast.For | None:
+    """The innermost loop that a tile can be made in, among those that hold all that is done with it."""
+    every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == maker.name]
+    if sum(is_stored(node) for node in every) != 1 or _is_handed_on(tree, maker.name, names):
+        return None
+    needed = {node.id for node in ast.walk(maker.statement.value) if isinstance(node, ast.Name)}
+    later = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno > maker.statement.lineno]
+    if needed & stored(statement for statement in later if not isinstance(statement, ast.For)):
+        return None
+    loops: list[ast.For] = []
+    block = after
+    while True:
+        users = [statement for statement in block if _mentions(statement, maker.name)]
+        if len(users) != 1 or not isinstance(users[0], ast.For) or users[0].orelse:
+            break
+        if users[0].body[0].lineno == users[0].lineno:  # `for i in x: ...` on a line
+            break
+        if needed & stored([users[0].target]) or _mentions(users[0].iter, maker.name):
+            break
+        loops.append(users[0])
+        block = users[0].body
+    if not loops or _mentions_of(loops[-1], maker.name) != len(every) - 1:
+        return None
+    if not all(_stays(tree, loops[-1], view) for view in _views(tree, maker.name)):
+        return None
+    for loop in reversed(loops):
+        if _is_overwritten(loop, maker, tree, names):
+            return loop
+    independent = all(_called(loop.iter, names) == "nki.language.affine_range" for loop in loops)
+    return loops[-1] if independent and maker.is_empty and not _accumulates(loops[-1], maker.name) else None
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return _mentions_of(node, name) > 0
+
+
+def _mentions_of(node: ast.AST, name: str) -> int:
+    return sum(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+
+
+def _called(node: ast.expr, names: Names) -> str:
+    return names.dotted(node.func) if isinstance(node, ast.Call) else ""
+
+
+def _is_handed_on(tree: ast.AST, name: str, names: Names) -> bool:
+    """True if a tile gets another name, or is put into a list or a call that is none of NKI."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Return, ast.Yield, ast.NamedExpr, ast.Starred)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in ast.iter_child_nodes(node)):
+                return True
+        elif isinstance(node, ast.Call) and not names.dotted(node.func).startswith("nki."):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if any(isinstance(argument, ast.Name) and argument.id == name for argument in arguments):
+                return True
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == name:
+            return True
+    return False
+
+
+def _views(tree: ast.AST, name: str) -> set[str]:
+    """Names of parts and views of a tile."""
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _root(node.value) == name]
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)} - {name}
+
+
+def _root(node: ast.expr) -> str:
+    """The name of what an expression is a view of, by subscripts and methods."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, (ast.Subscript, ast.Attribute)):
+            node = node.value
+        else:
+            return node.id if isinstance(node, ast.Name) else ""
+
+
+def _stays(tree: ast.AST, loop: ast.For, view: str) -> bool:
+    """True if a view is assigned in one place of a loop, and read after it in the same turn alone."""
+    every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == view]
+    made = [node for node in every if is_stored(node)]
+    inside = _mentions_of(loop, view) == len(every)
+    views = _views(tree, view)
+    return inside and len(made) == 1 and not views and min(node.lineno for node in every) == made[0].lineno
+
+
+def _accumulates(loop: ast.For, name: str) -> bool:
+    """True if a statement changes a tile by what it holds."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and _base(node.target) == name:
+            return True
+        writes = isinstance(node, ast.Assign) and any(_base(target) == name for target in node.targets)
+        if writes and isinstance(node, ast.Assign) and _mentions(node.value, name):
+            return True
+        if isinstance(node, ast.Call) and any(k.arg == "dst" and _base(k.value) == name for k in node.keywords):
+            return True
+    return False
+
+
+def _base(node: ast.AST) -> str:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_overwritten(loop: ast.For, maker: _Maker, tree: ast.FunctionDef, names: Names) -> bool:
+    """True if each turn writes the whole tile before it reads any of it."""
+    first = next(statement for statement in loop.body if _mentions(statement, maker.name))
+    inner: dict[str, str] = {}  # variables of loops over whole axes, and how many turns they have
+    outermost = first
+    while isinstance(first, ast.For):
+        bounds = first.iter.args if isinstance(first.iter, ast.Call) else []
+        is_range = _called(first.iter, names) in RANGES or ast.unparse(first.iter).startswith("range(")
+        if len(bounds) != 1 or not is_range or not isinstance(first.target, ast.Name) or first.orelse:
+            return False
+        inner[first.target.id] = ast.unparse(bounds[0])
+        first = next(statement for statement in first.body if _mentions(statement, maker.name))
+    if any(isinstance(node, (ast.Break, ast.Continue)) for node in ast.walk(outermost)):
+        return False
+    written = _written(first, maker.name, names)
+    if written is None or not _is_whole(written, maker, inner, tree, names):
+        return False
+    return outermost is first or _mentions_of(outermost, maker.name) == 1
+
+
+def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
+    """The part of a tile that a statement overwrites, None if it does not, or reads the tile too."""
+    if _mentions_of(statement, name) != 1:
+        return None
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+        if not isinstance(target, ast.Subscript) or _base(target) != name:
+            return None
+        masked = isinstance(value, ast.Call) and any(keyword.arg == "mask" for keyword in value.keywords)
+        return None if masked or _called(value, names) == "nki.language.loop_reduce" else target
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and names.dotted(call.func) in OVERWRITING:
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        return given.get("dst") if "mask" not in given and "dst" in given and _base(given["dst"]) == name else None
+    return None
+
+
+def _is_whole(part: ast.expr, maker: _Maker, inner: dict[str, str], tree: ast.FunctionDef, names: Names) -> bool:
+    """True if a part of a tile, for all turns of the loops inside, is the whole tile."""
+    if isinstance(part, ast.Name):
+        return not inner
+    if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
+        return False
+    keys = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+    if len(keys) == 1 and isinstance(keys[0], ast.Constant) and keys[0].value is Ellipsis:
+        return not inner
+    if maker.extents is None or len(keys) != len(maker.extents):
+        return False
+    used = {key.id for key in keys if isinstance(key, ast.Name) and key.id in inner}
+    indices = _index_arrays(tree, names)
+    return used == set(inner) and all(_spans(key, extent, inner, indices) for key, extent in zip(keys, maker.extents))
+
+
+def _spans(key: ast.expr, extent: str, inner: dict[str, str], indices: dict[str, str]) -> bool:
+    if isinstance(key, ast.Slice):
+        begins = key.lower is None or (isinstance(key.lower, ast.Constant) and key.lower.value == 0)
+        ends = key.upper is None or ast.unparse(key.upper) == extent
+        return begins and ends and key.step is None
+    if isinstance(key, ast.Name):
+        return inner.get(key.id, indices.get(key.id)) == extent
+    return extent == "1" and isinstance(key, ast.Constant) and key.value == 0
+
+
+def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
+    """Names assigned once, to nl.arange(extent)[...] or one of nl.mgrid[0:extent, ...], with the extents."""
+    found: dict[str, str] = {}
+    assigned: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and is_stored(node):
+            assigned.append(node.id)
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Subscript):
+            continue
+        target, base, key = node.targets[0], node.value.value, node.value.slice
+        if isinstance(target, ast.Name) and isinstance(base, ast.Call) and len(base.args) == 1:
+            if names.dotted(base.func) == "nki.language.arange":
+                found[target.id] = ast.unparse(base.args[0])
+        elif names.dotted(base) == "nki.language.mgrid" and isinstance(target, ast.Tuple):
+            found |= _grid(target, key.elts if isinstance(key, ast.Tuple) else [key])
+    return {name: extent for name, extent in found.items() if assigned.count(name) == 1}
+
+
+def _grid(target: ast.Tuple, parts: list[ast.expr]) -> dict[str, str]:
+    """The names that nl.mgrid[0:m, 0:n] is assigned to, with their extents."""
+    return {
+        name.id: ast.unparse(part.upper)
+        for name, part in zip(target.elts, parts)
+        if isinstance(name, ast.Name) and isinstance(part, ast.Slice) and part.upper is not None
+        if isinstance(part.lower, ast.Constant) and part.lower.value == 0
+    }
