@@ -4,7 +4,8 @@ What is assumed of the compiler, whose schedule NKI does not show:
 - Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
   program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
   exists to forbid that). So a load is not held up behind a store that waits for its data.
-- Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44).
+- Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44),
+  and before stores that could go at the same time: profiles have them on queues of their own.
 - GpSimd makes descriptors between its other instructions, as they come up: a store that waits holds up no load (k07).
 - All other DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the
   Scalar Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances).
@@ -162,9 +163,12 @@ class _Simulation:
         """The order in which engines take instructions that could start: modulo the length of the program, which."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
+        first = -2 * count * count  # of loads, before all else
         for index, instruction in enumerate(self.program if loads_by_use else ()):
             if instruction.dma is not None and instruction.dma.load and instruction.dma.hbm and self.successors[index]:
-                turns[index] = (2 * (min(self.successors[index]) >> 2) - 1) * count + index
+                turns[index] = (
+                    (first if instruction.dma.dge else 0) + (2 * (min(self.successors[index]) >> 2) - 1) * count + index
+                )
         return turns
 
     def _look_ahead(self, limit: int) -> None:

@@ -34,9 +34,10 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
     outside = [tensor for tensor in (dst, src) if not tensor.storage.on_chip]
     pitched = target.generation == 2 and any(_pitched(tensor, machine(target.name).pitch) for tensor in outside)
-    short = run * itemsize < machine(target.name).partial_write
-    narrow = not load and short and into > run
-    span = _span(src) if load and short and outside else 0
+    m = machine(target.name)
+    size = run * itemsize
+    narrow = not load and size < m.partial_write and into > run
+    span = _span(src) if load and size < m.small_element_ns * m.dma_peak and outside else 0
     casts = dst._dtype is not src._dtype
     return Transfer(
         bytes=moved,

@@ -47,7 +47,7 @@ HARD = 105.0  # nanoseconds of 1000 bytes of a descriptor by hardware
     ("size", "single", "narrow", "time"),
     [
         (1000, True, False, 105),
-        (64, True, False, 11.4),  # not under the size of a partial write
+        (64, True, False, 100),  # the least that an element takes
         (63, True, False, 100),
         (63, True, True, 100),
         (8192, False, False, 819.2 + 5),  # longer than a packet: a descriptor of its own
@@ -116,10 +116,10 @@ def test_a_transpose_runs_at_a_share_of_the_rate() -> None:
 
 def test_engines_meet_at_channels_where_elements_are_short() -> None:
     """Each of the further engines is there once in as many times as there are channels."""
-    plain, (_, spread) = HARD * 8 + 1, engine_times(moved(24, 24, dge=True, span=4), M)
-    assert spread == pytest.approx([(plain - 1) * (1 + 2 / 8) + 1] * 3)
-    _, prepared = engine_times(moved(24, 24, span=4), M)
-    assert prepared == engine_times(moved(24, 24), M)[1]
+    _, spread = engine_times(moved(24, 24, size=60, dge=True, span=4), M)
+    assert spread == pytest.approx([8 * 100 * (1 + 2 / 8) + 1] * 3)
+    for more in ({"size": 60}, {"size": 64, "dge": True}):  # prepared ones, and longer elements
+        assert engine_times(moved(24, 24, span=4, **more), M) == engine_times(moved(24, 24, **more), M)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""How often predictions go the wrong way where physics leaves one way only, over random kernels and shapes.
+
+    python benchmarks/monotone.py [--count 100] [--seed 0]
+
+Counts the violations of four rules: bfloat16 is not slower than float32 where nothing else differs; one more row or
+column does not make a kernel faster, nor slower by more than what it adds; more work is never faster; a resource that
+is twice as fast makes nothing slower. Every violation is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from trninfer import simulator
+from trninfer.benchmarks.kernels.random_chain import STEPS, random_chain
+from trninfer.simulator import TensorSpec
+from trninfer.simulator.timing.critical_path import RESOURCES
+
+TARGET = "trn2"
+SLOWER_IN_BFLOAT16 = 0.05
+FASTER_WITH_MORE = 0.05  # for a row or column more
+SLOWER_WITH_MORE = 0.10  # beside the cost of what it adds
+FASTER_WITH_MORE_WORK = 0.001  # rounding
+SLOWER_WITH_TWICE = 0.02
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The arguments of `random_chain`."""
+
+    rows: int
+    columns: int
+    steps: tuple[str, ...]
+    dtype: str = "float32"
+    turned: bool = False
+    together: int = 1
+    buffers: int = 0
+    maker: str = "unknown"
+
+    def run(self) -> simulator.Run:
+        shape = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return simulator.run(
+                random_chain,
+                TensorSpec(shape, self.dtype),
+                TensorSpec((128, 128), self.dtype),
+                target=TARGET,
+                functional=False,
+                pure=True,
+                steps=self.steps,
+                turned=self.turned,
+                together=self.together,
+                buffers=self.buffers,
+                maker=self.maker,
+            )
+
+    def time(self) -> float:
+        """Microseconds without the launch."""
+        run = self.run()
+        return run.latency_us - run.launch_us
+
+
+class Violation(NamedTuple):
+    kernel: Kernel
+    what: str
+    before_us: float
+    after_us: float
+
+
+def draw(rng: random.Random) -> Kernel:
+    """A random kernel of one to twelve tiles."""
+    columns = rng.choice([rng.randint(1, 40), rng.randint(100, 600), rng.choice([127, 128, 256, 511, 512, 1024])])
+    turned = rng.random() < 0.15
+    return Kernel(
+        rows=rng.choice([128 * rng.randint(1, 12), rng.randint(2, 900)]),
+        columns=min(columns, 128) if turned else columns,
+        steps=tuple(rng.choice(STEPS) for _ in range(rng.randint(0, 6))),
+        dtype=rng.choice(["float32", "bfloat16"]),
+        turned=turned,
+        together=rng.choice([1, 1, 2, 4]),
+        buffers=rng.choice([0, 0, 4]) if rng.random() < 0.5 else 0,
+        maker=rng.choice(["unknown", "unknown", "hwdge", "swdge", "none"]),
+    )
+
+
+def slower_in_bfloat16(kernel: Kernel) -> Iterator[Violation]:
+    wide, narrow = (replace(kernel, dtype=dtype).time() for dtype in ("float32", "bfloat16"))
+    if narrow > wide * (1 + SLOWER_IN_BFLOAT16):
+        yield Violation(kernel, "bfloat16 for float32", wide, narrow)
+
+
+def wrong_with_one_more(kernel: Kernel) -> Iterator[Violation]:
+    before = kernel.time()
+    alone = replace(kernel, together=1)
+    for what, larger, adds in (
+        ("a column", replace(kernel, columns=kernel.columns + 1), replace(alone, columns=1)),
+        ("a row", replace(kernel, rows=kernel.rows + 1), replace(alone, rows=1)),
+    ):
+        after, added = larger.time(), adds.time()
+        if after < before * (1 - FASTER_WITH_MORE) or after > before * (1 + SLOWER_WITH_MORE) + added:
+            yield Violation(kernel, f"{what} more", before, after)
+
+
+def faster_with_more_work(kernel: Kernel) -> Iterator[Violation]:
+    before = kernel.time()
+    longer = replace(kernel, steps=(*kernel.steps, "add"))
+    more = replace(kernel, rows=kernel.rows + 128)
+    for what, larger in (("a step", longer), ("a tile", more)):
+        after = larger.time()
+        if after < before * (1 - FASTER_WITH_MORE_WORK):
+            yield Violation(kernel, f"{what} more", before, after)
+
+
+def slower_with_twice(kernel: Kernel) -> Iterator[Violation]:
+    run = kernel.run()
+    before = run.latency_us
+    for resource in RESOURCES:
+        after = run.what_if(resource)
+        if after > before * (1 + SLOWER_WITH_TWICE):
+            yield Violation(kernel, f"{resource} twice as fast", before, after)
+
+
+RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {
+    "bfloat16 is slower than float32 by more than 5 %": slower_in_bfloat16,
+    "a row or column more makes it faster by 5 %, or slower by more than it adds and 10 %": wrong_with_one_more,
+    "more work makes it faster": faster_with_more_work,
+    "a resource twice as fast makes it slower by more than 2 %": slower_with_twice,
+}
+
+
+def violations(count: int, seed: int) -> dict[str, list[Violation]]:
+    """Of each rule, over so many random kernels."""
+    rng = random.Random(seed)
+    kernels = [draw(rng) for _ in range(count)]
+    return {rule: [found for kernel in kernels for found in check(kernel)] for rule, check in RULES.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100, help="random kernels (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: 0)")
+    given = parser.parse_args()
+    for rule, found in violations(given.count, given.seed).items():
+        print(f"{len({violation.kernel for violation in found}):4} of {given.count} kernels: {rule}")
+        for violation in found:
+            print(
+                f"       {violation.what}: {violation.before_us:.1f} -> {violation.after_us:.1f} us, {violation.kernel}"
+            )
+
+
+if __name__ == "__main__":
+    main()
