@@ -1,4 +1,4 @@
-"""How often predictions go the wrong way where physics leaves one way only, over random kernels and shapes.
+"""Count of predictions that go the wrong way where physics leaves one way only, over random kernels and shapes.
 
     python benchmarks/monotone.py [--count 100] [--seed 0]
 
@@ -135,7 +135,7 @@ RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {
 
 
 def violations(count: int, seed: int) -> dict[str, list[Violation]]:
-    """Of each rule, over so many random kernels."""
+    """Return what breaks each rule, over `count` random kernels."""
     rng = random.Random(seed)
     kernels = [draw(rng) for _ in range(count)]
     return {rule: [found for kernel in kernels for found in check(kernel)] for rule, check in RULES.items()}
