@@ -22,7 +22,6 @@ from .operations.arrange import interleave, pad, rearrange
 from .operations.attention import attend
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
-from .operations.exchange import exchange, take_part
 from .operations.launch import Launch
 from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
@@ -36,7 +35,6 @@ from .program import (
     AveragePool,
     Combine,
     Convolution,
-    Exchange,
     GroupNorm,
     Interleave,
     LayerNorm,
@@ -44,7 +42,6 @@ from .program import (
     LocalResponseNorm,
     MaxPool,
     Pad,
-    Part,
     Rearrange,
     Resident,
     Room,
@@ -74,7 +71,6 @@ BODIES: dict[type, Any] = {
     AveragePool: pool_means,
     Combine: combine,
     Convolution: convolve,
-    Exchange: exchange,
     GroupNorm: normalize_groups,
     Interleave: interleave,
     LayerNorm: normalize_pixels,
@@ -82,7 +78,6 @@ BODIES: dict[type, Any] = {
     LocalResponseNorm: normalize_responses,
     MaxPool: pool_maxima,
     Pad: pad,
-    Part: take_part,
     Rearrange: rearrange,
     Resident: assume_resident,
     Room: open_room,
@@ -112,8 +107,8 @@ def run_network(
 ):
     """Run a program.
 
-    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's. If
-    the program says that they share pictures, both read all of the input, and core 0 writes the outputs.
+    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's. A
+    program that is `alone` runs on core 0.
 
     Dimensions:
         B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
@@ -137,7 +132,7 @@ def run_network(
     inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]
     launch = Launch(inputs, (weights, fp8), channel_constants, program)
     first = 0
-    for stage in launch.program.stages:
+    for stage in launch.stages:
         for images in even_tiles(launch.images, stage.at_once):
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):

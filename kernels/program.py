@@ -9,7 +9,7 @@ at a time, image i of a pass as number i % packed on the partitions and i // pac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .convolution.adding import Adding
 from .convolution.forms import Form
@@ -85,15 +85,13 @@ class Operation:
 class Room(Operation):
     """Memory that other operations write to, for the images of a pass or, `whole_batch`, of the launch.
 
-    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them. `joint`: tiles of the
-    same height are views of one tensor, so that they move together.
+    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them.
     """
 
     memory: Memory = Memory.SBUF
     whole_batch: bool = False
     heights: tuple[int, ...] = ()
     copies: Copies = ONE_COPY
-    joint: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,24 +127,6 @@ class TapsLoad(Operation):
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
     """A value in SBUF into a room in HBM."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exchange(Operation):
-    """Parts of a room in SBUF, of one size, that cores exchange: [first, end) of its tiles, if `by_tiles`, or rows.
-    Small ones go beside the loads on their way, larger ones too if they are to be `beside`."""
-
-    sent: Pair
-    received: Pair
-    by_tiles: bool = False
-    beside: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part(Operation):
-    """Tiles [first, end) of a value in SBUF."""
-
-    tiles: Pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +196,7 @@ class Scores(Answers):
     """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is.
 
     `by_columns`: of one picture with classes on the partitions; its biases are then columns of 128 classes each, and
-    behind them is one of the numbers of the partitions. `is_part`: of two cores each has some channels of the input;
-    core 0 adds up what both multiply, and has the answers.
+    behind them is one of the numbers of the partitions.
     """
 
     by_columns: bool = False
@@ -225,7 +204,6 @@ class Scores(Answers):
     activation: Activation = IDENTITY
     weights: WeightsAt = FROM_START
     bias: int = 0  # column of the constants of the first class; scales are behind biases, of weights in 8 bits
-    is_part: bool = False
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
     def output_order(self, packed_in: int) -> OutputOrder:
@@ -377,19 +355,15 @@ class Program:
     """A launch: its stages one after another. Operations are numbered through all stages.
 
     The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
-    it, it has that number of images for each; but if there are stages of a `partner`, these are core 1's, both cores
-    work on the same pictures, and core 0 writes the outputs. `warming`: convolutions, and matmuls of zeros before each.
+    it, it has that number of images for each; but if it is `alone`, core 0 runs it and core 1 has nothing to do.
+    `warming`: convolutions, and matmuls of zeros before each.
     """
 
     stages: tuple[Stage, ...]
     packed: int
     pictures: int
-    partner: tuple[Stage, ...] = ()
+    alone: bool = False
     warming: tuple[Pair, ...] = ()
-
-    def of_core(self, core: int) -> Program:
-        """Return the program of a core."""
-        return self if core == 0 or not self.partner else replace(self, stages=self.partner, warming=())
 
     @property
     def operations(self) -> tuple[Operation, ...]:

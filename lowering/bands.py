@@ -105,19 +105,6 @@ def _with_border(operation: Pad, rows: Rows) -> Rows:
     return max(0, first), min(operation.rows, end)
 
 
-def shares_of_rows(node: Node) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    """Return the rows that each of two cores computes of a node's value, and those that each sends to the other.
-
-    DoesNotFit if their numbers differ: both parts of an exchange have one size.
-    """
-    rows = node.operation.rows
-    upper, lower = even(node, (0, ceil_div(rows, 2))), even(node, (rows // 2, rows))
-    size = max(rows - upper[1], lower[0])
-    if rows < 2 or size == 0 or size > upper[1] or rows - size < lower[0]:
-        raise DoesNotFit(f"layer {node.name!r} ({node.kind}) has too few rows for two cores")
-    return (upper, lower), ((0, size), (rows - size, rows))
-
-
 def reach_of(node: Node, rows: Rows) -> Reach:
     """Return the rows of its first operand that a node reads for some rows of its value."""
     operation = node.operation
@@ -211,30 +198,6 @@ class BandPlan:
                     if first <= part and _is_by_row(graph, node, part, operand):
                         before = self.rows.get(part, needed)
                         self.rows[part] = min(before[0], needed[0]), max(before[1], needed[1])
-
-
-def halos_of(graph: Graph, region: Rows, own: tuple[Rows, Rows]) -> tuple[Rows, Rows] | None:
-    """Return the rows that each of two cores sends to the other of the value before a region, of which it computed
-    `own`, so that each can compute half of the rows of the region; None where others read the value, or where these
-    rows are no fewer than all that a core lacks."""
-    first, end = region
-    if any(reader >= end for reader, _ in graph.readers(first - 1)):
-        return None
-    rows = graph.nodes[first - 1].operation.rows
-    needed: list[list[Rows]] = [[], []]
-    for core, share in enumerate(shares_of_rows(graph.nodes[end - 1])[0]):
-        plan = BandPlan(graph, first, end, share)
-        for number in plan.rows:
-            windows = windows_of(graph, number, plan, first)
-            for parts, of_parts in zip(graph.nodes[number].sources, windows, strict=True):
-                for part, window in zip(parts, of_parts, strict=True):
-                    if part == first - 1:
-                        needed[core].append(window or (0, rows))
-    (_, upper), (lower, _) = own
-    size = max(max(last for _, last in needed[0]) - upper, lower - min(start for start, _ in needed[1]), 1)
-    if upper + size > rows or lower < size:
-        return None
-    return (lower - size, lower), (upper, upper + size)
 
 
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:

@@ -11,7 +11,7 @@ from ..kernels.convolution.forms import ROW_BLOCKS, Form
 from ..kernels.program import Convolution
 from ..kernels.tiling.packing import Taps
 from .graph import Graph, Node
-from .schedule import Region, Schedule, Split, StageOf
+from .schedule import Region, Schedule, StageOf
 
 
 class Advisor(Protocol):
@@ -43,8 +43,7 @@ class Decisions:
     `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
     copies. `sums`: nodes of whose addends the Tensor Engine adds a part. `narrow`: nodes whose value is in 8 bits, of
     those that may be. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None
-    for one stage of a single image. `splits`: nodes that two cores share, of a launch whose cores work on the same
-    pictures, as it `shares` them. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded
+    for one stage of a single image. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded
     before earlier operations than the one that multiplies them; 0 where they are not. `warming`: operations of the
     program, and the matmuls of zeros before each. `turns_scores`: whether the classes of one picture are on the
     partitions. `filled_taps`: partitions from one tap of the input to the next, if one DMA brings all, else 0.
@@ -64,8 +63,6 @@ class Decisions:
     regions: tuple[Region, ...] = ()
     stages: tuple[StageOf, ...] = ()
     staying: tuple[int, ...] = ()
-    splits: tuple[Split, ...] = ()
-    shares: bool = False
     ahead: int = 0
     warming: tuple[tuple[int, int], ...] = ()
     turns_scores: bool = False
@@ -104,7 +101,7 @@ class Decisions:
 
     def schedule(self, nodes: int) -> Schedule:
         """Return the schedule of a graph with this number of nodes."""
-        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying, self.splits)
+        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying)
 
     def made(self) -> dict[str, Any]:
         """Return the decisions that are not the default, as JSON takes them."""
@@ -122,10 +119,6 @@ class Decisions:
         data["forms"] = tuple((int(number), str(form), int(room)) for number, form, room in data["forms"])
         for name, kind in (("regions", Region), ("stages", StageOf)):
             data[name] = tuple(kind(**{key: int(value) for key, value in each.items()}) for each in data[name])
-        data["splits"] = tuple(
-            Split(int(each["first"]), int(each["end"]), bool(each["by_channels"]), bool(each["beside"]))
-            for each in data["splits"]
-        )
         data["warming"] = tuple((int(number), int(count)) for number, count in data["warming"])
         for name in ("copied", "narrow", "sums", "in_hbm", "staying"):
             data[name] = tuple(int(number) for number in data[name])

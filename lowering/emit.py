@@ -13,12 +13,10 @@ from ..kernels.program import (
     Answers,
     Convolution,
     Copies,
-    Exchange,
     Interleave,
     Load,
     Memory,
     Operation,
-    Part,
     Parts,
     Place,
     Program,
@@ -26,15 +24,13 @@ from ..kernels.program import (
     Scores,
     Stage,
     TapsLoad,
-    WeightsAt,
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
-from .bands import BandPlan, Rows, banded, halos_of, shares_of_rows, windows_of
+from .bands import BandPlan, Rows, banded, windows_of
 from .graph import DoesNotFit, Graph, Node
 from .rooms import outline, room_of, store_of
-from .schedule import Region, Schedule, Split
-from .weights import halves_of, loads_of, numbers_of
+from .schedule import Region, Schedule
 
 BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
 
@@ -50,14 +46,7 @@ class Emitted:
 def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
     """Return the program of a graph for a number of pictures."""
     images = ceil_div(pictures, graph.packed)
-    stages, nodes = _emit_core(graph, images, schedule, 0)
-    partner = _emit_core(graph, images, schedule, 1)[0] if schedule.splits else ()
-    return Emitted(Program(stages, graph.packed, pictures, partner), nodes)
-
-
-def _emit_core(graph: Graph, images: int, schedule: Schedule, core: int) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
-    """Return the stages of a core for a number of images, and the node of each operation."""
-    emission = _Emission(graph, schedule, core)
+    emission = _Emission(graph, schedule)
     stages = []
     first = 0
     for number, stage in enumerate(schedule.stages):
@@ -65,7 +54,7 @@ def _emit_core(graph: Graph, images: int, schedule: Schedule, core: int) -> tupl
         emission.add_nodes(first, stage.end, number)
         stages.append(Stage(tuple(emission.operations[start:]), min(stage.at_once, images)))
         first = stage.end
-    return tuple(stages), tuple(emission.nodes)
+    return Emitted(Program(tuple(stages), graph.packed, pictures), tuple(emission.nodes))
 
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
@@ -78,9 +67,7 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
 class _Emission:
     """The operations so far, and the operation that each node's value is read from."""
 
-    def __init__(self, graph: Graph, schedule: Schedule, core: int) -> None:
-        self._core = core
-        self._end = max((split.end for split in schedule.splits), default=0) if core else len(graph.nodes)
+    def __init__(self, graph: Graph, schedule: Schedule) -> None:
         self.operations: list[Operation] = []
         self.nodes: list[int] = []
         self._number = 0
@@ -94,18 +81,9 @@ class _Emission:
         """Append the operations of some nodes."""
         self._stage, self._loaded = stage, {}
         number = first
-        while number < min(end, self._end):  # core 1 ends with what it sends
-            region, split = self._schedule.region_of(number), self._schedule.split_of(number)
-            if split is not None and isinstance(self._graph.nodes[number].operation, Scores):
-                self._add_scores(number)
-                number += 1
-            elif split is not None and split.by_channels:
-                self._add_half(split)
-                number += 1
-            elif split is not None:
-                self._add_rows(split)
-                number = split.end
-            elif region is None:
+        while number < end:
+            region = self._schedule.region_of(number)
+            if region is None:
                 self._add(number)
                 number += 1
             else:
@@ -114,8 +92,6 @@ class _Emission:
 
     def _add(self, number: int) -> None:
         """Append a node that computes all rows of its value at a time."""
-        if self._core and not self._graph.readers(number):  # an output, which core 0 writes
-            return
         self._number = number
         node = self._node(number)
         if number in self._rooms:  # its phases have written it
@@ -166,75 +142,12 @@ class _Emission:
         last = region.end - 1
         room = self._add_room(last)
         for rows in band_rows(self._graph.nodes[last].operation.rows, region.bands):
-            self._add_band(region.first, region.end, rows, room, stay=True)
+            self._add_band(region.first, region.end, rows, room)
         self._places[last] = room
         self._return(last)
 
-    def _add_rows(self, split: Split) -> None:
-        """Append nodes of whose last value this core computes half of the rows, and receives the others, or those of
-        them that it needs for its half of the next nodes."""
-        last = split.end - 1
-        own, exchanged = shares_of_rows(self._graph.nodes[last])
-        after = self._schedule.split_of(split.end) if split.end < len(self._graph.nodes) else None
-        if after is not None and not after.by_channels:
-            exchanged = halos_of(self._graph, (after.first, after.end), own) or exchanged
-        room = self._add_room(last)
-        self._add_band(split.first, split.end, own[self._core], room, stay=False)
-        self._exchange(split, room, exchanged)
-
-    def _add_half(self, split: Split) -> None:
-        """Append a convolution of whose output channels this core computes half, and receives the others."""
-        number = self._number = split.first
-        node = self._node(number)
-        operation = node.operation
-        assert isinstance(operation, Convolution)
-        half = len(self._graph.heights((number,))) // 2
-        first = self._core * half
-        bias = operation.bias + first * operation.columns_of_constants
-        room = self._add_room(number)
-        own = replace(operation, channels=operation.channels // 2, weights=self._own_weights(node), bias=bias)
-        self._append(replace(own, sources=self._sources(node), into=Place(room, tile=first)))
-        self._exchange(split, room, ((0, half), (half, 2 * half)))
-
-    def _add_scores(self, number: int) -> None:
-        """Append scores of whose input channels this core multiplies half."""
-        self._number = number
-        node = self._node(number)
-        assert isinstance(node.operation, Scores)
-        heights = self._graph.heights(node.sources[0])
-        half = len(heights) // 2
-        own = (half, len(heights)) if self._core else (0, half)
-        fields = outline(self._graph.nodes[node.sources[0][0]].operation) | {"channels": sum(heights[slice(*own)])}
-        part = self._append(Part(**fields, sources=self._sources(node), tiles=own))
-        weights = self._own_weights(node)
-        self._append(replace(node.operation, weights=weights, is_part=True, sources=((part,),)))
-
-    def _own_weights(self, node: Node) -> WeightsAt:
-        """Return the weights of this core's half of a node."""
-        assert isinstance(node.operation, (Convolution, Scores))
-        weights = node.operation.weights
-        before = halves_of(loads_of(self._graph, node), node)[0] if self._core else []
-        return replace(weights, offset=weights.offset + numbers_of(before))
-
-    def _exchange(self, split: Split, room: int, parts: tuple[Rows, Rows]) -> None:
-        """Append the exchange of what each core has in a room, core 0 the first of both parts."""
-        number, by_tiles = split.end - 1, split.by_channels
-        operation = self._graph.nodes[number].operation
-        sent, received = parts[self._core], parts[1 - self._core]
-        exchange = Exchange(
-            **outline(operation),
-            sources=((room,),),
-            sent=sent,
-            received=received,
-            by_tiles=by_tiles,
-            beside=split.beside,
-        )
-        self._append(exchange, number)
-        self._places[number] = room
-        self._return(number)
-
-    def _add_band(self, first: int, end: int, rows: Rows, room: int, stay: bool) -> None:
-        """Append nodes [first, end) for some rows of the last of them, in a room; `stay`: their weights do."""
+    def _add_band(self, first: int, end: int, rows: Rows, room: int) -> None:
+        """Append nodes [first, end) for some rows of the last of them, in a room; their weights stay."""
         plan = BandPlan(self._graph, first, end, rows)
         for number in range(first, end):
             if number not in plan.rows:
@@ -245,7 +158,7 @@ class _Emission:
                 banded(node, plan.rows[number], plan.reaches[number]),
                 windows=windows_of(self._graph, number, plan, first),
             )
-            if stay and isinstance(operation, (Convolution, Scores)):
+            if isinstance(operation, (Convolution, Scores)):
                 operation = replace(operation, weights=replace(operation.weights, stay=True))
             operation = self._with_loads(node, operation)
             if number == end - 1:
@@ -257,8 +170,6 @@ class _Emission:
         """Store a value that the launch returns and later nodes read."""
         node = self._graph.nodes[number]
         if node.output is None or isinstance(node.operation, Answers) or self._memory(number) is Memory.OUTPUT:
-            return
-        if self._core:  # what core 0 stores
             return
         value = self._places[number]
         room = self._append(room_of(node.operation, Memory.OUTPUT), number)
@@ -358,8 +269,7 @@ class _Emission:
         if memory is Memory.SBUF:
             copies = getattr(operation, "copies", Copies())
             heights = tuple(self._graph.heights((number,)))
-            joint = self._schedule.split_of(number) is not None
-            room = replace(room, margin=operation.margin, heights=heights, copies=copies, joint=joint)
+            room = replace(room, margin=operation.margin, heights=heights, copies=copies)
         return self._append(room, number)
 
     def _write(self, operation: Operation, place: Place) -> None:

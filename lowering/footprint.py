@@ -11,10 +11,8 @@ from ..kernels.program import (
     Answers,
     Combine,
     Convolution,
-    Exchange,
     Memory,
     Operation,
-    Part,
     Room,
     Scores,
     Slope,
@@ -103,7 +101,7 @@ class Footprint:
     def value(self, number: int) -> int:
         """Return the bytes of a partition that an operation's own value takes."""
         operation = self._operations[number]
-        if isinstance(operation, (Answers, Exchange, Part, Store)) or operation.into is not None:
+        if isinstance(operation, (Answers, Store)) or operation.into is not None:
             return 0
         if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
             return 0

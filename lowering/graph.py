@@ -43,8 +43,7 @@ class Node:
     `kind`: the kind of layer, as tables show it. `before`: (channels, rows, columns) of its first operand, channels of
     all parts, read or not. `shown`: shapes of its input and output, as tables show them. `filters`: [Cout, Cin /
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
-    `in_bands`: its value is put together from bands of rows, or from what two cores compute. `in_halves`: its weights
-    and constants are, first those of one half of its outputs. `output`: which output of the launch its value is, None
+    `in_bands`: its value is put together from bands of rows. `output`: which output of the launch its value is, None
     for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_narrow`, can be where
     that is quicker. `may_have_narrow_weights`: in 8 bits, where its first operand is.
     """
@@ -57,7 +56,6 @@ class Node:
     numbers: tuple[np.ndarray, ...] = ()
     memory: Memory = Memory.SBUF
     in_bands: bool = False
-    in_halves: bool = False
     output: int | None = None
     largest: LazyArray | None = None
     may_be_narrow: bool = False

@@ -33,13 +33,11 @@ from .price import Clock
 from .pricing import Pricing
 from .schedule import StageOf
 from .search import UNBOUNDED, Search
-from .sharing import quickest_shared, shared_alike
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 from .staging import Staging
 
 _LOG = logging.getLogger(__name__)
 
-LOADING_SHARE = 0.5  # of a launch, from which two cores may share its pictures to load half of the weights each
 MORE_PICTURES = (2, 4)  # whose plans are tried for one
 MOST_TRIED_AS_MORE = 1_500  # instructions of a launch of one picture for which they are
 PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
@@ -138,7 +136,7 @@ class LaunchPlanner:
     def _plan(self, pictures: int) -> LaunchPlan:
         """Return the launch of a number of pictures as decided before, else the quickest of the candidates.
 
-        Two cores have half of the pictures each, or share them.
+        Two cores have half of the pictures each.
         """
         cores = self._clock.cores
         record = self._cache.get(self._key_of(pictures))
@@ -184,37 +182,17 @@ class LaunchPlanner:
 
     def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:
         cores = self._clock.cores
-        decisions = record.decisions
-        plan = self._pipeline.launch(decisions, pictures if decisions.shares else ceil_div(pictures, cores))
+        plan = self._pipeline.launch(record.decisions, ceil_div(pictures, cores))
         plan = replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions, cores=cores)
-        return plan.on_one_core() if decisions.shares and not decisions.splits else plan
+        return plan.on_one_core() if pictures < cores else plan
 
     def _quickest_way(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch for a number of pictures, on both cores where there are two.
-
-        Two cores share few pictures, for which it takes long to load the weights; launches of a network that is cut
-        leave the pictures of each core apart.
-        """
-        if pictures < self._clock.cores:
-            return self._shared(pictures)
-        apart = self._quickest(ceil_div(pictures, self._clock.cores))
-        if self._clock.cores == 1 or not self._pipeline.graph.is_whole:
-            return apart
-        if self._clock.loading(apart.layout.loaded_numbers) < LOADING_SHARE * apart.nanoseconds:
-            return apart
-        shared = self._shared(pictures)
-        return min(apart, shared, key=lambda plan: plan.nanoseconds)
-
-    def _shared(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch whose pictures two cores share."""
-        pipeline, clock = self._pipeline, self._clock
+        """Return the quickest launch for a number of pictures, of which each core has a share if there are enough."""
+        clock, pipeline = self._clock, self._pipeline
+        if pictures >= clock.cores:
+            return self._quickest(ceil_div(pictures, clock.cores))
         one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache, self._most)
-        alone = one.plan(pictures)
-        if pictures == 1:
-            shared = quickest_shared(pipeline, clock, alone)
-        else:
-            shared = shared_alike(pipeline, clock, alone, self.plan(1))
-        return alone.on_one_core() if shared is None or shared.nanoseconds >= alone.nanoseconds else shared
+        return one.plan(pictures).on_one_core()
 
     def _quickest(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch for a number of pictures."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Answers, Combine, Convolution, Memory, Program, Room, Stage
+from ..kernels.program import Answers, Combine, Convolution, Memory, Program, Room
 from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
 from ..models.checks import Shape
 from ..simulator.machine.chip import PARTITIONS
@@ -54,10 +54,8 @@ class LaunchPlan:
     waiting: float = 0.0
 
     def on_one_core(self) -> LaunchPlan:
-        """Return the launch for two cores that share its pictures, of which one has nothing to do."""
-        idle = tuple(Stage((), stage.at_once) for stage in self.program.stages)
-        emitted = replace(self.emitted, program=replace(self.program, partner=idle))
-        return replace(self, emitted=emitted, decisions=replace(self.decisions, shares=True))
+        """Return the launch for two cores of which one has nothing to do."""
+        return replace(self, emitted=replace(self.emitted, program=replace(self.program, alone=True)))
 
     @property
     def program(self) -> Program:
@@ -76,8 +74,8 @@ class LaunchPlan:
 
     @property
     def _shares(self) -> int:
-        """Parts of the batch: one for each core, unless they share pictures."""
-        return 1 if self.program.partner else self.cores
+        """Parts of the batch: one for each core that has work."""
+        return 1 if self.program.alone else self.cores
 
     @property
     def _images(self) -> int:
@@ -153,7 +151,7 @@ class Pipeline:
             done.append((name, graph))
 
         run("pack_images", pack_images(done[-1][1], decisions.packed))
-        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions, decisions.splits))
+        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
         _check_tiles(done[-1][1])
         run("group_input", group_input(done[-1][1]))
         run("split_columns", split_columns(done[-1][1]))

@@ -56,7 +56,7 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 class Price:
     """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
     least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs,
-    at most those in which none moves data; 0 where cores share pictures."""
+    at most those in which none moves data."""
 
     nanoseconds: float
     instructions: int
@@ -101,8 +101,7 @@ class Clock:
         inputs = [(images, *image) for image in graph.inputs]
         self._walked = None
         self._walked = run = self._run(program, inputs, layout.sizes)
-        price = self._price_of(run)
-        return price if program.partner else replace(price, waiting=_waiting(run))
+        return replace(self._price_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
         """Return the launch that was walked last, if it is small, once."""
@@ -179,8 +178,7 @@ class Clock:
                 kernel,
                 target=self.target,
                 functional=False,
-                constants=None if program.partner else self._constants,
-                lnc=2 if program.partner else 1,
+                constants=self._constants,
                 program=program,
                 **operands,
             )

@@ -23,19 +23,6 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Nodes [first, end) that two cores compute half of each, and then exchange: half of the rows of the last of them,
-    or, `by_channels`, of one node half of its output channels, of scores what half of the input channels add up to.
-    `beside`: what they exchange, unless it is large, goes beside the loads on their way, in many messages, not behind
-    them in one."""
-
-    first: int
-    end: int
-    by_channels: bool = False
-    beside: bool = True
-
-
-@dataclass(frozen=True)
 class Schedule:
     """Schedule of a graph: its stages, the regions that run in bands, and the work shared by two cores.
 
@@ -45,7 +32,6 @@ class Schedule:
     stages: tuple[StageOf, ...]
     regions: tuple[Region, ...] = ()
     staying: tuple[int, ...] = ()
-    splits: tuple[Split, ...] = ()
 
     def stage_of(self, number: int) -> int:
         """Return the stage that a node runs in."""
@@ -54,7 +40,3 @@ class Schedule:
     def region_of(self, number: int) -> Region | None:
         """Return the region that a node is in; None for none."""
         return next((region for region in self.regions if region.first <= number < region.end), None)
-
-    def split_of(self, number: int) -> Split | None:
-        """Return the split that a node is in; None for none."""
-        return next((split for split in self.splits if split.first <= number < split.end), None)

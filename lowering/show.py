@@ -60,9 +60,6 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
         images = stage.at_once * plan.program.packed
         lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}{staying}")
         first = stage.end
-    for split in schedule.splits:
-        half = "half of the output channels" if split.by_channels else "half of the rows"
-        lines.append(f"nodes {split.first} to {split.end - 1}: {half} on each core")
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
     early = sum(len(loads) for stage in plan.program.stages for loads in stage.early)

@@ -200,28 +200,7 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     itemsize = itemsize_of_weights(graph, node)
     count = matrices(form_of(node), steps_of(node))
     columns = [1 if made else size for size, made in zip(columns, made_on_chip(form_of(node), len(columns)))]
-    if not node.in_halves:
-        return weight_loads(rows, columns, reads, count, itemsize)
-    if isinstance(operation, Scores):
-        half = len(rows) // 2
-        first, second = (
-            weight_loads(own, columns, [range(len(own))], count, itemsize) for own in (rows[:half], rows[half:])
-        )
-        return [*first, *(load.behind(half) for load in second)]
-    half = len(columns) // 2
-    first, second = (
-        weight_loads(rows, columns[part], reads[part], count, itemsize) for part in (slice(half), slice(half, None))
-    )
-    return [*first, *(load.moved(half) for load in second)]
-
-
-def halves_of(loads: Sequence[WeightLoad], node: Node) -> tuple[list[WeightLoad], list[WeightLoad]]:
-    """Return the loads of each half of a node whose weights are in halves: of the outputs; of scores, of the inputs."""
-    by_inputs = isinstance(node.operation, Scores)
-    tiles = [[unit.in_tile if by_inputs else unit.out_tile for unit in load.units] for load in loads]
-    half = (max(map(max, tiles)) + 1) // 2
-    both = list(zip(loads, tiles))
-    return [load for load, own in both if own[0] < half], [load for load, own in both if own[0] >= half]
+    return weight_loads(rows, columns, reads, count, itemsize)
 
 
 class _Filling:
@@ -308,7 +287,7 @@ def _arrangement(node: Node) -> Hashable:
     if isinstance(operation, (Convolution, Scores)):
         assert node.filters is not None
         narrow = node.has_narrow_weights, operation.narrow, getattr(operation, "by_columns", False)
-        return *own, operation.taps, form_of(node), node.filters.shape, node.in_halves, *narrow
+        return *own, operation.taps, form_of(node), node.filters.shape, *narrow
     return own
 
 
@@ -347,13 +326,8 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
         return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
     if isinstance(operation, Convolution):
         tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
-        size = len(tiled[0]) // (2 if node.in_halves else 1)
-        return [
-            numbers[first : first + PARTITIONS]
-            for start in range(0, len(tiled[0]), size)
-            for numbers in tiled
-            for first in range(start, start + size, PARTITIONS)
-        ]
+        firsts = range(0, len(tiled[0]), PARTITIONS)
+        return [numbers[first : first + PARTITIONS] for numbers in tiled for first in firsts]
     if not isinstance(operation, _BY_TILE):
         return []
     rows = graph.heights(operation.sources[0])

@@ -31,6 +31,7 @@ WAYS = tuple(  # dtype, cores of a logical core, pictures
     (dtype, cores, pictures)
     for dtype, cores in (("bfloat16", 1), ("bfloat16", 2), (EIGHT_BITS, 1))
     for pictures in (1, BATCH)
+    if pictures >= cores
 )
 NETWORKS = ("vgg16", "resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 FAMILIES = ("resnet18", "mobilenet_v2", "efficientnet_b0", "regnet_y_400mf", "squeezenet1_1")

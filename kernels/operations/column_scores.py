@@ -15,7 +15,6 @@ import nki.language as nl
 from ..argmax import SEARCH_WIDTH
 from ..program import Scores
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, sbuf_tile, several_columns, tiles
-from .exchange import exchange_sums
 
 BEYOND = float(1 << 24)  # more than any class; sums with it are exact enough to stay so
 
@@ -35,14 +34,7 @@ def compute_column_scores(launch, number, operation: Scores, value, multiplied):
     logits = nl.ndarray((PARTITIONS, max(SEARCH_WIDTH, count)), dtype=nl.float32, buffer=nl.sbuf)
     for part in parts:
         _multiply_column(sums[:, part.index : part.index + 1], value, multiplied, part, launch.dtype)
-        if not operation.is_part:
-            _add_column(logits, sums, constants, part, count)
-    if operation.is_part:
-        own, others = _parts(sums, constants, parts)
-        if nl.program_id(0) == 1:
-            return
-        for part in parts:
-            _add_column(logits, own, others, part, count)
+        _add_column(logits, sums, constants, part, count)
     scores, classes = launch.answers(number, operation)
     found = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
     last = float(operation.channels - 1)
@@ -59,20 +51,6 @@ def _add_column(logits, sums, other, part, count):
         first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
         nisa.tensor_copy(dst=logits[:, part.index :], src=first, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=logits[here, column], data1=sums[here, column], data2=other[here, column], op=nl.add)
-
-
-def _parts(sums, biases, parts):
-    """Return the sums of this core and those of the other, [partitions, columns] in SBUF, core 0's with the biases."""
-    own = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=own, value=0.0, engine=nisa.engine.gpsimd)
-    for part in parts:
-        column, here = slice(part.index, part.index + 1), slice(0, part.size)
-        dst, src = own[here, column], sums[here, column]
-        if nl.program_id(0) == 0:
-            nisa.tensor_tensor(dst=dst, data1=src, data2=biases[here, column], op=nl.add)
-        else:
-            nisa.tensor_copy(dst=dst, src=src, engine=nisa.engine.vector)
-    return own, exchange_sums(own)
 
 
 def _multiply_column(sums, value, multiplied, part, dtype):

@@ -96,8 +96,9 @@ class Launch:
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self._core = nl.program_id(0)
-        self._shares = 1 if program.partner else nl.num_programs(0)  # of the pictures
-        self.program = program.of_core(self._core)
+        self._shares = 1 if program.alone else nl.num_programs(0)  # of the pictures
+        self.program = program
+        self.stages = () if program.alone and self._core > 0 else program.stages
         self.weights, self.narrow_weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
@@ -294,8 +295,6 @@ class Launch:
     def _open_output(self, number, operation):
         each = round_up(self.program.pictures, operation.packed)
         given, own = self._shares * each, slice(self._share * each, (self._share + 1) * each)
-        if isinstance(operation, Answers) and self.program.partner and self._core == 1:
-            return  # core 0 has the answers
         if isinstance(operation, Answers):
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
@@ -304,8 +303,7 @@ class Launch:
         elif getattr(operation, "memory", None) is Memory.OUTPUT:
             out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
             lanes = (each // operation.packed, operation.packed * operation.channels, *operation.shape[1:])
-            if self._core == 0 or self._shares > 1:
-                self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
+            self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
             self.outputs.append(out)
 
     def _new_room(self, room, pictures):

@@ -21,7 +21,6 @@ from ..tiling.tiles import (
     tiles,
 )
 from .column_scores import compute_column_scores
-from .exchange import exchange_sums
 from .load import load
 from .problems import problem_of
 from .value import Value, stored_value
@@ -101,14 +100,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
         scale = launch.constants(sums.shape[0], operation.bias + operation.channels, operation.channels)
         nisa.tensor_tensor(dst=answers, data1=data, data2=scale.expand_dim(1).broadcast(1, rows), op=nl.multiply)
         data = answers
-    if operation.is_part and nl.program_id(0) == 1:
-        if not operation.weights.narrow:
-            nisa.tensor_copy(dst=answers, src=data, engine=nisa.engine.vector)
-        exchange_sums(answers)
-        return
     nisa.tensor_tensor(dst=answers, data1=data, data2=bias.expand_dim(1).broadcast(1, rows), op=nl.add)
-    if operation.is_part:
-        nisa.tensor_tensor(dst=answers, data1=answers, data2=exchange_sums(answers), op=nl.add)
     if not operation.activation.is_identity:
         activate(answers, answers, operation.activation.name, operation.activation.parameters)
     result, found = _answered(launch, operation, logits)

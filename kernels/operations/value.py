@@ -22,8 +22,7 @@ class Value:
     around it. A tile that is alone may have copies of itself on the partitions below, moved up by rows. Where `hbm` is
     not None there are no tiles; it is [images, (image, channel), rows, columns]. `images` are those along the free
     axis, `pictures` at most images * packed: the rest of the last image fills up. `pitches`: of each tile the elements
-    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are. `joint`: the
-    tensor [partitions, tile, images, rows, columns] that all tiles are views of, if there is one.
+    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are.
     """
 
     tiles: tuple[nl.NkiTensor, ...]
@@ -36,7 +35,6 @@ class Value:
     packed: int
     pictures: int
     pitches: tuple[int, ...] = ()
-    joint: nl.NkiTensor | None = None
     column_phases: int = 1
 
     @property
@@ -72,19 +70,7 @@ class Value:
         pictures = min(self.pictures, end * self.packed) - first * self.packed
         hbm = None if self.hbm is None else self.hbm[first:end]
         tiles = tuple(tile[:, first:end] for tile in self.tiles)
-        joint = None if self.joint is None else self.joint[:, :, first:end]
-        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures, joint=joint)
-
-    def of_tiles(self, first: int, end: int) -> Value:
-        """Return the tiles [first, end), of images that are not packed."""
-        return replace(
-            self,
-            tiles=self.tiles[first:end],
-            margins=self.margins[first:end],
-            channels=sum(self.heights[first:end]),
-            pitches=(),
-            joint=None,
-        )
+        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
 
     def of_rows(self, first: int, end: int) -> Value:
         """Return rows [first, end); the margin above and below remains where they reach the border."""
@@ -96,7 +82,7 @@ class Value:
             below = bottom if end == self.rows else 0
             tiles.append(tile[:, :, top + first - above : top + end + below])
             margins.append((above, left, below, right))
-        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first, joint=None)
+        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first)
 
 
 def value_in_hbm(hbm, packed, pictures):
@@ -126,7 +112,6 @@ def join(values):
         margins=tuple(margin for value in values for margin in value.margins),
         channels=sum(value.channels for value in values),
         pitches=tuple(pitch for value in values for pitch in value.pitches or (0,) * len(value.tiles)),
-        joint=None,
     )
 
 
@@ -135,8 +120,6 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
-    if getattr(operation, "joint", False) and len(set(partitions)) == 1:
-        return _joint_room(launch, operation, pictures, partitions)
     phases = ColumnPhases(operation.column_phases, operation.columns, left, right)
     image = (operation.rows + top + bottom, phases.total)
     shapes = [((copies.count - 1) * copies.stride + size, images, *image) for size in partitions]
@@ -174,20 +157,7 @@ def _tiles(launch, operation, shapes):
     return tiles, tuple(pitches)
 
 
-def _joint_room(launch, operation, pictures, partitions):
-    """Return a room whose tiles, all of one height, are views of one tensor."""
-    images, count = ceil_div(pictures, operation.packed), len(partitions)
-    top, left, bottom, right = operation.margin
-    rows, columns = operation.rows + top + bottom, operation.columns + left + right
-    dtype, each = launch.dtype_of(operation), images * rows * columns
-    whole = sbuf_tile((partitions[0], count * images, rows, columns), dtype, name=launch.label(operation))
-    fill_border(whole, Span(0, rows, top, bottom), Span(0, columns, left, right), 0.0)
-    joint = whole.reshape_dim(1, (count, images))
-    pitches = tuple(each if operation.narrow and t % 2 == 0 and t + 1 < count else 0 for t in range(count))
-    return value_in_tiles(operation, pictures, [joint[:, t] for t in range(count)], pitches, joint)
-
-
-def value_in_tiles(operation, pictures, tiles, pitches, joint=None):
+def value_in_tiles(operation, pictures, tiles, pitches):
     """Return the value of an operation for a number of pictures, in tiles of SBUF with its margin around each."""
     return Value(
         tiles=tuple(tiles),
@@ -200,7 +170,6 @@ def value_in_tiles(operation, pictures, tiles, pitches, joint=None):
         columns=operation.columns,
         packed=operation.packed,
         pictures=pictures,
-        joint=joint,
         column_phases=operation.column_phases,
     )
 

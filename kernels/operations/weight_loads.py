@@ -9,7 +9,7 @@ engines, short enough that the next one comes while this one is multiplied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..convolution.forms import Form
 
@@ -34,15 +34,6 @@ class WeightLoad:
     rows: int
     elements: int = 0
     units: list[Unit] = field(default_factory=list)
-
-    def moved(self, tiles: int) -> WeightLoad:
-        """Return the load of the same units a number of output tiles further on."""
-        units = [replace(unit, out_tile=unit.out_tile + tiles) for unit in self.units]
-        return replace(self, out_tile=self.out_tile + tiles, units=units)
-
-    def behind(self, tiles: int) -> WeightLoad:
-        """Return the load of the same units a number of input tiles further on."""
-        return replace(self, units=[replace(unit, in_tile=unit.in_tile + tiles) for unit in self.units])
 
     def add(self, out_tile: int, in_tile: int, elements: int) -> None:
         """Append a unit."""

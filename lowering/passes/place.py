@@ -7,19 +7,18 @@ from dataclasses import replace
 
 from ...kernels.program import LAUNCH_INPUT, Convolution, Memory
 from ..graph import Graph, Node
-from ..schedule import Region, Split
+from ..schedule import Region
 from .group_input import GROUP_BYTES
 
 
-def place(graph: Graph, in_hbm: Collection[int], regions: Sequence[Region] = (), splits: Sequence[Split] = ()) -> Graph:
+def place(graph: Graph, in_hbm: Collection[int], regions: Sequence[Region] = ()) -> Graph:
     """Let the values of some nodes be in HBM, from which convolutions read them in groups of rows."""
     nodes = list(graph.nodes)
-    ends = {region.end - 1 for region in regions} | {split.end - 1 for split in splits}
-    halves = {split.first for split in splits if split.by_channels}
+    ends = {region.end - 1 for region in regions}
     for number, node in enumerate(graph.nodes):
         if number in in_hbm or number in ends:
             memory = Memory.HBM if number in in_hbm else node.memory
-            nodes[number] = replace(node, memory=memory, in_bands=number in ends, in_halves=number in halves)
+            nodes[number] = replace(node, memory=memory, in_bands=number in ends)
     placed = graph.with_nodes(nodes)
     return placed.with_nodes(
         node.changed(group_bytes=GROUP_BYTES) if _streams(placed, node) else node for node in placed.nodes

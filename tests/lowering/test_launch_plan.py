@@ -176,41 +176,17 @@ def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(t
 
 
 def test_two_cores_have_half_of_the_pictures_each() -> None:
-    """The weights are few, so that each loads all of them."""
     plan = planner(cores=2, cache=OF_TWO).plan(5)
-    assert (plan.cores, plan.program.pictures, plan.decisions.shares) == (2, 3, False)
-    assert not plan.program.partner and plan.images == 2 * plan.program.packed * -(-3 // plan.program.packed)
+    assert (plan.cores, plan.program.pictures, plan.program.alone) == (2, 3, False)
+    assert plan.images == 2 * plan.program.packed * -(-3 // plan.program.packed)
 
 
-def test_one_picture_is_shared_or_left_to_one_core(one: LaunchPlanner) -> None:
+def test_one_picture_is_left_to_one_core(one: LaunchPlanner) -> None:
     plan, alone = planner(cores=2, cache=OF_TWO).plan(1), one.plan(1)
-    assert plan.decisions.shares and plan.program.partner and plan.images == alone.images
-    assert plan.nanoseconds <= alone.nanoseconds
-    if not plan.decisions.splits:
-        assert plan.program.of_core(1).operations == () and plan.nanoseconds == alone.nanoseconds
+    assert plan.program == replace(alone.program, alone=True)
+    assert (plan.images, plan.nanoseconds) == (alone.images, alone.nanoseconds)
     again = planner(cores=2, cache=OF_TWO).plan(1)
     assert (again.program, again.nanoseconds, again.cores) == (plan.program, plan.nanoseconds, plan.cores)
-
-
-def test_pictures_of_a_network_that_is_cut_stay_apart() -> None:
-    """The next launch finds those of each core where this one has left them."""
-    heavy = Network("n", picture(3, 4, 4), (Flatten("f"), Dense("d", 48, 1500, "relu"), Dense("e", 1500, 3)), labels(3))
-    graph = graph_of(heavy)
-    assert not graph.is_whole
-    plan = planner(graph, cores=2).plan(2)
-    assert not plan.decisions.shares and plan.program.pictures == 1
-    whole = planner(replace(graph, is_whole=True), cores=2).plan(2)
-    assert whole.nanoseconds <= plan.nanoseconds
-
-
-def test_a_plan_whose_pictures_are_shared_is_recorded_for_all_of_them() -> None:
-    """Weights that take longest to load are loaded by halves."""
-    layers = (Flatten("f"), Dense("d", 48, 1024, "relu"), Dense("e", 1024, 1024, "relu"), Dense("g", 1024, 3))
-    graph = replace(graph_of(Network("n", picture(3, 4, 4), layers, labels(3))), is_whole=True)
-    cache = PlanCache(None)
-    first, again = (planner(graph, 2, cache).plan(3) for _ in range(2))
-    assert first.decisions.splits and first.program.pictures == again.program.pictures == 3
-    assert again.program == first.program
 
 
 def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Decisions]) -> None:

@@ -146,10 +146,8 @@ def test_stages_have_as_many_passes_as_their_images_take(pictures: int, packed: 
 
 def test_one_of_two_cores_may_have_nothing_to_do() -> None:
     plan = launch(3)
-    shared = plan.on_one_core()
-    assert shared.program.of_core(1).operations == () and shared.program.operations == plan.program.operations
-    assert shared.decisions == replace(plan.decisions, shares=True) and shared.images == plan.images
-    assert len(shared.program.partner or ()) == len(plan.program.stages)
+    alone = plan.on_one_core()
+    assert alone.program == replace(plan.program, alone=True) and alone.images == plan.images
 
 
 def test_outputs_are_in_the_order_of_the_network_whatever_comes_first() -> None:

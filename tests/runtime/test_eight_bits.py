@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,9 @@ import pytest
 from batched_networks import BoundedNetwork, RandomNetwork
 from random_networks import model_of, picture
 from trninfer.inference.running import PatientSession
-from trninfer.lowering import launch_plan
 from trninfer.lowering import weights as laid_out
 from trninfer.lowering.eight_bits import scaled
 from trninfer.lowering.pricing import Pricing
-from trninfer.lowering.schedule import Split
-from trninfer.lowering.sharing import can_share_channels
 from trninfer.models import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import ImportOptions, import_network
@@ -249,21 +245,3 @@ def test_calibration_inputs_of_any_size_are_right_or_refused(largest: float) -> 
         assert largest < 1
     else:
         assert error <= network_tolerance(EIGHT_BITS)
-
-
-def test_two_cores_share_channels_in_eight_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path))  # a plan that was kept would not be made again
-    shared: list[int] = []
-
-    def share_all(pipeline: Any, clock: Any, alone: Any) -> Any:
-        numbers = [n for n in range(len(alone.graph.nodes)) if can_share_channels(alone.graph, n)]
-        shared.extend(n for n in numbers if alone.graph.nodes[n].operation.is_scaled)
-        splits = tuple(Split(n, n + 1, by_channels=True) for n in numbers)
-        return pipeline.launch(replace(alone.decisions, splits=splits), 1)
-
-    monkeypatch.setattr(launch_plan, "quickest_shared", share_all)
-    model = uneven(residual_network(512))
-    x = np.random.default_rng(0).standard_normal((1, *model.network.input.shape), np.float32)
-    one, two = (Session(model, SimulatedBackend("trn2", lnc=lnc), EIGHT_BITS, 1).run(x) for lnc in (1, 2))
-    assert len(shared) >= 3
-    np.testing.assert_array_equal(two.probabilities, one.probabilities)

@@ -140,9 +140,8 @@ def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32
     numbers = NETWORK_DTYPES[dtype]
     given, operands = plan.arrange(image.of(x.astype(numbers)), image.shape, numbers), plan.layout.operands(numbers)
     with np.errstate(all="ignore"):
-        lnc = 2 if plan.program.partner else 1
         kernel = kernels.kernel("run_network")
-        run = simulator.run(kernel, given, **operands, target=target, lnc=lnc, program=plan.program)
+        run = simulator.run(kernel, given, **operands, target=target, program=plan.program)
     returned = [np.asarray(values)[: len(x)].reshape(len(x), -1) for values, _ in plan.outputs(run.outputs)]
     outputs = [named.output for named in model.network.named_outputs]
     found = [probabilities_of(each.astype(np.float32), output) for each, output in zip(returned, outputs, strict=True)]
