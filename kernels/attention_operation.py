@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .places import FROM_START, WeightsAt
 from .program import Operation
 
 
@@ -13,8 +12,8 @@ class Attention(Operation):
     """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
 
     Pixels are tokens: of an image, or `by_rows` of each row by itself. Head h has the h-th part of the channels. The
-    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the array of weights from `weights` on. If
-    it `is_linear`, there is no softmax: scale * queries^T keys, times the values.
+    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the weights from number `bias_at` on. If it
+    `is_linear`, there is no softmax: scale * queries^T keys, times the values.
     """
 
     heads: int
@@ -22,4 +21,4 @@ class Attention(Operation):
     by_rows: bool = False
     bias_shape: tuple[int, ...] = ()
     is_linear: bool = False
-    weights: WeightsAt = FROM_START
+    bias_at: int = 0

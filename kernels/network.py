@@ -7,9 +7,9 @@
 
 A program (program.py) is plain data that `lowering/` makes of a network. Three things fill the partitions, and so the
 rows and columns of the Tensor Engine and the lanes of the others, where channels are few: images that are packed along
-them, filter taps that share them, and rows of an image in groups. Weights of all operations are one array, in the order
-of their loads (operations/weight_loads.py); what an operation computes is named
-"layer/<pass>/<operation>.<number>/<name>", by which timelines distinguish the layers, and lowering the operations.
+them, filter taps that share them, and rows of an image in groups. Weights of all operations are one array; each
+operation has the loads that bring its own. Tensors have names that know their operation (tensor_names.py), by which
+timelines distinguish the layers.
 """
 
 from typing import Any

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from .tensor_names import OpId
+
 ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
 
 Pair = tuple[int, int]  # (rows, columns)
@@ -74,16 +76,56 @@ class Place:
 
 
 @dataclass(frozen=True)
-class WeightsAt:
-    """Weights in the array of all weights of their size, from `offset` on. If they `stay`, they are loaded once in a
-    stage. If they are `narrow`, they are in 8 bits, as shares of a scale for each output channel."""
+class Unit:
+    """Weights of an input tile for an output tile: `elements` of a partition, from `first` on in their load.
 
+    `is_diagonal`: they are a number for each channel and matrix, of which the chip makes diagonal matrices.
+    """
+
+    out_tile: int
+    in_tile: int
+    first: int
+    elements: int
+    is_diagonal: bool = False
+
+
+@dataclass(frozen=True)
+class WeightLoad:
+    """One DMA of weights: `elements` on each of `rows` partitions, from number `offset` on in the array of weights.
+
+    Output tiles from `out_tile` on need its units.
+    """
+
+    out_tile: int
+    rows: int
+    units: tuple[Unit, ...]
     offset: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Weights on each partition."""
+        return sum(unit.elements for unit in self.units)
+
+    @property
+    def numbers(self) -> int:
+        """All weights."""
+        return self.rows * self.elements
+
+
+@dataclass(frozen=True)
+class WeightsAt:
+    """Weights of an operation: the loads that bring them, in the order in which output tiles need them.
+
+    If they `stay`, they are loaded once in a stage. If they are `narrow`, they are in 8 bits, as shares of a scale for
+    each output channel, and their loads are of the array of such weights.
+    """
+
+    loads: tuple[WeightLoad, ...] = ()
     stay: bool = False
     narrow: bool = False
 
 
-ONE_COPY, NO_ROW_GROUPS, FROM_START = Copies(), RowGroups(), WeightsAt()
+ONE_COPY, NO_ROW_GROUPS, NO_WEIGHTS = Copies(), RowGroups(), WeightsAt()
 
 
 @dataclass(frozen=True)
@@ -112,10 +154,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class EarlyLoad:
-    """A load of weights that comes before an earlier operation than the one whose weights they are: `elements` on each
-    of `rows` partitions, from number `offset` on in the array of weights, in that of 8 bits if `narrow`."""
+    """A load of weights, number `load` of those of `operation`, that comes before an earlier operation."""
 
-    offset: int
-    rows: int
-    elements: int
-    narrow: bool = False
+    operation: OpId
+    load: int

@@ -15,8 +15,8 @@ from .convolution.adding import Adding
 from .convolution.forms import Form
 from .convolution.row_blocks import RowBlocks
 from .output_order import OutputOrder as OutputOrder
-from .places import FROM_START, NO_ROW_GROUPS, ONE_COPY, Pair
 from .places import IDENTITY as IDENTITY
+from .places import NO_ROW_GROUPS, NO_WEIGHTS, ONE_COPY, Pair
 from .places import Activation as Activation
 from .places import Border as Border
 from .places import Copies as Copies
@@ -25,7 +25,10 @@ from .places import Ending as Ending
 from .places import Memory as Memory
 from .places import Place as Place
 from .places import RowGroups as RowGroups
+from .places import Unit as Unit
+from .places import WeightLoad as WeightLoad
 from .places import WeightsAt as WeightsAt
+from .tensor_names import OpId as OpId
 from .tiling.column_phases import ColumnPhases
 from .tiling.packing import Taps
 
@@ -148,7 +151,7 @@ class Convolution(Operation):
     groups: int = 1
     pool_size: int = 1
     activation: Activation = IDENTITY
-    weights: WeightsAt = FROM_START
+    weights: WeightsAt = NO_WEIGHTS
     bias: int = 0
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
     form: Form = Form.DIRECT
@@ -202,7 +205,7 @@ class Scores(Answers):
     by_columns: bool = False
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
-    weights: WeightsAt = FROM_START
+    weights: WeightsAt = NO_WEIGHTS
     bias: int = 0  # column of the constants of the first class; scales are behind biases, of weights in 8 bits
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
@@ -367,5 +370,10 @@ class Program:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations of all stages, in their order."""
+        """The operations of all stages, in their order: operation n has the `OpId` n."""
         return tuple(operation for stage in self.stages for operation in stage.operations)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layer that each operation belongs to."""
+        return tuple(operation.name for operation in self.operations)

@@ -26,9 +26,10 @@ MOST_ANSWERS = 8192  # numbers of an image that are searched at once (kernels/ar
 
 @dataclass
 class GraphBuilder:
-    """The nodes so far: which channels of them a layer's name stands for, and its shape as an image.
+    """The nodes so far: which channels of them a name stands for, and its shape as an image.
 
-    `inputs`: (C, H, W) of each. `is_whole`: they are a whole network, whose input the host may arrange.
+    Names are those of layers, or `inner` ones of values on the way to a layer's. `inputs`: (C, H, W) of each.
+    `is_whole`: they are a whole network, whose input the host may arrange. `owners`: of inner names, the layer.
     """
 
     model: Model
@@ -38,6 +39,7 @@ class GraphBuilder:
     shapes: dict[str, Shape]
     nodes: list[Node] = field(default_factory=list)
     is_whole: bool = True
+    owners: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def start(model: Model, dtype: np.dtype[Any], image: Shape) -> GraphBuilder:
@@ -45,8 +47,25 @@ class GraphBuilder:
         places = {INPUT: Channels.of(LAUNCH_INPUT, image[0])}
         return GraphBuilder(model, dtype, (image,), places, {INPUT: image})
 
+    def inner(self, layer: str) -> str:
+        """Return a name, no layer's, for a value on the way to that of a layer."""
+        name = f"{layer}'"
+        while name in self.owners or name in self._layers:
+            name += "'"
+        self.owners[name] = self.owners.get(layer, layer)
+        return name
+
+    @property
+    def _layers(self) -> set[str]:
+        return {layer.name for layer in self.model.network.layers}
+
+    def row_of(self, name: str) -> str | None:
+        """Return the layer whose row has the node that a name stands for; None for the input."""
+        last = self.places[name].parts[-1]
+        return None if last < 0 else self.nodes[last].name
+
     def add(self, operation: type[Operation], layer: str, reads: tuple[str, ...], after: Shape, **fields: Any) -> None:
-        """Append an operation whose value has the shape `after`, each of its channels one of the layer's.
+        """Append an operation whose value, of the shape `after`, a name stands for from now on.
 
         `fields`: of the operation, and `kind`, `filters` and `numbers` of the node.
         """
@@ -54,7 +73,8 @@ class GraphBuilder:
         before = self.shapes[reads[0]]
         node = {name: fields.pop(name) for name in ("kind", "filters", "numbers", "shown") if name in fields}
         sources = tuple(self.places[read].parts for read in reads)
-        made = operation(name=layer, sources=sources, channels=after[0], rows=after[1], columns=after[2], **fields)
+        row = self.owners.get(layer, layer)
+        made = operation(name=row, sources=sources, channels=after[0], rows=after[1], columns=after[2], **fields)
         self.places[layer], self.shapes[layer] = Channels.of(len(self.nodes), after[0]), after
         shapes: dict[str, Any] = {"before": (first.total, *before[1:]), "shown": (before, after)}
         self.nodes.append(Node(made, **(shapes | node)))
@@ -117,7 +137,7 @@ class GraphBuilder:
         count = shape[0]
         kinds = {layer.name: layer.kind for layer in self.model.network.layers}
         has_row = any(node.name == name for node in self.nodes)
-        label, kind = (f"{name}.gather", "gather") if has_row else (name, kinds.get(name, "gather"))
+        label, kind = (self.inner(name), "gather") if has_row else (name, kinds.get(name, "gather"))
         if count > MOST_GATHERED:
             self._gather_in_hbm(label, name, kind)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, TapsLoad
@@ -13,20 +13,27 @@ from .graph import Graph, Node
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer as tables show it: its kind, and the shapes of its input and output."""
+    """A layer as tables show it: kind, shapes of input and output, and the layers whose work its nodes do."""
 
     name: str
     kind: str
     before: Shape
     after: Shape
+    layers: tuple[str, ...] = ()
 
 
 def rows_of(graph: Graph) -> list[LayerRow]:
     """Return the layers of a graph in the order in which they run: one for all nodes of a name."""
     rows: dict[str, LayerRow] = {}
     for node in graph.nodes:
-        rows.setdefault(node.name, LayerRow(node.name, node.kind, *node.shown))
-    return list(rows.values())
+        before, after = node.shown
+        first = rows.get(node.name)
+        row = LayerRow(node.name, node.kind, before, after) if first is None else replace(first, after=after)
+        rows[node.name] = row
+    own: dict[str, list[str]] = {name: [] for name in rows}
+    for layer, name in graph.layers:
+        own[name].append(layer)
+    return [replace(row, layers=tuple(own[name])) for name, row in rows.items()]
 
 
 def forms_by_layer(graph: Graph) -> dict[str, str | None]:

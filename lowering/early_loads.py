@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..kernels.program import Convolution, EarlyLoad, Operation, Scores, Stage
+from ..kernels.program import Convolution, EarlyLoad, Operation, OpId, Scores, Stage
 from .emit import Emitted
 from .footprint import Footprint
 from .weights import WeightLayout, itemsize_of_weights
@@ -24,23 +24,26 @@ def with_early_loads(emitted: Emitted, layout: WeightLayout, room: int) -> Emitt
     for stage in emitted.program.stages:
         nodes = emitted.nodes[first : first + len(stage.operations)]
         held = [footprint.beside_weights(first + n) for n in range(len(nodes))]
-        stages.append(replace(stage, early=_early(stage, nodes, layout, held, room)))
+        stages.append(replace(stage, early=_early(stage, first, nodes, layout, held, room)))
         first += len(nodes)
     return replace(emitted, program=replace(emitted.program, stages=tuple(stages)))
 
 
 def _early(
-    stage: Stage, nodes: tuple[int, ...], layout: WeightLayout, held: list[int], room: int
+    stage: Stage, first: int, nodes: tuple[int, ...], layout: WeightLayout, held: list[int], room: int
 ) -> tuple[tuple[EarlyLoad, ...], ...]:
-    """Return the loads that come before each operation of a stage; `held`: bytes that each has beside its weights."""
+    """Return the loads that come before each operation of a stage, the first of which has the number `first`.
+
+    `held`: bytes that each has beside its weights.
+    """
     loading = [n for n, operation in enumerate(stage.operations) if _is_loading(operation)]
     early: list[list[EarlyLoad]] = [[] for _ in nodes]
     earliest = loading[0] + 1 if loading else 0
     for number in loading[1:]:
         operation, node = stage.operations[number], layout.graph.nodes[nodes[number]]
         assert isinstance(operation, (Convolution, Scores))
-        offset, itemsize = operation.weights.offset, itemsize_of_weights(layout.graph, node)
-        for load in layout.loads[nodes[number]]:
+        itemsize = itemsize_of_weights(layout.graph, node)
+        for n, load in enumerate(operation.weights.loads):
             size = load.elements * itemsize
             place = number
             while place > earliest and held[place - 1] + size <= room:
@@ -48,8 +51,7 @@ def _early(
             earliest = place
             held[place : number + 1] = [each + size for each in held[place : number + 1]]
             if place < number:
-                early[place].append(EarlyLoad(offset, load.rows, load.elements, operation.weights.narrow))
-            offset += load.rows * load.elements
+                early[place].append(EarlyLoad(OpId(first + number), n))
     return tuple(tuple(loads) for loads in early) if any(early) else ()
 
 

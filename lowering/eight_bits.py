@@ -53,7 +53,12 @@ def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_b
     with groups may have. The value of a convolution is in 8 bits where all that reads it are such layers, or may be.
     """
     names = layers_with_weights(network)
-    chosen = _with_weights(graph, names if eight_bits.are_all else names[1:-1])
+    kinds = {layer.name: layer.kind for layer in network.layers}
+    chosen = [
+        number
+        for number in _with_weights(graph, names if eight_bits.are_all else names[1:-1])
+        if graph.nodes[number].kind == kinds[graph.nodes[number].name]  # not what lays its channels out anew
+    ]
     with_groups = [n for n in chosen if getattr(graph.nodes[n].operation, "groups", 1) > 1] if eight_bits.values else []
     nodes = list(graph.nodes)
     for number in chosen:

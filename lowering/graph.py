@@ -20,6 +20,7 @@ from ..kernels.program import (
     RowGroupsPool,
     Scores,
     TapsLoad,
+    WeightsAt,
 )
 from ..kernels.tiling.packing import tile_sizes
 from ..models.checks import Shape
@@ -92,7 +93,8 @@ class Graph:
 
     `image`: (C, H, W) of the input as the launch is given it, `arrangement` how the host makes it, `packed` images of
     it on the partitions. `from_host`: the input comes from the host, which may arrange it. `itemsize`: bytes of a
-    number. `more_inputs`: the images of others beside it. `is_whole`: it is all of a network.
+    number. `more_inputs`: the images of others beside it. `is_whole`: it is all of a network. `layers`: (layer, the
+    layer whose nodes do its work) of each layer of the network that takes any.
     """
 
     nodes: tuple[Node, ...]
@@ -103,6 +105,7 @@ class Graph:
     packed: int = 1
     more_inputs: tuple[Shape, ...] = ()
     is_whole: bool = False
+    layers: tuple[tuple[str, str], ...] = ()
 
     @property
     def inputs(self) -> tuple[Shape, ...]:
@@ -213,6 +216,9 @@ def _described(node: Node) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, WeightsAt):
+        flags = "".join(f" {name}" for name in ("stay", "narrow") if getattr(value, name))
+        return f"{len(value.loads)} loads from {value.loads[0].offset}{flags}" if value.loads else flags.strip()
     fields = getattr(value, "__dataclass_fields__", None)
     if fields is None:
         return str(value).replace(" ", "")

@@ -37,12 +37,16 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
     """
     image = image_of(model).shape
     builder = GraphBuilder.start(model, dtype, image)
+    rows: list[tuple[str, str]] = []
     for layer in model.network.layers:
         if type(layer) not in RULES:
             raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
         RULES[type(layer)](builder, layer)
+        row = builder.row_of(layer.name)
+        if row is not None:
+            rows.append((layer.name, row))
     end(builder)
-    graph = find_gates(spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize)))
+    graph = find_gates(spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize, layers=tuple(rows))))
     if eight_bits is None:
         return graph if dtype == np.float16 else sum_means(graph)
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import kernels, simulator
 from ..kernels.attention_operation import Attention
-from ..kernels.places import FROM_START, Pair
+from ..kernels.places import Pair
 from ..kernels.program import (
     LAUNCH_INPUT,
     NO_SIDES,
@@ -28,6 +28,7 @@ from ..kernels.program import (
     Resident,
     Scores,
     Stage,
+    WeightsAt,
     input_name,
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
@@ -39,6 +40,7 @@ from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
 from .graph import DoesNotFit, Graph
 from .warming import is_cold, zeros_of
+from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
@@ -159,9 +161,12 @@ class Clock:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}
             heights = (PARTITIONS,) * (channels // PARTITIONS)
+            every = range(len(heights))
+            loads = weight_loads(heights, heights, [every] * len(heights), 1, self._dtype.itemsize)
+            weights = WeightsAt(placed(loads, 0))
             operations = (
                 Resident(heights=heights, **alone),
-                Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), **alone),
+                Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), weights=weights, **alone),
             )
             program = Program((Stage(operations, 1),), 1, 1)
             run = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
@@ -211,9 +216,9 @@ class _Alone:
         fields: dict[str, Any] = {"margin": NO_SIDES}
         operation = self._node.operation
         if isinstance(operation, (Convolution, Scores)):
-            fields.update(weights=replace(operation.weights, offset=0, stay=False), bias=0)
+            fields.update(weights=replace(operation.weights, loads=(), stay=False), bias=0)
         elif isinstance(operation, Attention):
-            fields.update(weights=FROM_START)
+            fields.update(bias_at=0)
         elif hasattr(operation, "constants"):
             fields.update(constants=0)
         self._operation: Operation = replace(operation, name="", **fields)
@@ -249,6 +254,9 @@ class _Alone:
             high = reach.inside[1]
         operands, sources = self._operands(rows)
         pictures = images * passes * self._packed
+        if isinstance(operation, (Convolution, Scores)):
+            loads = placed(loads_of(self._graph, self._node), 0)
+            operation = replace(operation, weights=replace(operation.weights, loads=loads))
         operations = (*operands, replace(operation, sources=sources))
         program = Program((Stage(operations, images),), self._packed, pictures)
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)

@@ -23,6 +23,7 @@ from ..simulator.timing.clock import PeClock
 from ..simulator.timing.constants import Machine
 from ..simulator.timing.costs import Costs
 from ..simulator.timing.schedule import schedule
+from .owners import owners_of
 
 FILLED = 0.8  # of a window up to a wait's end: what runs elsewhere than foreseen leaves enough
 BUSY = 0.6  # of a window, from which on it takes no zeros
@@ -134,13 +135,13 @@ class _FillingClock(PeClock):
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
     """Return (pass, operation) of the instructions that add to the first sums of a convolution."""
     convolutions = [isinstance(operation, Convolution) for operation in program.operations]
-    owners = _owners(instructions)
+    owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}
     found: list[Pair | None] = [None] * len(instructions)
     starting = None
     for index, instruction in enumerate(instructions):
         owner = owners[index]
-        if instruction.engine is not engine.tensor or owner is None or not convolutions[owner[1]]:
+        if instruction.engine is not engine.tensor or owner is None or not convolutions[owner.operation]:
             continue
         if not firsts:
             starting = owner  # which has zeros of its own
@@ -148,16 +149,3 @@ def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair
         if firsts.setdefault(owner, sums) is sums and owner != starting:
             found[index] = owner
     return found
-
-
-def _owners(instructions: Sequence[Instruction]) -> list[Pair | None]:
-    """Return (pass, operation) of each instruction: that of the next one that writes what an operation computes."""
-    owners: list[Pair | None] = [None] * len(instructions)
-    owner = None
-    for index in range(len(instructions) - 1, -1, -1):
-        for access in instructions[index].writes:
-            parts = str(access.allocation.identity[0]).split("/", 3)
-            if parts[0] == "layer":
-                owner = int(parts[1]), int(parts[2].partition(".")[0])
-        owners[index] = owner
-    return owners

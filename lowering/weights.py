@@ -11,8 +11,7 @@ import numpy as np
 
 from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
-from ..kernels.operations.weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
-from ..kernels.program import Affine, Convolution, Norm, Scores, Slope
+from ..kernels.program import Affine, Convolution, Norm, Scores, Slope, WeightLoad
 from ..kernels.tiling.packing import ceil_div, filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
@@ -21,19 +20,20 @@ from .eight_bits import NARROW, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node
 from .row_blocks import multiplied
+from .weight_loads import placed, tiles_read, weight_loads
 
 _BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for each tile of channels
 
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """A graph whose operations know where their weights and constants are. Nothing is copied before it is asked for.
+    """A graph whose operations know the loads of their weights and where their constants are. Nothing is copied before
+    it is asked for.
 
-    `loads`: of each node. `numbers`: of all weights, `narrow`: of those in 8 bits. `columns`: of the constants.
+    `numbers`: of all weights, `narrow`: of those in 8 bits. `columns`: of the constants.
     """
 
     graph: Graph
-    loads: tuple[tuple[WeightLoad, ...], ...]
     numbers: int
     columns: int
     narrow: int = 0
@@ -69,12 +69,11 @@ class WeightLayout:
 
     def _filled(self, dtype: np.dtype[Any], *, is_narrow: bool) -> np.ndarray:
         whole = np.zeros(self.narrow if is_narrow else self.numbers, dtype)
-        for node, loads in zip(self.graph.nodes, self.loads, strict=True):
-            if loads and node.has_narrow_weights == is_narrow:
-                assert isinstance(node.operation, (Convolution, Scores))
-                _Filling(self.graph, node).fill(whole[node.operation.weights.offset :], loads)
+        for node in self.graph.nodes:
+            if isinstance(node.operation, (Convolution, Scores)) and node.has_narrow_weights == is_narrow:
+                _Filling(self.graph, node).fill(whole, node.operation.weights.loads)
             if isinstance(node.operation, Attention) and node.filters is not None and not is_narrow:
-                first = node.operation.weights.offset
+                first = node.operation.bias_at
                 whole[first : first + node.filters.size] = node.filters.make().ravel()
         return whole
 
@@ -89,7 +88,7 @@ class WeightLayout:
     def bytes_of(self, number: int) -> tuple[int, int]:
         """Return the bytes of a partition that a node's weights take: all, and the most of one output tile."""
         by_tile: dict[int, int] = {}
-        for load in self.loads[number]:
+        for load in loads_at(self.graph.nodes[number]):
             by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
         itemsize = itemsize_of_weights(self.graph, self.graph.nodes[number])
         return itemsize * sum(by_tile.values()), itemsize * max(by_tile.values(), default=0)
@@ -119,28 +118,31 @@ class Sizes:
 def lay_out(graph: Graph) -> WeightLayout:
     """Give each operation its place in the array of weights and among the constants."""
     nodes: list[Node] = []
-    all_loads: list[tuple[WeightLoad, ...]] = []
     numbers, columns = {False: 0, True: 0}, 0  # weights by whether they are in 8 bits
     for node in graph.nodes:
-        loads = tuple(loads_of(graph, node))
         operation = node.operation
         if isinstance(operation, (Convolution, Scores)):
-            offset = numbers[node.has_narrow_weights]
-            node = node.changed(weights=replace(operation.weights, offset=offset), bias=columns)
+            loads = placed(loads_of(graph, node), numbers[node.has_narrow_weights])
+            numbers[node.has_narrow_weights] += numbers_of(loads)
+            node = node.changed(weights=replace(operation.weights, loads=loads), bias=columns)
         elif isinstance(operation, _BY_TILE):
             node = node.changed(constants=columns)
         elif isinstance(operation, Attention):
-            node = node.changed(weights=replace(operation.weights, offset=numbers[False]))
+            node = node.changed(bias_at=numbers[False])
+            numbers[False] += bias_numbers(node)
         nodes.append(node)
-        all_loads.append(loads)
-        numbers[node.has_narrow_weights] += numbers_of(loads) + bias_numbers(node)
         columns += columns_of(graph, node)
-    return WeightLayout(graph.with_nodes(nodes), tuple(all_loads), numbers[False], columns, numbers[True])
+    return WeightLayout(graph.with_nodes(nodes), numbers[False], columns, numbers[True])
 
 
 def numbers_of(loads: Sequence[WeightLoad]) -> int:
     """Return the weights that some loads bring."""
-    return sum(load.rows * load.elements for load in loads)
+    return sum(load.numbers for load in loads)
+
+
+def loads_at(node: Node) -> tuple[WeightLoad, ...]:
+    """Return the loads of a node that was laid out; none where it has no weights."""
+    return node.operation.weights.loads if isinstance(node.operation, (Convolution, Scores)) else ()
 
 
 def bias_numbers(node: Node) -> int:
@@ -199,8 +201,12 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
     itemsize = itemsize_of_weights(graph, node)
     count = matrices(form_of(node), steps_of(node))
-    columns = [1 if made else size for size, made in zip(columns, made_on_chip(form_of(node), len(columns)))]
-    return weight_loads(rows, columns, reads, count, itemsize)
+    return weight_loads(rows, columns, reads, count, itemsize, made_on_chip(form_of(node), len(columns)))
+
+
+def made_on_chip(form: Form, tiles: int) -> list[bool]:
+    """Return of each output tile whether its diagonals are made on the chip: two of three by the form of that name."""
+    return [form is Form.MADE and tile % 3 > 0 for tile in range(tiles)]
 
 
 class _Filling:
@@ -219,7 +225,6 @@ class _Filling:
         self._channels = operation.channels
         columns = out_columns(graph, node)
         self._block = columns[0]
-        self._made = made_on_chip(form_of(node), len(columns))
         self._tiles: list[np.ndarray] | None = None
         packed_in = graph.packed_in(node)
         if packed_in > 1 or operation.taps.count > 1:
@@ -234,22 +239,20 @@ class _Filling:
                 tiles = [tile[order_of_rows] for tile in tiles]
             self._tiles = tiles
 
-    def fill(self, room: np.ndarray, loads: Sequence[WeightLoad]) -> None:
-        """Copy the filters into the room of the loads."""
-        start = 0
+    def fill(self, whole: np.ndarray, loads: Sequence[WeightLoad]) -> None:
+        """Copy the filters to where the loads read them."""
         for load in loads:
-            target = room[start : start + load.rows * load.elements].reshape(load.rows, load.elements)
+            target = whole[load.offset : load.offset + load.numbers].reshape(load.rows, load.elements)
             for unit in load.units:
                 outputs = slice(unit.out_tile * self._block, (unit.out_tile + 1) * self._block)
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
                 if self._tiles is not None:
                     filters = self._tiles[unit.out_tile][first : first + load.rows]
-                elif self._made[unit.out_tile]:  # a number for each channel and tap
+                elif unit.is_diagonal:  # a number for each channel and tap
                     filters = self._filters[outputs, 0].reshape(load.rows, -1)
                 else:
                     filters = self._unit(outputs, slice(first, end))
                 target[:, unit.first : unit.first + unit.elements] = filters
-            start += load.rows * load.elements
 
     def _unit(self, outputs: slice, inputs: slice) -> np.ndarray:
         """Return the filters of some input channels for some output channels: [channels, steps * outputs]."""

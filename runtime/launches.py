@@ -210,10 +210,14 @@ class NetworkLaunches:
         self._of_values = model.network.output.kind == "values"
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if tells_layers:
-            layers = [Row(row.name, row.kind, *_shapes(row.before, row.after)) for row in rows_of(self._plan.graph)]
+            layers = [
+                Row(row.name, row.kind, *_shapes(row.before, row.after), row.layers)
+                for row in rows_of(self._plan.graph)
+            ]
             self.rows = (Row("launch", "run_network", before, after), *layers)
         else:
-            self.rows = (Row("network", "run_network", before, after),)
+            every = tuple(layer.name for layer in model.network.layers)
+            self.rows = (Row("network", "run_network", before, after, every),)
         self._work = row_operations(model.network, self.rows)
 
     def eight_bits_note(self, source: str) -> str:

@@ -37,7 +37,7 @@ class KernelStep:
 
     `reads` names the data: the input of the network ("input") or the step that computed it. Shapes are those in which
     the kernel takes the data and returns its result; BATCH stands for the batch axis. `answers` are the numbers of the
-    network's outputs that it computes.
+    network's outputs that it computes. `layers`: whose operations it does.
     """
 
     name: str
@@ -48,6 +48,7 @@ class KernelStep:
     operands: tuple[np.ndarray, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     answers: tuple[int, ...] = ()
+    layers: tuple[str, ...] = ()
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
         """Run it on data of `input_shapes`."""
@@ -76,6 +77,7 @@ class ProgramStep:
     planner: LaunchPlanner
     dtype: np.dtype[Any]
     answers: tuple[int, ...] = ()
+    layers: tuple[str, ...] = ()
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
         """Run it on data of `input_shapes`."""
@@ -120,7 +122,7 @@ def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, ArraySpec]:
 
 def row_of(step: LayerStep) -> Row:
     """Return a step's row in the table of times."""
-    return Row(step.name, step.kernel, step.input_shapes[0], step.output_shape)
+    return Row(step.name, step.kernel, step.input_shapes[0], step.output_shape, step.layers)
 
 
 def plan_layers(model: Model, dtype: np.dtype[Any], planning: Planning) -> tuple[LayerStep, ...]:
@@ -200,6 +202,7 @@ class _Chain:
                 reads=(*step.reads, self._values[other]),
                 input_shapes=(*step.input_shapes, step.output_shape),
                 parameters=parameters,
+                layers=(*step.layers, layer.name),
             )
             self._values[layer.name] = self._append(fused)
             return True
@@ -211,10 +214,21 @@ class _Chain:
         weight = np.ascontiguousarray(self._model.tensors[f"{layer.name}.weight"], self._dtype)
         bias = np.ascontiguousarray(self._model.tensors[f"{layer.name}.bias"], np.float32).reshape(1, outputs)
         turned, result = (features, BATCH), (BATCH, outputs)
-        activation = {"activation": "softmax"} if self._takes_softmax(layer) else _activation_of(layer)
+        activation, work = _activation_of(layer), [layer.name]
+        if self._takes_softmax(layer):
+            activation = {"activation": "softmax"}
+            work.append(self._network.layers[-1].name)
         name, before = layer.name, (self._values[layer.inputs[0]],)
         first = self._append(KernelStep(f"{name}.transpose", "transpose", before, ((BATCH, features),), turned))
-        matmul = KernelStep(f"{name}.matmul", "matmul_fully_optimized", (first,), (turned,), result, (weight,))
+        matmul = KernelStep(
+            name=f"{name}.matmul",
+            kernel="matmul_fully_optimized",
+            reads=(first,),
+            input_shapes=(turned,),
+            output_shape=result,
+            operands=(weight,),
+            layers=tuple(work),
+        )
         second = self._append(matmul)
         last = KernelStep(
             name=f"{name}.bias_activation",
@@ -272,6 +286,7 @@ class _Chain:
             output_shape=(BATCH, *self._shapes[layer.name]),
             planner=self._planning.planner(graph),
             dtype=self._dtype,
+            layers=(layer.name,),
         )
 
     def _kernel_step(
@@ -285,6 +300,7 @@ class _Chain:
             output_shape=(BATCH, *self._shapes[layer.name]),
             operands=operands,
             parameters=parameters,
+            layers=(layer.name,),
         )
 
     def _append(self, step: LayerStep) -> str:

@@ -1,29 +1,27 @@
 """Time of each layer of a network, from the schedule of the one launch that runs them all.
 
-The kernel names the output of a layer "layer/<pass>/<operation>.<number>/<layer>" (kernels/network.py). In program
-order, the instructions up to the last that writes such a tensor are that layer's, but loads of weights that come early
-are those of the layer that multiplies them; those that keep the Tensor Engine warm are the launch's
-(kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the rows add up to
-the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own. What a layer did,
-in operations and bytes, it did while its own instructions ran: beside those of other layers, it may be.
+Each instruction is that of the layer of its operation (lowering/owners.py); those that keep the Tensor Engine warm are
+the launch's (kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the
+rows add up to the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own.
+What a layer did, in operations and bytes, it did while its own instructions ran: beside those of other layers, it may
+be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from .. import simulator
+from ..lowering.owners import name_of, owners_of
+from ..simulator.machine.instruction import Instruction
 from ..simulator.running.run import Parts
 from ..simulator.timing.critical_path import RESOURCES, critical_times
 from ..simulator.timing.program_timing import array_flops, peak_flops
 from .backend import LaunchTime
 
 LAUNCH = ""  # the owner of what is no layer's
-_PREFIX = "layer/"
 _WARM_UP = "warm_up"
-_EARLY = "early/"  # begins the names of weights that are loaded before the layer that multiplies them
 
 
 class _Share:
@@ -34,11 +32,8 @@ class _Share:
         self.ran: list[tuple[float, float]] = []
 
 
-def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, dict[str, LaunchTime]]:
-    """The time of the launch, and of each layer that the kernel names, by name; nothing for other kernels."""
-    parts = layer_parts(run)
-    if parts is None:
-        return None, {}
+def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str, LaunchTime]]:
+    """Return the time of a launch beside its layers, and of each layer, by name."""
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
@@ -59,71 +54,61 @@ def layer_times(run: simulator.Run) -> tuple[LaunchTime | None, dict[str, Launch
     return replace(launch, sbuf_peak_bytes=run.memory.sbuf_bytes), times
 
 
-def layer_parts(run: simulator.Run) -> Parts | None:
+def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
     """Return the parts of a run: each layer in each pass, one after the other, and the part of each instruction (-1:
-    none). None for other kernels."""
-    done: dict[int, float] = {}  # by block: a layer in a pass
-    names: dict[int, str] = {}
+    none). `layers`: of the program's operations."""
+    done: list[float] = []
+    names: list[str] = []
     owners: list[int] = []
     for program, schedule in zip(run.prediction.programs, run.prediction.schedules):
-        labels = [_label_of(instruction) for instruction in program]
-        if program and not set(labels) - {"", _WARM_UP}:
-            return None
-        numbers = _with_readers(program, _numbered(labels))
-        for label, number, time in zip(labels, numbers, schedule.done):
-            if number >= 0 and label:
-                done[number] = max(time, done.get(number, 0.0))
-                names.setdefault(number, label.partition("/")[2])
+        own, numbers = _parts_of(program, layers)
+        names += own[len(names) :]
+        done += [0.0] * (len(names) - len(done))
+        for instruction, number, time in zip(program, numbers, schedule.done):
+            if number >= 0 and _names_layer(instruction):
+                done[number] = max(time, done[number])
         owners += numbers
     spans, before = [], 0.0
-    for number in sorted(names):
+    for number, name in enumerate(names):
         after = run.prediction.makespan if number == len(names) - 1 else max(before, done[number])
-        spans.append((names[number], before, after))
+        spans.append((name, before, after))
         before = after
     return Parts(tuple(spans), tuple(owners))
 
 
-def _numbered(labels: Sequence[str]) -> list[int]:
-    """The block of each instruction: that of the next label, or of the last; -1 where it warms up the Tensor Engine."""
-    numbers = [-1] * len(labels)
-    block, current = 0, ""
-    for index in range(len(labels) - 1, -1, -1):
-        label = labels[index]
-        if label == _WARM_UP:
-            continue
-        if label and label != current:
-            block, current = block - 1, label
-        numbers[index] = min(block, -1)
-    return [-1 if label == _WARM_UP else number - block for label, number in zip(labels, numbers)]
+def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the layer of each part of a core's program, and the part of each instruction."""
+    owners = [None if _warms_up(instruction) else owner for instruction, owner in zip(program, owners_of(program))]
+    layer_of = [None if owner is None else (owner.pass_number, layers[owner.operation]) for owner in owners]
+    parts: list[tuple[int, str]] = []
+    numbers: list[int] = []
+    for instruction, layer in zip(program, layer_of):
+        if layer is not None and not _is_early(instruction) and (not parts or parts[-1] != layer):
+            parts.append(layer)
+        numbers.append(-1 if layer is None else len(parts) - 1)
+    firsts = {layer: number for number, layer in reversed(list(enumerate(parts)))}
+    ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}  # a room is named in its first pass
+    for number, (instruction, layer) in enumerate(zip(program, layer_of)):
+        if layer is not None and _is_early(instruction):
+            numbers[number] = firsts.get(layer, ever[layer[1]])
+    return [layer for _, layer in parts], numbers
 
 
-def _with_readers(program: Sequence[Any], numbers: list[int]) -> list[int]:
-    """Return the block of each instruction, that of a load of weights which came early being its first reader's."""
-    loads: dict[Any, int] = {}
-    for index, instruction in enumerate(program):
-        for access in instruction.reads if loads else ():
-            found = loads.pop(access.allocation, None)
-            if found is not None:
-                numbers[found] = numbers[index]
-        if instruction.dma is not None:
-            written = [access.allocation for access in instruction.writes]
-            loads.update((each, index) for each in written if each.identity[0].startswith(_EARLY))
-    return numbers
+def _names_layer(instruction: Instruction) -> bool:
+    """True if an instruction writes, or stores, a tensor of an operation."""
+    name = name_of(instruction)
+    return name is not None and not name.is_early
 
 
-def _label_of(instruction: Any) -> str:
-    """ "<pass>/<layer>" where the instruction writes or stores what a layer gives, _WARM_UP where it warms up the
-    Tensor Engine, else nothing."""
-    is_store = instruction.dma is not None and not instruction.dma.load
-    for access in instruction.reads if is_store else instruction.writes:
-        label: str = access.allocation.identity[0]
-        if label.startswith(_PREFIX):
-            number, _, layer = label[len(_PREFIX) :].split("/", 2)
-            return f"{number}/{layer}"
-    for access in (*instruction.writes, *instruction.reads):
-        if access.allocation.identity[0] == _WARM_UP:
-            return _WARM_UP
-    return ""
+def _is_early(instruction: Instruction) -> bool:
+    name = name_of(instruction)
+    return name is not None and name.is_early
+
+
+def _warms_up(instruction: Instruction) -> bool:
+    """True if an instruction warms up the Tensor Engine."""
+    accesses = (*instruction.writes, *instruction.reads)
+    return name_of(instruction) is None and any(each.allocation.identity[0] == _WARM_UP for each in accesses)
 
 
 def _spans(run: simulator.Run) -> Iterable[tuple[float, float]]:

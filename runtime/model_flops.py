@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from ..models.checks import Shape
@@ -12,8 +13,6 @@ from ..models.layers import Layer, Pool
 from ..models.network import Network
 from .backend import LaunchTime
 from .timing import Row
-
-_BESIDE = ("transpose", "bias_activation", "argmax")  # kernels of a layer beside the one that does its work
 
 
 class Operations(NamedTuple):
@@ -43,30 +42,10 @@ def operations(layer: Layer, *shapes: Shape) -> Operations:
 
 
 def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
-    """Operations for one example of each row of a network's table.
-
-    Rows are named as their layers, or after them and the kernel ("hidden.matmul"): then those of the kernel that does
-    the layer's work. A layer without a row is counted to the next layer that has one, which computes it too; the last
-    ones to the last row that has a layer, or to the first row where none has.
-    """
+    """Return the operations for one example of each row of a network's table: those of its layers."""
     shapes = network.shapes()
-    places = [_row_of(layer.name, rows) for layer in network.layers]
-    found, waiting, last = [Operations(0, 0)] * len(rows), Operations(0, 0), 0
-    for layer, place in zip(network.layers, places):
-        waiting = waiting.plus(operations(layer, *[shapes[name] for name in layer.inputs]))
-        if place is not None:
-            found[place] = found[place].plus(waiting)
-            waiting, last = Operations(0, 0), place
-    if rows:
-        found[last] = found[last].plus(waiting)
-    return found
-
-
-def _row_of(name: str, rows: Sequence[Row]) -> int | None:
-    """The row of a layer that does its work."""
-    own = [number for number, row in enumerate(rows) if row.name in (name, f"{name}.{row.name.rpartition('.')[2]}")]
-    working = [number for number in own if rows[number].name == name or rows[number].kernel not in _BESIDE]
-    return next(iter(working or own), None)
+    work = {layer.name: operations(layer, *[shapes[name] for name in layer.inputs]) for layer in network.layers}
+    return [reduce(Operations.plus, (work[name] for name in row.layers), Operations(0, 0)) for row in rows]
 
 
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:

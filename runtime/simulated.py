@@ -70,9 +70,11 @@ class SimulatedBackend:
         if key not in self._timed:
             run = get_run()
             timeline = None
+            program = parameters.get("program")  # of a network's kernel
+            parts = None if program is None else layer_parts(run, program.layers)
             if self._keep_timelines:
                 timeline = simulator.Run(run.prediction, (), run.name, run.profiled)
-                timeline.parts = layer_parts(run)
+                timeline.parts = parts
             time = LaunchTime(
                 run.latency_us,
                 flops=run.flops,
@@ -86,7 +88,8 @@ class SimulatedBackend:
                 critical=run.critical.by_resource,
                 sbuf_peak_bytes=run.memory.sbuf_bytes,
             )
-            self._timed[key] = LaunchResult((), time, timeline, *layer_times(run))
+            launch, layers = (None, {}) if parts is None else layer_times(run, parts)
+            self._timed[key] = LaunchResult((), time, timeline, launch, layers)
         return self._timed[key]
 
     def _run(

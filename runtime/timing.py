@@ -12,12 +12,16 @@ BATCH = -1  # stands for the batch axis in a row's shapes
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a network's table: what it is called, its kernel, and its shapes with BATCH on their batch axis."""
+    """A row of a network's table: what it is called, its kernel, and its shapes with BATCH on their batch axis.
+
+    `layers`: of the network, whose operations count as the row's.
+    """
 
     name: str
     kernel: str
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class _Bias:
         key = unit.head % heads, unit.row % rows, queries.start
         if key in self._kept:
             return self._kept[key]
-        first = self._operation.weights.offset + ((key[0] * rows + key[1]) * count + queries.start) * keys
+        first = self._operation.bias_at + ((key[0] * rows + key[1]) * count + queries.start) * keys
         tile = sbuf_tile((queries.size, keys), self._launch.dtype)
         some = min(queries.size, count - queries.start)
         if some < queries.size:  # a single query that has zeros beside it

@@ -72,7 +72,7 @@ def convolve(launch, number, operation: Convolution, operands):
 def _convolve_tiles(launch, number, operation, operands, plan):
     """Run a convolution, one tile of output channels after the other."""
     value = operands[0]
-    weights = launch.weights_of(operation, value.heights, plan)
+    weights = launch.weights_of(operation, plan)
     out_tiles = plan.weights.out_tiles
     is_starting = launch.is_starting
     channels = several_columns(out_tiles[0].size, launch.dtype)

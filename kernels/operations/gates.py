@@ -35,7 +35,7 @@ def has_gates(operation, operands, plan):
 
 def convolve_gates(launch, number, operation, value, plan):
     """Return the value of a convolution, float32."""
-    weights, tiles = launch.weights_of(operation, value.heights, plan), plan.weights.out_tiles
+    weights, tiles = launch.weights_of(operation, plan), plan.weights.out_tiles
     count, images = len(tiles), value.images
     sums = _sums(launch, number, operation, value, weights, tiles)
     whole = sbuf_tile((PARTITIONS, count, images, 1, 1), nl.float32, name=launch.label(operation))

@@ -1,7 +1,7 @@
 """A program while it runs: its values, its constants, and the weights on their way into SBUF.
 
-A load of weights comes just before its first matmul in the program, unless the program has it come before an earlier
-operation; it starts as early as SBUF has room for it, so that weights stream in behind the operations before. Weights
+A load of weights comes just before its first matmul, unless the program has it come before an earlier operation; it
+starts as early as SBUF has room for it, so that weights stream in behind the operations before. Weights
 that stay are loaded once a stage.
 """
 
@@ -15,17 +15,14 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..convolution.forms import matrices
-from ..convolution.plan import rows_of_taps
 from ..convolution.weights import WeightStream
 from ..places import ZERO_COLUMNS
-from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightsAt
+from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightLoad, WeightsAt
+from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
-from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, load_early, sbuf_tile
+from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
 from ..tiling.warm_up import is_throttled, make_zeros, multiply_zeros, warm_bank
 from .value import Value, join, make_room, value_in_hbm
-from .weight_loads import WeightLoad, made_on_chip, tiles_read, weight_loads
-
-EARLY = "early/"  # begins the names of weights that are loaded before the operation that multiplies them
 
 
 @dataclass
@@ -33,21 +30,18 @@ class LoadedWeights:
     """The weights of one operation, as far as they are loaded.
 
     `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
-    unit to that of the next input tile, if one load brings both. `next_load` and `offset` are of the load that comes
-    next. `made`: of each output tile whether its diagonals are made of one number for each channel and tap. `ahead`:
-    loads that came early, by where in HBM they are of.
+    unit to that of the next input tile, if one load brings both. `next_load`: number of the next one. `ahead`: loads
+    that came early.
     """
 
     w: nl.NkiTensor  # in HBM, flat
     matrices: int
     reads: list[range]
-    loads: list[WeightLoad]
+    loads: tuple[WeightLoad, ...]
     units: list[dict[int, nl.NkiTensor]]
     pitches: list[dict[int, int]]
-    offset: int
-    made: list[bool]
     identity: Callable[[], nl.NkiTensor]
-    ahead: dict[int, nl.NkiTensor]
+    ahead: dict[WeightLoad, nl.NkiTensor]
     next_load: int = 0
 
     def of_tile(self, tile, early=False):
@@ -57,23 +51,27 @@ class LoadedWeights:
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
-            run = self.ahead.pop(self.offset, None)
+            run = self.ahead.pop(load, None)
             if run is None:
-                run = sbuf_tile((load.rows, load.elements), self.w.dtype)
-                source = self.w[self.offset : self.offset + load.rows * load.elements].reshape(run.shape)
-                (load_early if early else copy_by_hardware)(dst=run, src=source)
+                run = load_weights(load, self.w, load_early if early else copy_by_hardware)
             for unit in load.units:
                 elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
-                if self.made[unit.out_tile]:
+                if unit.is_diagonal:
                     shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
                 self.units[unit.out_tile][unit.in_tile] = shaped
             for unit, after in zip(load.units, load.units[1:]):
                 if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
                     self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
             self.next_load += 1
-            self.offset += load.rows * load.elements
         return [self.units[tile][t] for t in self.reads[tile]]
+
+
+def load_weights(load, w, copy, name=""):
+    """Return the weights that a load brings of `w`, flat in HBM, by a way to copy them: [partitions, elements]."""
+    run = sbuf_tile((load.rows, load.elements), w.dtype, name)
+    copy(dst=run, src=w[load.offset : load.offset + load.numbers].reshape(run.shape))
+    return run
 
 
 def make_diagonals(numbers, identity, turn):
@@ -98,6 +96,7 @@ class Launch:
         self._core = nl.program_id(0)
         self._shares = 1 if program.alone else nl.num_programs(0)  # of the pictures
         self.program = program
+        self._operations = program.operations
         self.stages = () if program.alone and self._core > 0 else program.stages
         self.weights, self.narrow_weights = weights
         self.dtype = inputs[0].dtype
@@ -109,13 +108,14 @@ class Launch:
         self.loads_early = True  # the first weights beside the input, triggered by the Scalar Engine
         self._warming = dict(program.warming)
         self._staying: dict[WeightsAt, LoadedWeights] = {}
-        self._ahead: dict[bool, dict[int, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
+        self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
         self._values: dict[int, Value] = {}
-        self._first = self._end = self._pass = self._named = self._number = 0
-        for number, operation in enumerate(program.operations):
+        self._first = self._end = self._pass = self._named = 0
+        self._number = OpId(0)
+        for number, operation in enumerate(self._operations):
             self._open_output(number, operation)
 
     @property
@@ -168,7 +168,7 @@ class Launch:
     def label(self, operation):
         """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
         self._named += 1
-        return f"layer/{self._pass}/{self._number}.{self._named}/{operation.name}"
+        return TensorName(f"{operation.name}.{self._named}", self._number, self._pass)
 
     def load_constants(self):
         """Load all constants by one DMA, unless they are there: behind what the first matmuls wait for."""
@@ -179,13 +179,13 @@ class Launch:
 
     def load_ahead(self, loads):
         """Load weights of later operations of the pass."""
-        for load in loads:
-            w = self.narrow_weights if load.narrow else self.weights
+        for early in loads:
+            operation = self._operations[early.operation]
+            weights, load = operation.weights, operation.weights.loads[early.load]
             self._named += 1
-            run = sbuf_tile((load.rows, load.elements), w.dtype, name=f"{EARLY}{self._named}")
-            source = w[load.offset : load.offset + load.rows * load.elements].reshape(run.shape)
-            copy_by_hardware(dst=run, src=source)
-            self._ahead[load.narrow][load.offset] = run
+            name = TensorName(f"{operation.name}.{self._named}", early.operation, self._pass, is_early=True)
+            w = self.narrow_weights if weights.narrow else self.weights
+            self._ahead[weights.narrow][load] = load_weights(load, w, copy_by_hardware, name)
 
     def constants(self, rows, first, count=1):
         """Return columns of the constants, float32 [rows, count]."""
@@ -240,30 +240,23 @@ class Launch:
         end = min(scores.shape[0], self._end * self.program.packed)
         return scores[first:end], classes[first:end]
 
-    def weights_of(self, operation, heights, plan):
-        """Return the weights of an operation on tiles of such `heights`: those of an earlier one where they stay."""
+    def weights_of(self, operation, plan):
+        """Return the weights of an operation: those of an earlier one where they stay."""
         found = self._staying.get(operation.weights)
         if found is not None:
             return found
-        rows = [rows_of_taps(plan, 0, operation.taps.count)] if operation.taps.count > 1 else heights
-        groups = getattr(operation, "groups", 1)
-        channels = (sum(heights), operation.channels)
-        out_tiles = plan.weights.out_tiles
-        reads = [tiles_read(rows, channels, groups, (tile.start, tile.end)) for tile in out_tiles]
-        count = matrices(plan.form, len(plan.steps))
-        made = made_on_chip(getattr(operation, "form", plan.form), len(out_tiles))
-        columns = [1 if made[tile.index] else tile.size for tile in out_tiles]
         w = self.narrow_weights if operation.weights.narrow else self.weights
         assert w is not None, f"network: {operation.name} reads weights, and none of its dtype were passed"
+        out_tiles = range(len(plan.weights.out_tiles))
+        units = [unit for load in operation.weights.loads for unit in load.units]
+        reads = [[unit.in_tile for unit in units if unit.out_tile == tile] for tile in out_tiles]
         opened = LoadedWeights(
             w=w,
-            matrices=count,
-            reads=reads,
-            loads=weight_loads(rows, columns, reads, count, itemsize(w.dtype)),
+            matrices=matrices(plan.form, len(plan.steps)),
+            reads=[range(min(own), max(own) + 1) for own in reads],
+            loads=operation.weights.loads,
             units=[{} for _ in out_tiles],
             pitches=[{} for _ in out_tiles],
-            offset=operation.weights.offset,
-            made=made,
             identity=self.identity,
             ahead=self._ahead[operation.weights.narrow],
         )

@@ -43,7 +43,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
         item_bytes=itemsize(launch.dtype),
     )
     plan = plan_resident(problem, PARTITIONS, heights, keeps_rows=True, combined_bytes=0)
-    weights = launch.weights_of(grouped, heights, plan)
+    weights = launch.weights_of(grouped, plan)
     room = launch.room_of(operation, tile_sizes(operation.channels, PARTITIONS))
     place = operation.into or Place(room=number)
     tiles = []

@@ -42,7 +42,7 @@ def compute_scores(launch, number, operation: Scores, operands):
         item_bytes=itemsize(value.dtype),
     )
     plan = plan_resident(problem, outputs, value.heights, keeps_rows=value.hbm is None, combined_bytes=0)
-    units = launch.weights_of(operation, value.heights, plan).of_tile(0)
+    units = launch.weights_of(operation, plan).of_tile(0)
     if value.hbm is not None:
         value = _loaded(value, plan)
     launch.load_constants()

@@ -108,7 +108,7 @@ def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Num
     count = math.prod(shape)
     columns = _run_length(count)
     as_they_are: dict[str, Any] = {"kind": layer.kind, "split": (count,), "order": (0,)}
-    before, after = f"{layer.name}.rows", f"{layer.name}.result"
+    before, after = builder.inner(layer.name), builder.inner(layer.name)
     builder.add(Rearrange, before, (source,), (count // columns, 1, columns), **as_they_are)
     add(replace(layer, name=after, inputs=(before,)))
     builder.add(Rearrange, layer.name, (after,), shape, **as_they_are)

@@ -98,7 +98,7 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     place, shape = builder.places[source], builder.shapes[source]
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     alone = node is not None and node.name == source and builder.is_read_once(source)
-    names = [f"{layer.name}.{number}" for number in range(len(phases))]
+    names = [builder.inner(layer.name) for _ in phases]
     is_split = node is not None and all(_can_split(node.operation, channels) for channels in phases)
     if alone and node is not None and is_split and place.are_plain and builder.is_last(source):
         builder.nodes.pop()

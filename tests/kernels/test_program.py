@@ -33,7 +33,7 @@ def test_a_program_numbers_its_operations_through_all_stages() -> None:
     operations = [Convolution(name=name, channels=4, rows=1, columns=1) for name in "abc"]
     whole = Program((Stage(tuple(operations[:2]), 4), Stage(tuple(operations[2:]), 1)), 1, 4)
     assert whole.operations == tuple(operations)
-    assert operations[0].shape == (4, 1, 1)
+    assert operations[0].shape == (4, 1, 1) and whole.layers == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("kind", OPERATIONS, ids=lambda kind: kind.__name__)

@@ -62,7 +62,7 @@ def test_a_gather_lays_channels_out_as_they_are_named() -> None:
     assert node.kind == "channel_shuffle" and node.filters is not None
     np.testing.assert_array_equal(node.filters.make()[:, :, 0, 0], np.eye(4)[[0, 2, 1, 3]])
     builder.gather("a")  # which has a row of its own already
-    assert (builder.nodes[-1].name, builder.nodes[-1].kind) == ("a.gather", "gather")
+    assert (builder.nodes[-1].name, builder.nodes[-1].kind) == ("a", "gather")
 
 
 def test_numbers_are_as_the_parts_have_their_channels() -> None:

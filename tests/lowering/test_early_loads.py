@@ -18,16 +18,17 @@ from random_networks import (
     model_of,
 )
 from trninfer import kernels, simulator
-from trninfer.kernels.operations.launch import EARLY
 from trninfer.kernels.program import Convolution, EarlyLoad, Scores
+from trninfer.kernels.tensor_names import TensorName
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.footprint import Footprint
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.schedule import Region
 from trninfer.models.network import Network
+from trninfer.runtime.backend import LaunchTime
 from trninfer.runtime.layer_launches import specs_of
-from trninfer.runtime.layer_times import layer_times
+from trninfer.runtime.layer_times import layer_parts, layer_times
 
 WIDE = model_of(ending_in_dense((3, 8, 8), [conv("a", 3, 200, 3), conv("b", 200, 300, 3), conv("c", 300, 140, 1)]))
 
@@ -39,6 +40,11 @@ def early_loads(plan: LaunchPlan) -> list[EarlyLoad]:
 def run_of(plan: LaunchPlan, dtype: str = "float32") -> simulator.Run:
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(dtype)).items()}
     return simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
+
+
+def times_of(plan: LaunchPlan) -> tuple[LaunchTime, dict[str, LaunchTime]]:
+    run = run_of(plan)
+    return layer_times(run, layer_parts(run, plan.program.layers))
 
 
 def weights_loaded(run: simulator.Run) -> int:
@@ -81,15 +87,15 @@ def test_each_weight_is_loaded_once_a_pass_into_memory_that_has_room(batch: int,
     runs = [run_of(plan) for plan in (late, early)]
     assert weights_loaded(runs[0]) == weights_loaded(runs[1])
     passes = -(-batch // at_once)
-    names = [access.allocation.identity[0] for each in runs[1].program for access in each.writes]
-    assert len({name for name in names if name.startswith(EARLY)}) == passes * len(early_loads(early))
+    names = {access.allocation.identity[0] for each in runs[1].program for access in each.writes}
+    assert sum(isinstance(name, TensorName) and name.is_early for name in names) == passes * len(early_loads(early))
 
 
 def test_loads_keep_their_order_and_come_after_the_first_operation_that_has_any() -> None:
     plan = decided(WIDE, Decisions(ahead=8))
     (stage,) = plan.program.stages
-    offsets = [load.offset for load in early_loads(plan)]
-    assert offsets == sorted(offsets)
+    order = [(early.operation, early.load) for early in early_loads(plan)]
+    assert order == sorted(order)
     loading = [n for n, each in enumerate(stage.operations) if isinstance(each, (Convolution, Scores))]
     places = [n for n, loads in enumerate(stage.early) if loads]
     assert min(places) > loading[0] and max(places) < loading[-1]
@@ -107,16 +113,13 @@ def test_they_take_no_more_room_than_they_are_given(kib: int) -> None:
 
 def test_weights_of_bands_come_when_the_first_band_needs_them() -> None:
     plan = assert_right(WIDE.network, Decisions(regions=(Region(1, 3, 2),), ahead=8))
-    staying = {
-        operation.weights.offset
-        for operation in plan.program.operations
-        if isinstance(operation, (Convolution, Scores)) and operation.weights.stay
-    }
-    assert staying and not staying & {load.offset for load in early_loads(plan)}
+    operations = plan.program.operations
+    staying = [isinstance(each, (Convolution, Scores)) and each.weights.stay for each in operations]
+    assert any(staying) and not any(staying[early.operation] for early in early_loads(plan))
 
 
 def test_the_time_and_bytes_of_a_load_are_those_of_the_layer_that_multiplies() -> None:
-    late, early = (layer_times(run_of(decided(WIDE, Decisions(ahead=ahead)))) for ahead in (0, 8))
+    late, early = (times_of(decided(WIDE, Decisions(ahead=ahead))) for ahead in (0, 8))
     assert {name: time.hbm_bytes for name, time in late[1].items()} == {
         name: time.hbm_bytes for name, time in early[1].items()
     }

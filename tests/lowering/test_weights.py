@@ -45,9 +45,8 @@ def test_every_weight_is_there_once(network: Network, flags: Decisions) -> None:
     """A value of a layer's filters is in its array as often as images, or rows of an image, share the filters."""
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     graph = layout.graph
-    places = [
-        node.operation.weights.offset for node in graph.nodes if isinstance(node.operation, (Convolution, Scores))
-    ]
+    operations = [node.operation for node in graph.nodes]
+    places = [each.weights.loads[0].offset for each in operations if isinstance(each, (Convolution, Scores))]
     assert places == sorted(places)
     whole = layout.weights(FLOAT32)
     assert whole.shape == (max(1, layout.numbers),)

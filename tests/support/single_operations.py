@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels.network import run_network
-from trninfer.kernels.operations.weight_loads import weight_loads
 from trninfer.kernels.places import Memory
 from trninfer.kernels.program import (
     LAUNCH_INPUT,
@@ -20,8 +21,10 @@ from trninfer.kernels.program import (
     Room,
     Stage,
     Store,
+    WeightLoad,
     input_name,
 )
+from trninfer.lowering.weight_loads import placed, weight_loads
 from trninfer.simulator.machine.chip import PARTITIONS
 
 
@@ -50,26 +53,42 @@ def load_of(x: NDArray[Any], number: int = 0, packed: int = 1, **fields: Any) ->
     )
 
 
+@dataclass(frozen=True)
+class LaidOut:
+    """The weights of an operation in the order of its loads."""
+
+    numbers: NDArray[Any]
+    loads: tuple[WeightLoad, ...]
+
+
 def run_program(
     operations: list[Operation],
     *inputs: NDArray[Any],
     packed: int = 1,
     at_once: int = 0,
     constants: Any = None,
-    weights: Any = None,
+    weights: LaidOut | Sequence[LaidOut] = (),
     target: str = "trn2",
 ) -> Any:
     """Return what a program of one stage returns.
 
     inputs: [B, C, H, W] each, `packed` of them on the partitions at a time. `at_once`: images of a pass that are not
-    packed, all by default.
+    packed, all by default. `weights`: of the operations that have any, in their order.
     """
+    laid_out = [weights] if isinstance(weights, LaidOut) else list(weights)
+    offset, left = 0, list(laid_out)
+    for number, operation in enumerate(operations):
+        if left and hasattr(operation, "weights"):
+            own = left.pop(0)
+            loads = placed(own.loads, offset)
+            offset += own.numbers.size
+            operations[number] = replace(operation, weights=replace(operation.weights, loads=loads))
     program = Program((Stage(tuple(operations), at_once or len(inputs[0]) // packed),), packed, len(inputs[0]))
     operands = {input_name(number): x for number, x in enumerate(inputs)}
     if constants is not None:
         operands["channel_constants"] = constants
-    if weights is not None:
-        operands["weights"] = np.asarray(weights, inputs[0].dtype).reshape(-1)
+    if laid_out:
+        operands["weights"] = np.concatenate([each.numbers for each in laid_out]).astype(inputs[0].dtype)
     return simulator.run(run_network, target=target, program=program, **operands).outputs
 
 
@@ -85,8 +104,8 @@ def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options
     return run_program([*operations, room, store], *inputs, **options)[0]
 
 
-def lay_out(units: list[dict[int, NDArray[Any]]]) -> NDArray[Any]:
-    """The weights of an operation in the order of their loads: of each output tile the units [rows, matrices, outputs]
+def lay_out(units: list[dict[int, NDArray[Any]]]) -> LaidOut:
+    """Return the weights of an operation as they are loaded: of each output tile the units [rows, matrices, outputs]
     of the input tiles that it reads."""
     rows = {t: unit.shape[0] for own in units for t, unit in own.items()}
     reads = [range(min(own), max(own) + 1) for own in units]
@@ -97,4 +116,4 @@ def lay_out(units: list[dict[int, NDArray[Any]]]) -> NDArray[Any]:
         np.concatenate([units[unit.out_tile][unit.in_tile].reshape(load.rows, -1) for unit in load.units], axis=1)
         for load in loads
     ]
-    return np.concatenate([part.reshape(-1) for part in parts])
+    return LaidOut(np.concatenate([part.reshape(-1) for part in parts]), tuple(loads))

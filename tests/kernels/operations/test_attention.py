@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_operations import load_of, run_operations
+from single_operations import LaidOut, load_of, run_operations
 from trninfer.kernels.attention_operation import Attention
 
 TOLERANCE = {np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, np.dtype(ml_dtypes.bfloat16): 3e-2}
@@ -54,7 +54,9 @@ def check(
         margin=margin,
     )
     loads = [load_of(x, number, margin=margin) for number, x in enumerate((q, k, v))]
-    found = run_operations([*loads, operation], q, k, v, weights=numbers, target=target)
+    found = run_operations(
+        [*loads, operation], q, k, v, weights=() if numbers is None else LaidOut(numbers.ravel(), ()), target=target
+    )
 
     def split(x: Any) -> Any:
         own = x.astype(np.float64).reshape(batch, heads, x.shape[1] // heads, rows, -1)

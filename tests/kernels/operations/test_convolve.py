@@ -17,7 +17,6 @@ from trninfer.kernels.program import (
     Pad,
     Place,
     Room,
-    WeightsAt,
 )
 from trninfer.kernels.tiling.packing import Taps
 
@@ -149,7 +148,7 @@ def test_copies_for_the_filter_rows_that_follow() -> None:
     expected = convolved(between, after, second)
     first = operation_of(between, w, copies=Copies(2, 1, 32))
     taps = np.concatenate([after[:, :, 0], after[:, :, 1]], axis=1).transpose(1, 2, 0)  # (row, channel) to a column
-    last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1, weights=WeightsAt(w.size))
-    weights = np.concatenate([lay_out(units_of(w)), taps.reshape(-1)])
+    last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1)
+    weights = [lay_out(units_of(w)), lay_out([{0: taps.reshape(64, -1, 3)}])]
     found = run_operations([load_of(x), first, last], x, constants=columns_of(bias, second), weights=weights)
     assert_close(found, expected)

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from random_arrays import normal, small_integers
-from single_operations import load_of, run_operations
+from single_operations import lay_out, load_of, run_operations
 from trninfer.kernels.program import Activation, Answers, Ending, Scores
 
 F32 = np.float32
@@ -44,7 +44,8 @@ def scored(x: Any, w: Any, bias: Any, packed: int = 1, at_once: int = 0, **field
         **fields,
     )
     options: dict[str, Any] = {"packed": packed, "at_once": at_once, "constants": constants}
-    return run_operations([load_of(x, 0, packed), last], x, weights=matrices, **options)
+    units = {0: matrices.reshape(packed * channels, -1, packed * classes)}
+    return run_operations([load_of(x, 0, packed), last], x, weights=lay_out([units]), **options)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

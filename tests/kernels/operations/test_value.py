@@ -9,7 +9,7 @@ import pytest
 from nki_tensors import counted, hbm, in_hbm, new, normal, on, tile
 from trninfer.kernels.operations.launch import Launch
 from trninfer.kernels.operations.value import Value, copy_down, join, make_room, store_value, stored_value, value_in_hbm
-from trninfer.kernels.program import Copies, Load, Program, Resident, Room, Stage
+from trninfer.kernels.program import Copies, Load, Program, Resident, Stage
 
 
 @pytest.fixture(autouse=True)
@@ -108,16 +108,6 @@ def test_a_room_for_copies(launch: Launch) -> None:
         (whole,) = make_room(launch, resident, 1, [4]).tiles
         assert whole.shape == (2 * stride + 4, 1, 2, 2)
         assert (whole.values == 0).all() == is_zero
-
-
-def test_tiles_of_one_tensor(launch: Launch) -> None:
-    room = make_room(
-        launch, Room(name="r", channels=128, rows=2, columns=3, margin=(1, 1, 1, 1), joint=True), 2, [64, 64]
-    )
-    assert room.joint is not None and room.joint.shape == (64, 2, 2, 4, 5)
-    room.tiles[1].write(counted(64, 2, 4, 5))
-    np.testing.assert_array_equal(room.joint.values[:, 1], counted(64, 2, 4, 5))
-    assert make_room(launch, Room(name="r", channels=96, rows=2, columns=3, joint=True), 2, [64, 32]).joint is None
 
 
 def test_two_tiles_of_8_bits_take_turns(launch: Launch) -> None:

@@ -1,6 +1,4 @@
-"""The loads in which an operation's weights come into SBUF, for the host that lays them out and for kernels.
-
-Plain arithmetic without `nki`, as in tiling/packing.py.
+"""The loads in which an operation's weights come into SBUF.
 
 A unit is the weights of one tile of input channels for one tile of output channels: [partitions, steps, output
 channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM, long enough for the DMA
@@ -9,44 +7,25 @@ engines, short enough that the next one comes while this one is multiplied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
-from ..convolution.forms import Form
+from ..kernels.program import Unit, WeightLoad
 
 LOAD_BYTES = 16 * 1024  # of a partition: 2 MiB a load
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Weights of an input tile for an output tile: `elements` of a partition, from `first` on in their load."""
-
-    out_tile: int
-    in_tile: int
-    first: int
-    elements: int
-
-
-@dataclass
-class WeightLoad:
-    """One DMA of units that output tiles from `out_tile` on need, `elements` on each of `rows` partitions."""
-
-    out_tile: int
-    rows: int
-    elements: int = 0
-    units: list[Unit] = field(default_factory=list)
-
-    def add(self, out_tile: int, in_tile: int, elements: int) -> None:
-        """Append a unit."""
-        self.units.append(Unit(out_tile, in_tile, self.elements, elements))
-        self.elements += elements
+def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
+    """Return loads whose weights follow one another from number `offset` on."""
+    found = []
+    for load in loads:
+        found.append(replace(load, offset=offset))
+        offset += load.numbers
+    return tuple(found)
 
 
-def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return of each output tile whether its diagonals are made on the chip: two of three by the form of that name."""
-    return [form is Form.MADE and tile % 3 > 0 for tile in range(tiles)]
-
-
-def tiles_read(rows: list[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:
+def tiles_read(rows: Sequence[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:
     """Return the input tiles that output channels [first, end) read.
 
     `rows`: channels of each input tile. `channels`: (Cin, Cout), of which a group of output channels reads its part.
@@ -62,34 +41,42 @@ def tiles_read(rows: list[int], channels: tuple[int, int], groups: int, outputs:
 
 
 def weight_loads(
-    rows: list[int], columns: list[int], reads: list[range], matrices: int, item_bytes: int
+    rows: Sequence[int],
+    columns: Sequence[int],
+    reads: Sequence[range],
+    matrices: int,
+    item_bytes: int,
+    are_diagonal: Sequence[bool] = (),
 ) -> list[WeightLoad]:
     """Return the loads of an operation's weights in the order in which they are needed.
 
     `rows`: partitions of each input tile. `columns`: channels of each output tile. `reads`: the input tiles that each
-    output tile reads. `matrices`: of a filter.
+    output tile reads. `matrices`: of a filter. `are_diagonal`: of each output tile, whether its units are one
+    number for each channel and matrix, of which the chip makes diagonals; empty for none.
     """
+    sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
     most = LOAD_BYTES // item_bytes
     loads: list[WeightLoad] = []
     first = 0
     while first < len(columns):
         end, elements = first, 0
         while end < len(columns) and (end == first or elements <= most):
-            elements += len(reads[end]) * matrices * columns[end]
+            elements += len(reads[end]) * sizes[end]
             end += 1
         if end > first + 1 and elements > most:
             end -= 1
         together = [(tile, t) for tile in range(first, end) for t in reads[tile]]
         for height in dict.fromkeys(rows[t] for _, t in together):
-            load = WeightLoad(first, height)
+            units: list[Unit] = []
+            filled = 0
             for tile, t in together:
                 if rows[t] != height:
                     continue
-                size = matrices * columns[tile]
-                if load.elements and load.elements + size > most:
-                    loads.append(load)
-                    load = WeightLoad(first, height)
-                load.add(tile, t, size)
-            loads.append(load)
+                if units and filled + sizes[tile] > most:
+                    loads.append(WeightLoad(first, height, tuple(units)))
+                    units, filled = [], 0
+                units.append(Unit(tile, t, filled, sizes[tile], bool(are_diagonal) and are_diagonal[tile]))
+                filled += sizes[tile]
+            loads.append(WeightLoad(first, height, tuple(units)))
         first = end
     return loads

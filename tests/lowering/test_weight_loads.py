@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trninfer.kernels.operations.weight_loads import LOAD_BYTES, tiles_read, weight_loads
 from trninfer.kernels.tiling.packing import tile_sizes
+from trninfer.lowering.weight_loads import LOAD_BYTES, tiles_read, weight_loads
 
 SIZES = st.lists(st.sampled_from([1, 16, 32, 100, 128]), min_size=1, max_size=5)
 

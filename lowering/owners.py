@@ -1,0 +1,47 @@
+"""The operation of a program that each instruction of its launch belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..kernels.tensor_names import OpId, TensorName
+from ..simulator.machine.instruction import Instruction
+
+
+class Owner(NamedTuple):
+    """An operation in a pass."""
+
+    pass_number: int
+    operation: OpId
+
+
+def owners_of(instructions: Sequence[Instruction]) -> list[Owner | None]:
+    """Return the owner of each instruction; all None for a launch of no program.
+
+    In the order of the program, instructions up to the last that writes, or stores, a tensor of an operation are that
+    operation's. A load of weights that comes early is the operation's that multiplies them.
+    """
+    found: list[Owner | None] = [None] * len(instructions)
+    names = [name_of(instruction) for instruction in instructions]
+    owner = next((_owner_of(name) for name in reversed(names) if name is not None and not name.is_early), None)
+    for index in range(len(instructions) - 1, -1, -1):
+        name = names[index]
+        if name is not None and not name.is_early:
+            owner = _owner_of(name)
+        found[index] = owner if name is None else _owner_of(name)
+    return found
+
+
+def _owner_of(name: TensorName) -> Owner:
+    return Owner(name.pass_number, name.operation)
+
+
+def name_of(instruction: Instruction) -> TensorName | None:
+    """Return the name of the tensor that an instruction writes, or stores; None where it has no operation."""
+    is_store = instruction.dma is not None and not instruction.dma.load
+    for access in instruction.reads if is_store else instruction.writes:
+        name = access.allocation.identity[0]
+        if isinstance(name, TensorName):
+            return name
+    return None
