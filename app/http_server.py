@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -77,6 +80,21 @@ class HttpServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         self._listening()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGHUP as the signals that uvicorn takes, unless it is ignored, as by nohup."""
+        hangup: int | None = getattr(signal, "SIGHUP", None)
+        is_taken = threading.current_thread() is threading.main_thread()
+        if hangup is None or not is_taken or signal.getsignal(hangup) == signal.SIG_IGN:
+            hangup = None
+        previous = signal.signal(hangup, self.handle_exit) if hangup is not None else None
+        try:
+            with super().capture_signals():
+                yield
+        finally:
+            if hangup is not None:
+                signal.signal(hangup, previous)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -11,6 +12,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+
+from .text import parse_number
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
@@ -74,3 +77,17 @@ def _defaults(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass of options, and what each is where the command line says nothing."""
     empty = inspect.Parameter.empty  # of what must be given
     return {field.name: empty if field.default is MISSING else field.default for field in fields(kind)}
+
+
+def seconds(least: float, most: float) -> Any:
+    """Return a reader of an option's seconds within bounds."""
+
+    def read(text: str | float) -> float:
+        if isinstance(text, float):  # a default
+            return text
+        with contextlib.suppress(ValueError):
+            if least <= (value := parse_number(text)) <= most:
+                return value
+        raise typer.BadParameter(f"{text!r} is no number of seconds from {least:g} to {most:g}.")
+
+    return read

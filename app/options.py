@@ -21,7 +21,7 @@ from .completion import complete_model
 from .config import ConfigOption
 from .errors import UsageError
 from .logs import VerboseOption, log_to_stderr
-from .option_groups import whole
+from .option_groups import seconds, whole
 from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
@@ -331,6 +331,16 @@ class PictureOptions(AnswerOptions):
             "--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."
         ),
     ] = False
+
+    picture_timeout: Annotated[
+        float,
+        typer.Option(
+            "--picture-timeout",
+            parser=seconds(0.01, 86_400),
+            metavar="SECONDS",
+            help="For one picture to be decoded; one that takes longer is reported.",
+        ),
+    ] = 10.0
 
     resume_check: Annotated[
         ResumeCheck,

@@ -43,12 +43,15 @@ class PictureInputs:
         self._named_wrongly = problems
         self._spec = spec
         self._as_bytes = options.ship
+        self._seconds = options.picture_timeout
         self._batches: PictureBatches | PictureSources | None = None
         self._refused: list[InputProblem] = []
         # What --verify compares with is computed here, so then the pictures are read here too; and a file of arrays
         # may hold many inputs, which are shared out one by one.
         here = options.verify or any(is_array_file(name) for name in names)
-        self.prepare: Prepare | None = decoder(spec) if options.is_shared and not here else None
+        self.prepare: Prepare | None = (
+            decoder(spec, options.picture_timeout) if options.is_shared and not here else None
+        )
         self._answered: Set[str | int] = frozenset()
         kept = options.output is not None and not is_special(options.output)
         self.states = FileStates(names, options.resume_check) if kept else None
@@ -88,7 +91,7 @@ class PictureInputs:
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """The pictures that can be read, or what workers are to read."""
         if self.prepare is None:
-            self._batches = PictureBatches(self._watched(), self._spec, size, self._answered)
+            self._batches = PictureBatches(self._watched(), self._spec, size, self._answered, self._seconds)
         else:
             self._batches = PictureSources(self._watched(), self._spec, size, self._as_bytes, self._answered)
         return self._batches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import logging
 import os
@@ -11,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,9 +18,8 @@ from ..runtime.launch_options import DEFAULT_LAUNCHES
 from . import options
 from .config import ConfigOption
 from .errors import UsageError
-from .option_groups import takes_options, whole
+from .option_groups import seconds, takes_options, whole
 from .output import write_stderr
-from .text import parse_number
 
 if TYPE_CHECKING:
     from ..inference.serving.settings import ServingSettings
@@ -55,8 +53,8 @@ token, as Authorization: Bearer TOKEN. It is read from --token-file or from
 TRNINFER_TOKEN, else one is made up and shown. There is no encryption: put a
 proxy with TLS in front of it where others can listen in.
 
-Ctrl-C and SIGTERM stop it when all that was accepted is answered; the second
-one at once. For many machines: docs/serving.md.
+Ctrl-C, SIGTERM and SIGHUP stop it when all that was accepted is answered; the
+second one at once. For many machines: docs/serving.md.
 
 \b
 Examples:
@@ -68,20 +66,6 @@ Examples:
 Exit status: 0 stopped; 2 wrong usage, or the port is taken; 3 the backend is
 not there; 130 or 143 stopped at once.
 """
-
-
-def seconds(least: float, most: float) -> Any:
-    """A reader of an option's seconds within bounds."""
-
-    def read(text: str | float) -> float:
-        if isinstance(text, float):  # a default
-            return text
-        with contextlib.suppress(ValueError):
-            if least <= (value := parse_number(text)) <= most:
-                return value
-        raise typer.BadParameter(f"{text!r} is no number of seconds from {least:g} to {most:g}.")
-
-    return read
 
 
 @dataclass(frozen=True)

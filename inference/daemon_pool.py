@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_Task = tuple["Future[Any]", Callable[[], Any]]
+_Task = tuple["Running[Any]", Callable[[], Any]]
 
 _SIGNAL_CHECK_SECONDS = 1.0
 
 
-def wait_for(result: Future[Result]) -> Result:
-    """Return a result, waiting for it in steps.
+class Running(Future[Result]):
+    """A result to be; `began` is the time of `time.monotonic` at which a thread began to compute it, None before."""
+
+    began: float | None = None
+
+
+class TooSlowError(Exception):
+    """A result that took longer than allowed."""
+
+
+def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
+    """Return a result, waiting for it in steps; TooSlowError when it has taken `seconds` since it began.
 
     Python handles a signal between two of its instructions. One that arrives after the last of them and before the
     thread sleeps does not wake it, so a wait without an end would ignore it.
     """
     while not result.done():
-        wait([result], timeout=_SIGNAL_CHECK_SECONDS)
+        step = _SIGNAL_CHECK_SECONDS
+        if seconds is not None:
+            left = seconds if result.began is None else result.began + seconds - time.monotonic()
+            if left <= 0:
+                raise TooSlowError
+            step = min(step, left)
+        wait([result], timeout=step)
     return result.result()
 
 
@@ -36,14 +53,20 @@ class DaemonPool:
     def __init__(self, count: int, name: str) -> None:
         self._count = count
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        for number in range(count):
-            threading.Thread(target=self._work, name=f"{name}_{number}", daemon=True).start()
+        self._name = name
+        for _ in range(count):
+            self._add_thread()
 
-    def submit(self, function: Callable[[], Result]) -> Future[Result]:
+    def submit(self, function: Callable[[], Result]) -> Running[Result]:
         """Have a thread call `function`, and return its result to be."""
-        result: Future[Result] = Future()
+        result: Running[Result] = Running()
         self._tasks.put((result, function))
         return result
+
+    def replace_thread(self) -> None:
+        """Start a thread in place of one that does not come back; should it do so, there is one more."""
+        self._count += 1
+        self._add_thread()
 
     def close(self) -> None:
         """Cancel what has not begun, and have the threads end when they are done; returns at once."""
@@ -55,11 +78,15 @@ class DaemonPool:
         for _ in range(self._count):
             self._tasks.put(None)
 
+    def _add_thread(self) -> None:
+        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             result, function = task
             if not result.set_running_or_notify_cancel():
                 continue
+            result.began = time.monotonic()
             try:
                 result.set_result(function())
             except BaseException as error:

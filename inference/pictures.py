@@ -17,7 +17,7 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .daemon_pool import DaemonPool, wait_for
+from .daemon_pool import DaemonPool, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each may hold a picture of 64 megapixels
@@ -30,12 +30,18 @@ class PictureBatches:
 
     While a batch is at work, threads decode the next one; at most these two are held. `problems` has what could
     not be read so far. A file of several arrays is as many inputs, FILE[0], FILE[1] and so on. Names in `answered` are
-    left out.
+    left out. A picture that takes longer than `seconds` to decode is one that could not be read.
     """
 
     def __init__(
-        self, paths: Iterable[str], spec: ImageInput, batch_size: int, answered: Set[str | int] = frozenset()
+        self,
+        paths: Iterable[str],
+        spec: ImageInput,
+        batch_size: int,
+        answered: Set[str | int] = frozenset(),
+        seconds: float | None = None,
     ) -> None:
+        self._seconds = seconds
         self._paths = paths
         self._spec = spec
         self._batch_size = batch_size
@@ -47,7 +53,7 @@ class PictureBatches:
         batch: list[np.ndarray] = []
         threads = min(MAX_THREADS, os.cpu_count() or 1)
         for path, values in decode_ahead(
-            self._paths, lambda path: read_picture(path, self._spec), self._batch_size, threads
+            self._paths, lambda path: read_picture(path, self._spec), self._batch_size, threads, self._seconds
         ):
             if isinstance(values, InputError):
                 self.problems.append(InputProblem(path, str(values)))
@@ -78,9 +84,14 @@ def ignore_warnings() -> None:
 
 
 def decode_ahead(
-    sources: Iterable[Source], decode: Callable[[Source], np.ndarray], ahead: int, threads: int
+    sources: Iterable[Source],
+    decode: Callable[[Source], np.ndarray],
+    ahead: int,
+    threads: int,
+    seconds: float | None = None,
 ) -> Iterator[tuple[Source, np.ndarray | InputError]]:
-    """Each source with what `decode` made of it, in order, up to `ahead` of them decoded before they are asked for.
+    """Yield each source with what `decode` made of it, in order, up to `ahead` of them decoded before they are asked
+    for. One that takes longer than `seconds` is given up: an InputError; its thread goes on until it ends by itself.
 
     An InputError is an answer like another; any other exception is raised when its turn comes. Standard input is read
     in the calling thread, which an interruption reaches.
@@ -91,21 +102,26 @@ def decode_ahead(
         for source in sources:
             here = source == STANDARD_INPUT if isinstance(source, str) else False
             call = partial(decode, source)
-            pending.append((source, call if here else partial(wait_for, pool.submit(call))))
+            pending.append((source, call if here else partial(wait_for, pool.submit(call), seconds)))
             if len(pending) > ahead:
-                yield _next(pending)
+                yield _next(pending, pool, seconds)
         while pending:
-            yield _next(pending)
+            yield _next(pending, pool, seconds)
     finally:
         pool.close()
 
 
-def _next(pending: deque[tuple[Source, Callable[[], np.ndarray]]]) -> tuple[Source, np.ndarray | InputError]:
+def _next(
+    pending: deque[tuple[Source, Callable[[], np.ndarray]]], pool: DaemonPool, seconds: float | None
+) -> tuple[Source, np.ndarray | InputError]:
     source, result = pending.popleft()
     try:
         return source, result()
     except InputError as error:
         return source, error
+    except TooSlowError:
+        pool.replace_thread()
+        return source, InputError(f"not decoded within {seconds:g} seconds")
 
 
 def read_picture(path: str | os.PathLike[str], spec: ImageInput) -> np.ndarray:

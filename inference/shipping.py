@@ -15,7 +15,7 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .pictures import examples, read_picture
+from .pictures import decode_ahead, examples, read_picture
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_BYTES = 256 << 20  # of one picture's file, where it is sent
@@ -88,25 +88,36 @@ class PictureSources:
         return content
 
 
-def decoder(spec: ImageInput) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
+def decoder(
+    spec: ImageInput, seconds: float | None = None
+) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
     """Return a picklable function that makes a network's inputs of sources; see `decode_sources`."""
-    return functools.partial(decode_sources, spec)
+    return functools.partial(decode_sources, spec, seconds=seconds)
 
 
-def decode_sources(spec: ImageInput, sources: Sequence[Source]) -> tuple[np.ndarray, Mapping[int, str]]:
-    """The pictures that can be used, float32 [N, C, H, W], and by its position why another cannot."""
+def decode_sources(
+    spec: ImageInput, sources: Sequence[Source], seconds: float | None = None
+) -> tuple[np.ndarray, Mapping[int, str]]:
+    """Return the pictures that can be used, float32 [N, C, H, W], and by its position why another cannot.
+
+    One that takes longer than `seconds` to decode cannot.
+    """
+    decode = functools.partial(_decode, spec)
     pictures, failures = [], {}
-    for position, source in enumerate(sources):
-        try:
-            if isinstance(source, np.ndarray):
-                pictures.append(source)
-            elif isinstance(source, bytes):
-                pictures.append(preprocess(open_image(io.BytesIO(source)), spec))
-            else:
-                pictures.append(_one(read_picture(source, spec)))
-        except InputError as error:
-            failures[position] = str(error)
+    for position, (_, result) in enumerate(decode_ahead(sources, decode, 0, 1, seconds)):
+        if isinstance(result, InputError):
+            failures[position] = str(result)
+        else:
+            pictures.append(result)
     return np.stack(pictures) if pictures else np.empty((0, *spec.shape), np.float32), failures
+
+
+def _decode(spec: ImageInput, source: Source) -> np.ndarray:
+    if isinstance(source, np.ndarray):
+        return source
+    if isinstance(source, bytes):
+        return preprocess(open_image(io.BytesIO(source)), spec)
+    return _one(read_picture(source, spec))
 
 
 def _one(values: np.ndarray) -> np.ndarray:

@@ -24,6 +24,8 @@ from .signature import Signature
 from .tensors import ProtocolError
 from .workers import ProcessWorker
 
+PICTURE_SECONDS = 10.0  # to decode one
+
 
 class Task(Protocol):
     """A task of a decoder; picklable. `size` is that of what the client sent, in bytes."""
@@ -48,7 +50,7 @@ class PictureTask:
     def run(self, signature: Signature) -> np.ndarray:
         spec = signature.network.input
         assert isinstance(spec, ImageInput)
-        decoded, failures = decode_sources(spec, [self.content])
+        decoded, failures = decode_sources(spec, [self.content], PICTURE_SECONDS)
         if failures:
             raise InputError(failures[0])
         result: np.ndarray = decoded[0]

@@ -47,13 +47,14 @@ def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[
     return threads, statuses
 
 
-def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_path: Path, number: int) -> None:
     body = draw_picture(tmp_path / "0.png").read_bytes()
     with running_server("--model", picture_model, *QUICK) as server:
         threads, statuses = in_background(server, body, 8)
         while not any(line["event"] == "request" and line["path"] == "/classify" for line in server.lines()):
             time.sleep(0.01)
-        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(number)
         assert server.process.wait(30) == 0
         for thread in threads:
             thread.join()

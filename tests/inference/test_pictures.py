@@ -139,3 +139,20 @@ def test_batches_are_full_but_for_the_last(
     )
     assert [problem.input for problem in batches.problems] == [str(tmp_path / "bad.png")]
     assert batches.problems[0].message.startswith("not a picture in a known format")
+
+
+def test_a_picture_that_takes_too_long_costs_none_of_the_others() -> None:
+    go = threading.Event()
+
+    def decode(number: int) -> np.ndarray:
+        if number in (0, 2):
+            go.wait(60)
+        return np.full(1, number)
+
+    try:
+        found = dict(decode_ahead(range(5), decode, 2, 1, seconds=0.05))
+    finally:
+        go.set()
+    slow = [number for number, value in found.items() if isinstance(value, InputError)]
+    assert slow == [0, 2] and str(found[0]) == "not decoded within 0.05 seconds"
+    assert [int(found[number][0]) for number in (1, 3, 4)] == [1, 3, 4]

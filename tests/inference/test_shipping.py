@@ -1,10 +1,12 @@
 """Pictures that others decode."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
 from PIL import Image
+from trninfer.inference import shipping
 from trninfer.inference.pictures import PictureBatches
 from trninfer.inference.shipping import PictureSources, decode_sources, decoder
 from trninfer.models.inputs import ImageInput
@@ -66,3 +68,18 @@ def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
     monkeypatch.setattr("trninfer.inference.shipping.MAX_BYTES", 5)
     sources = PictureSources(["0.png"], SPEC, 2, True)
     assert list(sources) == [] and "no picture of 64 megapixels is so large" in sources.problems[0].message
+
+
+def test_pictures_that_take_too_long_where_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [np.zeros(SPEC.shape, np.float32)] * 2
+    decode = shipping._decode
+
+    def slow(spec: ImageInput, source: np.ndarray) -> np.ndarray:
+        if source is arrays[0]:
+            time.sleep(0.5)
+        return decode(spec, source)
+
+    monkeypatch.setattr(shipping, "_decode", slow)
+    arrays[1] = arrays[1] + 1
+    pictures, failures = pickle.loads(pickle.dumps(decoder(SPEC, 0.05)))(arrays)
+    assert failures == {0: "not decoded within 0.05 seconds"} and pictures.tolist() == [arrays[1].tolist()]
