@@ -141,7 +141,7 @@ class LaunchPlanner:
         cores = self._clock.cores
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
-            with contextlib.suppress(DoesNotFit):
+            with contextlib.suppress(Exception):  # whatever is wrong with a record, the launch is planned anew
                 return self._recorded(record, pictures)
         if use_nki() == "sim":
             with uncollected():
