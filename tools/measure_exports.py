@@ -1,0 +1,161 @@
+"""Try networks as their own packages export them, and write the table of what is accepted in docs/networks.md.
+
+`python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--seconds 120] [--page]` exports
+each network of real_exports.py with random weights, imports it beside ONNX Runtime, plans one picture in bfloat16 on
+trn2 and predicts it, each in a process of its own. Results are appended to the file RESULTS, a line of JSON each; what
+is there already is not tried again. `--page` writes the table of docs/networks.md from the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .real_exports import Export, all_exports
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
+TARGET, DTYPE = "trn2", "bfloat16"
+_BLOCK = re.compile(r"(<!-- measured: exports -->\n).*?(<!-- end of exports -->)", re.S)
+_LONGEST = 160  # characters of a reason in the table
+HEADINGS = ("network", "size", "exporter", "differs by", "planned in", "predicted", "times its floor", "otherwise")
+
+
+def main() -> None:
+    """Try what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--only", default="", metavar="TEXT", help="networks whose family/name/size/exporter has it")
+    parser.add_argument("--sizes", default="96,160,224", help="of pictures")
+    parser.add_argument("--seconds", type=float, default=120, help="for one network")
+    parser.add_argument("--page", action="store_true", help="write the table of docs/networks.md")
+    parser.add_argument("--one", nargs=4, metavar="PART", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        family, name, size, exporter = arguments.one
+        sys.stdout.write("\n" + json.dumps(try_export(Export(family, name, int(size), exporter))) + "\n")
+        return
+    known = _read(arguments.results)
+    for export in all_exports(tuple(map(int, arguments.sizes.split(",")))):
+        if arguments.only in export.key and export.key not in known and not arguments.page:
+            known[export.key] = result = _in_a_process(export, arguments)
+            with arguments.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": export.key, **result}) + "\n")
+            sys.stderr.write(f"{export.key}: {result}\n")
+    if arguments.page:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(_BLOCK.sub(lambda m: m[1] + table_of(known) + m[2], page), encoding="utf-8")
+
+
+def try_export(export: Export) -> dict[str, Any]:
+    """Export, import and predict a network; return the numbers of its row, or the reason why it has none."""
+    from ..models.errors import ModelError
+    from ..models.files import Model
+    from ..models.importing import import_network
+    from ..runtime.backend import KernelError
+    from ..runtime.floor import floor_of
+    from ..runtime.session import Session
+    from ..runtime.simulated import open_simulated_backend
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        try:
+            export.write(path)
+        except Exception as error:  # of the package, whatever it raises
+            return {"not_exported": _one_line(error)}
+        try:
+            imported = import_network(path)
+        except ModelError as error:
+            return {"refused": _one_line(error).replace(str(path), "").removeprefix(": ")}
+    comparison = imported.comparison
+    result: dict[str, Any] = {"layers": len(imported.network.layers)}
+    if comparison.skipped:
+        result["not_compared"] = comparison.skipped
+    else:
+        result["differs_by"] = comparison.max_abs_error / max(comparison.largest_output, 1e-30)
+    if not comparison.passed:
+        return {**result, "refused": "differs from ONNX Runtime"}
+    began = time.process_time()
+    try:
+        session = Session(Model(imported.network, imported.tensors, {}), open_simulated_backend(TARGET), DTYPE, 1)
+        predicted = session.time(1).total_us
+    except KernelError as error:
+        return {**result, "refused": _one_line(error)}
+    result["planned_s"] = time.process_time() - began
+    result["predicted_us"] = predicted
+    result["times_floor"] = predicted / floor_of(imported.network, DTYPE, 1, TARGET).latency_us
+    return result if session.launches_note is None else {**result, "note": session.launches_note}
+
+
+def table_of(results: dict[str, dict[str, Any]]) -> str:
+    """Return the counts by family, and a row for each network."""
+    lines = ["| family | tried | accepted | in one launch | median times floor |", "| --- | --- | --- | --- | --- |"]
+    families: dict[str, list[dict[str, Any]]] = {}
+    for key, result in results.items():
+        if "not_exported" not in result:
+            families.setdefault(key.split("/")[0], []).append(result)
+    for family, tried in families.items():
+        ran = sorted(result["times_floor"] for result in tried if "times_floor" in result)
+        together = sum("times_floor" in each and not each.get("note", "").startswith("layer") for each in tried)
+        median = f"{ran[len(ran) // 2]:.1f}" if ran else ""
+        lines.append(f"| {family} | {len(tried)} | {len(ran)} | {together} | {median} |")
+    lines += ["", _row(HEADINGS), _row(["---"] * len(HEADINGS))]
+    lines += [_row(_cells(key, result)) for key, result in results.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(key: str, result: dict[str, Any]) -> list[str]:
+    _, name, size, exporter = key.split("/")
+    differs = f"{result['differs_by']:.0e}" if "differs_by" in result else ""
+    numbers = ["", "", ""]
+    if "predicted_us" in result:
+        numbers = [
+            f"{result['planned_s']:.1f} s",
+            f"{result['predicted_us']:,.0f} us",
+            f"{result['times_floor']:.1f}",
+        ]
+    told = [f"{kind.replace('_', ' ')}: {result[kind]}" for kind in ("not_exported", "refused") if kind in result]
+    told += [result[kind] for kind in ("note", "not_compared") if kind in result]
+    reason = "; ".join(told).replace("|", "/")
+    short = reason if len(reason) <= _LONGEST else reason[: _LONGEST - 3] + "..."
+    return [name, size if size != "0" else "", exporter, differs, *numbers, short]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _in_a_process(export: Export, arguments: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, str(arguments.results), "--one"]
+    parts = [export.family, export.name, str(export.size), export.exporter]
+    try:
+        done = subprocess.run(
+            [*command, *parts], capture_output=True, text=True, timeout=arguments.seconds, check=False
+        )
+        found: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+        return found
+    except subprocess.TimeoutExpired:
+        return {"refused": f"takes more than {arguments.seconds:.0f} s"}
+    except ValueError:
+        return {"refused": f"ends with status {done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:200]}"}
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = (json.loads(line) for line in lines)
+    return {each.pop("key"): each for each in found}
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{error}".split())[:300] or type(error).__name__
+
+
+if __name__ == "__main__":
+    main()
