@@ -1,4 +1,4 @@
-"""The operation of attention, beside those of program.py: plain data without `nki`."""
+"""Operations on tokens, beside those of program.py: attention, and pixels as other rows. Plain data without `nki`."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ class Attention(Operation):
     bias_shape: tuple[int, ...] = ()
     is_linear: bool = False
     bias_at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReshapePixels(Operation):
+    """The pixels of each channel, in their order, as other rows and columns."""

@@ -17,8 +17,8 @@ from typing import Any
 import nki
 import nki.language as nl
 
-from .attention_operation import Attention
-from .operations.arrange import interleave, pad, rearrange
+from .attention_operation import Attention, ReshapePixels
+from .operations.arrange import interleave, pad, rearrange, reshape_pixels
 from .operations.attention import attend
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
@@ -79,6 +79,7 @@ BODIES: dict[type, Any] = {
     MaxPool: pool_maxima,
     Pad: pad,
     Rearrange: rearrange,
+    ReshapePixels: reshape_pixels,
     Resident: assume_resident,
     Room: open_room,
     RowGroupsPool: pool_row_groups,

@@ -30,9 +30,9 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
     """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    ones: two matrices, of the tiles' dtype and float32, one where two partitions are of one image: for all tiles [128,
-    128], or of a single tile with several packed images. channels: of an image. numbers: scales and shifts, float32
-    columns of each tile, and epsilon, a float32 column [128, 1].
+    ones: two matrices, of the dtype of the tiles and of squares, one where two partitions are of one image: for all
+    tiles [128, 128], or of a single tile with several packed images. channels: of an image. numbers: scales and shifts,
+    float32 columns of each tile, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -49,7 +49,7 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
             operand1=tile,
             reverse1=True,
         )
-        square = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+        square = nl.ndarray(tile.shape, dtype=ones[1].dtype, buffer=nl.sbuf)
         nisa.activation(dst=square, op=nl.square, data=difference)
         centred.append(difference)
         squares.append(square)

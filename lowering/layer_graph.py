@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.attention_operation import ReshapePixels
 from ..kernels.program import MAX_INPUTS, Load, Rearrange
 from ..models.checks import Shape
 from ..models.files import Model
@@ -58,4 +59,4 @@ def _moves_nothing(node: Node) -> bool:
     operation, numbers = node.operation, math.prod(node.before)
     if isinstance(operation, Rearrange):
         return list(operation.order) == [0] and operation.split == (numbers,)
-    return isinstance(operation, Load)
+    return isinstance(operation, (Load, ReshapePixels))

@@ -4,9 +4,10 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..arrangement import permute_images
-from ..program import Border, Interleave, Pad, Rearrange
+from ..attention_operation import ReshapePixels
+from ..program import NO_SIDES, Border, Interleave, Pad, Rearrange
 from ..tiling.packing import tile_sizes
-from ..tiling.tiles import PARTITIONS
+from ..tiling.tiles import PARTITIONS, sbuf_tile
 from ..tiling.windows import Span, fill_border
 from .load import load_tiles
 from .value import stored_value, value_in_hbm
@@ -66,6 +67,22 @@ def interleave(launch, number, operation: Interleave, operands):
         for t in range(len(value.tiles)):
             target = room.inside(t)[:, :, row : operation.rows : down, column : operation.columns : across]
             nisa.tensor_copy(dst=target, src=value.inside(t), engine=ENGINES[phase % 2])
+    return room
+
+
+def reshape_pixels(launch, number, operation: ReshapePixels, operands):
+    """Copy the pixels of each channel to other rows and columns, by way of a copy without the zeros around them."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    shape = (operation.rows, operation.columns)
+    for t in range(len(value.tiles)):
+        source, engine = value.inside(t), ENGINES[t % 2]
+        if value.margins[t] != NO_SIDES:
+            copy = sbuf_tile(source.shape, source.dtype)
+            nisa.tensor_copy(dst=copy, src=source, engine=engine)
+            source = copy
+        pixels = source.flatten_dims(2, 3).reshape_dim(2, shape)
+        nisa.tensor_copy(dst=room.inside(t), src=pixels, engine=engine)
     return room
 
 

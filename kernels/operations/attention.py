@@ -21,6 +21,7 @@ onto the partitions, and leaves the output as every other value is: channels on 
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import nki.isa as nisa
@@ -60,8 +61,14 @@ def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
     room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
     work = _Work(launch, operation, operands, room, _Bias(launch, operation))
+    waiting = None  # the second half of the units before: the Tensor Engine multiplies while others take exponentials
     for image in range(room.images):
-        _Image(work, image).compute()
+        for finish in _Image(work, image).halves():
+            if waiting is not None:
+                waiting()
+            waiting = finish
+    if waiting is not None:
+        waiting()
     return room
 
 
@@ -141,36 +148,38 @@ class _Image:
         self._turn = 0
         self._result = self._open_result()
 
-    def compute(self):
-        """Compute all queries, block by block."""
+    def halves(self):
+        """Compute the weights of some units of a block of queries at a time, and yield what multiplies the values."""
         each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
         count = each if self._keys.count < FEW_KEYS else min(each, 2)
         units = [Unit(row, head) for row in range(self._rows) for head in range(self._operation.heads)]
-        for block in even_tiles(self._queries.count, self._block()):
-            at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
-            for group in tiles(len(units), max(1, count)):
+        groups = tiles(len(units), max(1, count))
+        blocks = even_tiles(self._queries.count, self._block())
+        for block in blocks:
+            for group in groups:
                 own = units[group.start : group.end]
-                turned = self._turned_weights(own, block)
-                for n, unit in enumerate(own):
-                    self._add_values(unit, block, turned[:, :, n], at_once)
-        self._put_result()
+                parts = _of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype)
+                weights = [self._weights(own, part.moved(block.start)) for part in parts]
+                is_last = group.end == len(units) and block.end == self._queries.count
+                yield partial(self._multiply_values, own, block, (parts, weights), is_last)
+
+    def _multiply_values(self, units, block: Tile, weights, is_last):
+        """Multiply the values of some units by their weights, of each part of a block of queries."""
+        at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
+        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
+        for part, own in zip(*weights, strict=True):
+            for keys in self._key_tiles:
+                self._turn_over(turned[0 : keys.size, keys.index, :, part.start : part.end], own, keys)
+        for n, unit in enumerate(units):
+            self._add_values(unit, block, turned[:, :, n], at_once)
+        if is_last:
+            self._put_result()
 
     def _block(self):
         """Return the queries whose turned weights are in SBUF at a time: a bank of sums, fewer of many keys."""
         most = nl.tile_size.psum_bank_fmax
         wide = len(self._key_tiles) * itemsize(self._launch.dtype)
         return max(PARTITIONS, min(most, 32 * 1024 // wide // PARTITIONS * PARTITIONS))
-
-    def _turned_weights(self, units, block: Tile):
-        """Return the weights [keys, key tile, units, queries] of a block of queries."""
-        count = len(units)
-        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), count, block.size), self._launch.dtype)
-        for part in _of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype):
-            queries = Tile(part.index, block.start + part.start, part.size, block.start + part.end)
-            weights = self._weights(units, queries)
-            for keys in self._key_tiles:
-                self._turn_over(turned[0 : keys.size, keys.index, :, part.start : part.end], weights, keys)
-        return turned
 
     def _turn_over(self, dst, weights, keys: Tile):
         """Transpose weights [queries, units, keys] of a tile of keys: [keys, units, queries]."""

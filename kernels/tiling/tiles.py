@@ -27,6 +27,10 @@ class Tile:
     size: int
     end: int
 
+    def moved(self, first):
+        """Return the same positions of an axis that begins `first` earlier."""
+        return Tile(self.index, self.start + first, self.size, self.end + first)
+
 
 @dataclass(frozen=True)
 class RowGroup:

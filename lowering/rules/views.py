@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ...kernels.attention_operation import ReshapePixels
 from ...models.checks import INPUT
 from ...models.layers import ChannelShuffle, ChannelSlice, Concat, Flatten, Layer, Reshape
 from ...simulator.machine.chip import PARTITIONS
@@ -26,10 +27,14 @@ def flatten(builder: GraphBuilder, layer: Flatten) -> None:
 
 @lowers(Reshape)
 def reshape(builder: GraphBuilder, layer: Reshape) -> None:
-    """Features are an image of one pixel already; an image of another shape goes through HBM."""
+    """Features are an image of one pixel already. Pixels are copied to other rows; an image with other channels goes
+    through HBM."""
     shape = builder.shapes[layer.inputs[0]]
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
+        return
+    if layer.shape[0] == shape[0] and layer.inputs[0] != INPUT:
+        builder.add_by_channel(ReshapePixels, layer, layer.shape)
         return
     builder.cut(layer.name, layer.inputs[0], layer.shape, layer.kind)
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...checks import Shape
 from ...errors import ModelError
 from ...layers import ChannelSlice, Concat, Conv2d, Dense, Pad, Pool
+from ..columns import beside_columns
 from ..importer import Importer
 from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes
@@ -133,6 +134,10 @@ def _concat(importer: Importer, node: Node) -> None:
     names = [name for name in node.inputs if name]
     first = importer.data(node, next(place for place, name in enumerate(node.inputs) if name in importer.views))
     axis = integer(node, "axis", 1)
+    beside = beside_columns(importer, names, first, axis)
+    if beside is not None:
+        importer.give(node, beside)
+        return
     views = [importer.views.get(name) or _constant_beside(importer, first, axis, name) for name in names]
     if len({view.batched for view in views}) > 1:
         views = [view.with_batch() for view in views]

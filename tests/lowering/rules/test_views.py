@@ -2,7 +2,7 @@
 
 import pytest
 from lowered import assert_right, graph_of, kinds_of
-from random_networks import conv, labels, picture
+from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit
@@ -188,3 +188,21 @@ def test_more_channels_than_a_convolution_lays_out_go_through_hbm(batch: int) ->
     network = Network("n", ImageInput(3, 2, 3, "none", (0.0,) * 3, (1.0,) * 3), tuple(layers), (), VALUES)
     for dtype in ("float32", "bfloat16"):
         assert_right(network, Decisions(), batch, dtype)
+
+
+@pytest.mark.parametrize(("shape", "margins"), [((9, 1, 20), 1), ((9, 5, 4), 3), ((9, 2, 10), 1)])
+def test_pixels_of_other_rows_are_copied_on_the_chip(shape: tuple[int, int, int], margins: int) -> None:
+    """Of a value with zeros around it for another reader, too."""
+    layers: list[Layer] = [
+        conv("a", 3, 9, 3),
+        conv("b", 9, 9, 3),
+        Reshape("r", shape, inputs=("b",)),
+        conv("c", 9, 4, margins, inputs=("r",)),
+        Reshape("back", (4, 4, 5), inputs=("c",)),
+        conv("d", 9, 4, 3, inputs=("b",)),
+        Concat("both", inputs=("back", "d")),
+    ]
+    network = ending_in_dense((3, 4, 5), layers)
+    assert not any(isinstance(node.operation, Rearrange) for node in graph_of(network).nodes)
+    for batch in (1, 3):
+        assert_right(network, Decisions(), batch)

@@ -1,0 +1,70 @@
+"""Tokens one after another, as a class token stands before those of an image: columns of one image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import ModelError
+from ..layers import Affine, Combine, Pad
+from .importer import Importer
+from .view import Factor, View
+
+
+def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: int) -> View | None:
+    """Return values along an axis that is the pixels of each one's layer, one after another; None where it is not.
+
+    Each is padded by zeros to all of the columns, and the sum of them is all; constants are added to it.
+    """
+    views = [importer.views.get(name) for name in names]
+    found = [view for view in views if view is not None]
+    place = axis % first.rank - first.batched
+    if len(names) < 2 or place < 0 or not all(_are_columns(importer, view, first, place) for view in found):
+        return None
+    order = (*(other for other in found[0].order() if other != place), place)
+    arrays = [None if view is not None else _constant(importer, name, first) for name, view in zip(names, views)]
+    if any(view is None and array is None for view, array in zip(views, arrays)):
+        return None
+    sizes = [first.shape[axis] for axis in order[:-1]]
+    shapes = [view.shape if view is not None else np.asarray(array).shape for view, array in zip(views, arrays)]
+    counts = [shape[place] for shape in shapes]
+    channels, total = math.prod(sizes), sum(counts)
+    numbers, start, source = np.zeros((channels, 1, total), np.float32), 0, ""
+    for view, array, count in zip(views, arrays, counts):
+        if view is None:
+            assert array is not None
+            fitting = np.broadcast_to(array.transpose(order), (*sizes, count))
+            numbers[:, 0, start : start + count] = fitting.reshape(channels, count)
+        else:
+            inner = importer.builder.arrange(view.permuted(order), (channels, 1, count))
+            padding = (0, start, 0, total - start - count)
+            padded = importer.add(Pad(importer.name("beside"), padding, inputs=(inner,))).layer
+            sums = Combine(importer.name("add"), "add", inputs=(source, padded))
+            source = importer.add(sums).layer if source else padded
+        start += count
+    if any(array is not None for array in arrays):
+        layer = Affine(importer.name("affine"), numbers.shape, inputs=(source,))
+        source = importer.add(layer, {"scale": np.ones_like(numbers), "shift": numbers}).layer
+    spread = View.of(source, (channels, 1, total)).reshaped((*sizes, total), first.batched)
+    return spread.permuted(tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _are_columns(importer: Importer, view: View, first: View, place: int) -> bool:
+    """True if an axis of a view is all pixels of its layer, and the other axes are as those of the first."""
+    shape, extent = importer.builder.shapes.get(view.layer, ()), view.shape[place] if place < len(view.axes) else 0
+    alike = len(view.axes) == len(first.axes) and view.batched == first.batched
+    alike = alike and all(a == b for axis, (a, b) in enumerate(zip(view.shape, first.shape)) if axis != place)
+    is_plane = len(shape) == 3 and extent > 1 and math.prod(shape[1:]) == extent
+    return alike and is_plane and view.axes[place] == (Factor(extent, 1),)
+
+
+def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
+    """Return a constant without the batch's axis, or None where there is none that fits."""
+    values = importer.constants.get(name)
+    if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
+        return None
+    if not np.isfinite(values).all():
+        raise ModelError("puts numbers that are not finite beside data")
+    return values[0] if first.batched else values
