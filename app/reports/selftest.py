@@ -24,6 +24,8 @@ from .machine import SCHEMA_VERSION, prediction_record
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
 COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
+_NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")  # fields that CSV has as JSON
+AWS_LABEL = "AWS's estimate"  # of its compiler: neither predicted by trninfer nor measured
 TOP_LABELS = 3
 
 
@@ -91,6 +93,7 @@ def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]
             "predicted_us": "predicted by the simulator",
             "measured_host_us": test.info.latency_label if test.on_chip else None,
             "measured_device_us": DEVICE_LABEL if test.on_chip else None,
+            "aws_estimate": AWS_LABEL if test.is_compiled_only else None,
         },
         "passed": test.status == 0,
         "stopped": test.stopped or None,
@@ -151,7 +154,7 @@ def render_machine(document: dict[str, Any], form: Format) -> str:
     writer.writeheader()
     for run in runs:
         for row in run["kernels"]:
-            nested = {name: json.dumps(row[name]) for name in ("shapes", "otherwise", "tensors", "failure")}
+            nested = {name: json.dumps(row[name]) for name in _NESTED}
             writer.writerow({"target": run["target"], **row, **nested})
     return text.getvalue()
 
@@ -163,7 +166,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
     if test.on_chip:
         columns += ["measured, host us", "measured, device us"]
     if test.is_compiled_only:
-        columns += ["compiled in s", "GiB"]
+        columns += [f"{AWS_LABEL} us", "BIRSim's error", "compiled in s", "GiB"]
     rows = [_kernel_row(outcome, test) for outcome in test.kernels]
     text = render_records(title, tuple(columns), rows, stream)
     text += render_records(
@@ -197,10 +200,19 @@ def _kernel_row(outcome: KernelOutcome, test: SelfTest) -> tuple[Any, ...]:
     if test.on_chip:
         numbers += [outcome.measured_host_us, outcome.measured_device_us]
     if test.is_compiled_only:
-        numbers += [outcome.compile_seconds, (outcome.compile_peak_bytes or 0) / 2**30]
-    error = "-" if outcome.error is None else f"{outcome.error:.1e}"
+        estimate = outcome.aws_estimate
+        numbers += [estimate.total_us if estimate is not None else None]
+    error = _scientific(outcome.error)
     result = f"{outcome.status} (known)" if outcome.status != OK and outcome.informational else outcome.status
-    return (name, outcome.size, result, error, *("-" if each is None else f"{each:.1f}" for each in numbers))
+    shown = ["-" if each is None else f"{each:.1f}" for each in numbers]
+    if test.is_compiled_only:
+        seconds = "-" if outcome.compile_seconds is None else f"{outcome.compile_seconds:.1f}"
+        shown += [_scientific(outcome.birsim_error), seconds, f"{(outcome.compile_peak_bytes or 0) / 2**30:.1f}"]
+    return (name, outcome.size, result, error, *shown)
+
+
+def _scientific(number: float | None) -> str:
+    return "-" if number is None else f"{number:.1e}"
 
 
 def _network_row(outcome: NetworkOutcome) -> tuple[Any, ...]:

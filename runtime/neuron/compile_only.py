@@ -1,8 +1,9 @@
 """Kernels compiled to NEFFs for a chip that is not here: AWS's packages are needed, and no device.
 
-NKI compiles a kernel that is called with NumPy arrays, for the target that NEURON_PLATFORM_TARGET_OVERRIDE names, and
-keeps the NEFF in NKI_ARTIFACTS_DIR; the call then tries to execute, which fails where there is no NeuronCore. AWS
-documents each of these and no call that compiles alone (docs/chip.md). What a kernel returns here is the simulator's.
+Internal modules of nki compile without executing, with AWS's own estimate (compile_alone.py); where the wheel has none,
+a kernel is called with NumPy arrays, for the target that NEURON_PLATFORM_TARGET_OVERRIDE names: NKI keeps the NEFF in
+NKI_ARTIFACTS_DIR, and then tries to execute, which fails where there is no NeuronCore (docs/chip.md). What a kernel
+returns here is the simulator's.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from ..backend import (
 )
 from ..simulated import SimulatedBackend
 from . import environment
+from .compile_alone import CompileReport
 from .compiled import Compiled, CompiledKernels, Executable, Operands, RunOptions, Walked
 from .device_time import DeviceTime, DeviceTimingError
 from .jobs import Job
-from .neff import CompiledNeff, compile_neff, describe_neff
+from .neff import Alone, CompiledNeff, compile_neff, describe_neff
 from .processes import end_all
 from .system import prepare_environment
 
@@ -55,13 +57,14 @@ class CompileOnlyBackend(CompiledKernels):
         self._ahead: dict[tuple[str, str], Future[CompiledNeff]] = {}
 
     def prepare(self, kernel: Any, *arrays: Any, **parameters: Any) -> None:
-        """Begin to compile what is going to be launched."""
+        """Begin to compile what is going to be launched, and to run BIRSim on its operands."""
         try:
-            job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
+            operands, others = split_arguments(kernel, arrays, parameters)
+            job = self._job(kernel, operands, others)
         except KernelError:
             return  # `launch` raises it
         if _key(job) not in self._ahead:
-            self._ahead[_key(job)] = self._begin(job)
+            self._ahead[_key(job)] = self._begin(job, {name: np.asarray(each) for name, each in operands.items()})
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Compile a kernel, and compute on the simulator what it returns."""
@@ -82,11 +85,12 @@ class CompileOnlyBackend(CompiledKernels):
         self._pool.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begin(self, job: Job) -> Future[CompiledNeff]:
+    def _begin(self, job: Job, values: Mapping[str, np.ndarray] | None = None) -> Future[CompiledNeff]:
         workdir = Path(tempfile.mkdtemp(dir=self._folder))
         variables = {TARGET_VARIABLE: job.target}
         limit, note = self._options.compile_seconds, self._still_compiling(job)
-        return self._pool.submit(compile_neff, job, workdir, workdir / "output.log", limit, note, variables)
+        log, alone = workdir / "output.log", Alone(values)
+        return self._pool.submit(compile_neff, job, log, limit, note, variables, alone)
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
         made = (self._ahead.pop(_key(job), None) or self._begin(job)).result()
@@ -94,7 +98,7 @@ class CompileOnlyBackend(CompiledKernels):
         def write(folder: Path) -> None:
             raise NotImplementedError  # nothing is cached
 
-        return Compiled(write, lambda: made.path, made.seconds, made.peak_bytes)
+        return Compiled(write, lambda: made, made.seconds, made.peak_bytes)
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
         raise NotImplementedError  # nothing is cached
@@ -106,8 +110,12 @@ class CompileOnlyBackend(CompiledKernels):
         raise DeviceTimingError("nothing runs on a device")
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
-        neff: Path = executable.loaded
+        neff: Path = executable.loaded.path
         return {"neff_bytes": neff.stat().st_size, "neff": describe_neff(neff)}
+
+    def _report(self, executable: Executable) -> CompileReport | None:
+        made: CompiledNeff = executable.loaded
+        return made.report
 
 
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:

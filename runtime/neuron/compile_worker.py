@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...kernels import use_nki
+from .compile_alone import CompileReport, compile_alone
 from .jobs import array_type, read_job
 
 ARTIFACTS = "NKI_ARTIFACTS_DIR"
@@ -32,9 +33,25 @@ def main() -> None:
     message = json.load(sys.stdin)
     use_nki("neuron")
     kernel, operands, parameters = read_job(message)
-    try:
-        kernel(**{name: make_operand(*each) for name, each in operands.items()}, **parameters)
-    except Exception as error:
-        if not any(Path(os.environ[ARTIFACTS]).rglob("*.neff")):
-            raise
-        print(f"compiled, but not run: {error}", file=sys.stderr)
+    artifacts = Path(os.environ[ARTIFACTS])
+    inputs = {name: make_operand(*each) for name, each in operands.items()}
+    report: CompileReport | None = None
+    if "alone" in message:
+        folder = Path(message["alone"])
+        given = {name: folder / f"{name}.bin" for name in inputs}
+        simulate = all(path.is_file() for path in given.values())
+        if simulate:
+            inputs = {
+                name: np.frombuffer(given[name].read_bytes(), array.dtype).reshape(array.shape)
+                for name, array in inputs.items()
+            }
+        report = compile_alone(kernel, inputs, parameters, artifacts, simulate)
+    if report is None:
+        try:
+            kernel(**inputs, **parameters)
+        except Exception as error:
+            if not any(artifacts.rglob("*.neff")):
+                raise
+            print(f"compiled, but not run: {error}", file=sys.stderr)
+        report = CompileReport("call with arrays")
+    report.write(artifacts)

@@ -30,6 +30,7 @@ from ..backend import (
     split_arguments,
 )
 from . import environment
+from .compile_alone import CompileReport
 from .compile_cache import CompileCache, Slot, warn_user
 from .device_time import DeviceTime, DeviceTimingError
 from .errors import CompileError, CompilerFailed, CoreInUse, advice, first_useful_line, is_lost, runtime_error
@@ -109,6 +110,7 @@ class Compilation:
     error: str | None = None
     log: str = ""
     tensors: Mapping[str, Any] = field(default_factory=dict)
+    report: CompileReport | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,10 @@ class CompiledKernels(ABC):
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
         """Return operands and results as the compiled kernel has them, for reports."""
         return {}
+
+    def _report(self, executable: Executable) -> CompileReport | None:
+        """Return how the kernel was compiled, with AWS's estimate, where that is known."""
+        return None
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on arrays of the host or of the device; the result has what it returns, and its times.
@@ -224,7 +230,7 @@ class CompiledKernels(ABC):
             given = {**variables, TARGET_VARIABLE: job.target}
             limit, note = self._options.compile_seconds, self._still_compiling(job)
             try:
-                compile_neff(job, workdir, workdir / "output.log", limit, note, given)
+                compile_neff(job, workdir / "output.log", limit, note, given)
             except CompilerFailed as error:
                 return Attempt(how, first_useful_line(str(error)))
         return Attempt(how, None)
@@ -276,7 +282,8 @@ class CompiledKernels(ABC):
     def _note(self, executable: Executable, seconds: float, peak_bytes: int = 0, is_cached: bool = False) -> None:
         tensors = self._tensors(executable)
         label = executable.job.label
-        self.compilations.append(Compilation(label, seconds, peak_bytes, is_cached, tensors=tensors))
+        report = self._report(executable)
+        self.compilations.append(Compilation(label, seconds, peak_bytes, is_cached, tensors=tensors, report=report))
 
     def _compile_error(self, job: Job, error: Exception, log: Path, seconds: float) -> KernelError | BackendUnavailable:
         printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""

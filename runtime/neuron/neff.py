@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..child_python import python_command
+from .compile_alone import CompileReport
 from .compile_worker import ARTIFACTS
 from .errors import CompilerFailed
 from .jobs import Job
@@ -22,24 +25,45 @@ _PACKAGER_SECONDS = 60
 
 @dataclass(frozen=True)
 class CompiledNeff:
-    """A NEFF, and the seconds and the largest memory that compiling it took."""
+    """A NEFF, the seconds and the largest memory that compiling it took, and the report of how it was compiled."""
 
     path: Path
     seconds: float
     peak_bytes: int
+    report: CompileReport | None = None
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The wish to execute nothing; `values` of all operands are for BIRSim, None for none."""
+
+    values: Mapping[str, np.ndarray] | None = None
 
 
 def compile_neff(
-    job: Job, workdir: Path, log: Path, limit: float, note: Waiting, variables: Mapping[str, str] | None = None
+    job: Job,
+    log: Path,
+    limit: float,
+    note: Waiting,
+    variables: Mapping[str, str] | None = None,
+    alone: Alone | None = None,
 ) -> CompiledNeff:
-    """Compile a kernel to a NEFF in `workdir`; CompilerFailed where that leaves none within `limit` seconds.
+    """Compile a kernel to a NEFF in the folder of `log`; CompilerFailed where that leaves none within `limit` seconds.
 
     `variables` are added to the process's environment; what it prints is in `log`.
     """
+    workdir = log.parent
     artifacts = workdir / "artifacts"
     artifacts.mkdir()
     given = workdir / "job.json"
-    given.write_text(json.dumps(job.message()), encoding="utf-8")
+    message = job.message()
+    if alone is not None:
+        operands = workdir / "operands"
+        operands.mkdir()
+        for name, array in (alone.values or {}).items():
+            (operands / f"{name}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+        message["alone"] = str(operands)
+    given.write_text(json.dumps(message), encoding="utf-8")
     done = run_limited(
         python_command(f"{__package__}.compile_worker", "main"),
         given=given,
@@ -56,7 +80,7 @@ def compile_neff(
         said = log.read_text(encoding="utf-8", errors="replace")
         left = "" if done.status else f"it left {len(chosen)} NEFFs where one is expected"
         raise CompilerFailed(left or said or f"it ended with status {done.status} without a word")
-    return CompiledNeff(chosen[0], done.seconds, done.peak_bytes)
+    return CompiledNeff(chosen[0], done.seconds, done.peak_bytes, CompileReport.read(artifacts))
 
 
 def describe_neff(neff: Path) -> str:

@@ -74,7 +74,7 @@ class NrtBackend(OnDevice):
     way = NRT
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
-        made = compile_neff(job, workdir, log, self._options.compile_seconds, self._still_compiling(job))
+        made = compile_neff(job, log, self._options.compile_seconds, self._still_compiling(job))
 
         def write(folder: Path) -> None:
             shutil.copyfile(made.path, folder / NEFF)

@@ -20,6 +20,7 @@ from ..fallback import planned_launches
 from ..launch_options import LaunchOptions
 from ..launches import plan_launches
 from ..measure.compare import BackendComparison, compare_backends, relative_error
+from ..neuron.compile_alone import CompileReport, Estimate
 from ..neuron.compile_only import CompileOnlyBackend
 from ..neuron.compiled import Attempt, CompiledKernels
 from ..neuron.errors import CompileError, DeviceLost, ExecutionError, raised_line
@@ -60,7 +61,9 @@ class KernelOutcome:
     """One check. `error` is the largest difference, relative to the largest magnitude expected (at least 1). Times are
     microseconds of one launch; None where there is none of the kind. `message` says why there is no result, `log` is
     the head and the end of what the compiler said, `otherwise` whether it compiled in other ways; `tensors` are
-    operands and results as the compiled kernel has them. What is `informational` is known to differ on some chips
+    operands and results as the compiled kernel has them. Where it is compiled only, `compiled_by` and `compile_tried`
+    say how, `aws_estimate` is AWS's estimate, and `birsim_error` the largest difference of BIRSim's outputs from the
+    golden model. What is `informational` is known to differ on some chips
     and counts as no failure."""
 
     kernel: str
@@ -84,6 +87,10 @@ class KernelOutcome:
     tensors: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
     failure: Failure | None = None
+    compiled_by: str = ""
+    compile_tried: tuple[tuple[str, str], ...] = ()
+    aws_estimate: Estimate | None = None
+    birsim_error: float | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -145,10 +152,10 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
                 raise
             outcome = replace(outcome, message=_line_of(error), log=_log_of(error), failure=Failure.of(error))
             outcome = replace(outcome, otherwise=recovery.compile_otherwise(check, error))
-            yield _with_compilation(outcome, backend)
+            yield _with_compilation(outcome, backend, check)
             recovery.recover(error)
             continue
-        yield _with_compilation(outcome, backend)
+        yield _with_compilation(outcome, backend, check)
 
 
 class Recovery:
@@ -205,7 +212,7 @@ def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
     yield from waiting
 
 
-def _with_compilation(outcome: KernelOutcome, backend: Backend) -> KernelOutcome:
+def _with_compilation(outcome: KernelOutcome, backend: Backend, check: Check) -> KernelOutcome:
     """Add what the backend noted of compiling the kernel, and take it from there."""
     if not isinstance(backend, CompiledKernels) or not backend.compilations:
         return outcome
@@ -216,7 +223,22 @@ def _with_compilation(outcome: KernelOutcome, backend: Backend) -> KernelOutcome
         compile_seconds=None if compilation.is_cached else compilation.seconds,
         compile_peak_bytes=compilation.peak_bytes or None,
         tensors=compilation.tensors,
+        **(_of_report(compilation.report, check) if compilation.report is not None else {}),
     )
+
+
+def _of_report(report: CompileReport, check: Check) -> dict[str, Any]:
+    """Return the fields of an outcome that tell how a kernel was compiled, with what AWS says of it."""
+    error = None
+    if report.birsim is not None:
+        pairs = zip(report.birsim, check.expected(), strict=True)
+        error = max(relative_error(np.asarray(found).reshape(each.shape), each) for found, each in pairs)
+    return {
+        "compiled_by": report.way,
+        "compile_tried": report.tried,
+        "aws_estimate": report.estimate,
+        "birsim_error": error,
+    }
 
 
 def _log_of(error: Exception) -> str:

@@ -216,6 +216,12 @@ def test_compile_only_makes_neffs_for_both_targets(cli, compiler, few) -> None:
         assert [network["status"] for network in run_of_target["networks"]] == ["ok", "ok"]
         for row in run_of_target["kernels"]:
             assert row["compile_seconds"] > 0 and row["tensors"]["neff_bytes"] > 0 and row["predicted_us"] > 0
+            assert row["aws_estimate"]["total_us"] == pytest.approx(
+                1.5 * row["predicted_us"], rel=1e-3
+            )  # the stand-in's
+            assert row["aws_estimate"]["utilization"] and row["compiled_by"].endswith("BIRSim")
+            assert row["birsim_error"] == row["error"] and row["measured_device_us"] is None
+        assert run_of_target["labels"]["aws_estimate"] == "AWS's estimate"
     assert "please attach this to an issue" in outcome.err
 
 

@@ -30,7 +30,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def compile_by(program: str, limit: float = 60.0, **variables: str) -> CompiledNeff:
         command = [sys.executable, "-S", "-E", "-c", BEGIN + program]
         monkeypatch.setattr(neff, "python_command", lambda module, function: command)
-        return compile_neff(JOB, tmp_path, tmp_path / "log", limit, lambda seconds: None, variables)
+        return compile_neff(JOB, tmp_path / "log", limit, lambda seconds: None, variables)
 
     return compile_by
 

@@ -23,7 +23,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +98,10 @@ class Kernel:
         if any(type(value).__module__.partition(".")[0] == "torch" for value in given):
             raise NotImplementedError("the framework of this tensor is another than TorchNeuron")
         return self._standalone(arguments, parameters)
+
+    def _to_subclass(self, cls, **kwargs):
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "func"}
+        return cls(self.func, **{**own, **kwargs})
 
     def _standalone(self, arguments, parameters):
         """nki/framework/compiled.py: bound by the signature, without defaults; a list has a value for each rank."""

@@ -1,0 +1,179 @@
+"""Compiling a kernel without executing it, by modules of AWS's nki that are marked internal, with AWS's own estimate.
+
+They are seen in AWS's sources and used by others: `nki.framework.compiled` has a StandaloneKernel whose `_executor` is
+called with what was compiled, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
+`nki.compiler.ncc_driver` makes a NEFF of. Either has AWS's prediction (`total_time_ns`, `estimated_utilization` by
+engine, `mac_count`, `hbm_bytes`), and, where they are asked for, the outputs of BIRSim, neuronx-cc's simulator of
+instructions. Wheels that lack them, or have them otherwise, raise ImportError, AttributeError or TypeError: then the
+next way is tried, and last of all the call that compiles and executes (compile_worker.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import first_useful_line
+from .jobs import array_type
+
+REPORT = "report.json"
+_OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # the wheel is not as expected
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the share of them in which
+    each engine works, multiply-accumulates and bytes of HBM; None where AWS's compiler gives none."""
+
+    total_us: float | None = None
+    utilization: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    mac_count: int | None = None
+    hbm_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileReport:
+    """How a kernel was compiled: the `way`, the ways that failed before with their reasons, AWS's estimate, and the
+    outputs of BIRSim where it ran."""
+
+    way: str
+    tried: tuple[tuple[str, str], ...] = ()
+    estimate: Estimate | None = None
+    birsim: tuple[np.ndarray, ...] | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write the report to a folder, outputs as raw bytes beside it."""
+        outputs = None
+        if self.birsim is not None:
+            outputs = [[list(array.shape), array.dtype.name] for array in self.birsim]
+            for number, array in enumerate(self.birsim):
+                (folder / f"birsim{number}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+        estimate = dataclasses.asdict(self.estimate) if self.estimate is not None else None
+        text = json.dumps({"way": self.way, "tried": self.tried, "estimate": estimate, "birsim": outputs})
+        (folder / REPORT).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> CompileReport | None:
+        """Return the report in a folder; None where there is none."""
+        if not (folder / REPORT).is_file():
+            return None
+        record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        birsim = None
+        if record["birsim"] is not None:
+            data = [(folder / f"birsim{number}.bin").read_bytes() for number in range(len(record["birsim"]))]
+            birsim = tuple(
+                np.frombuffer(each, array_type(dtype)).reshape(shape)
+                for each, (shape, dtype) in zip(data, record["birsim"])
+            )
+        estimate = Estimate(**record["estimate"]) if record["estimate"] is not None else None
+        return cls(record["way"], tuple(map(tuple, record["tried"])), estimate, birsim)
+
+
+def compile_alone(
+    kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], artifacts: Path, simulate: bool
+) -> CompileReport | None:
+    """Compile a kernel to `kernel.neff` below `artifacts`, executing nothing; None where this nki has no such way.
+
+    `simulate`: run BIRSim on the inputs too, where that works. What the compiler raises of a kernel is raised.
+    """
+    tried: list[tuple[str, str]] = []
+    for way, compile_by in _WAYS.items():
+        for birsim in (True, False) if simulate else (False,):
+            label = f"{way}, BIRSim" if birsim else way
+            folder = artifacts / label.replace(", ", "-").replace(" ", "-")
+            try:
+                compiled = compile_by(kernel, inputs, parameters, folder, birsim)
+            except Exception as error:
+                shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs a clean one
+                tried.append((label, first_useful_line(f"{type(error).__name__}: {error}")))
+                if not birsim and not isinstance(error, _OTHERWISE):
+                    raise
+                continue
+            outputs = getattr(compiled, "birsim_outputs", None) if birsim else None
+            simulated = tuple(np.asarray(each) for each in outputs) if outputs is not None else None
+            return CompileReport(label, tuple(tried), _estimate_of(compiled), simulated)
+    return None
+
+
+def _by_executor(
+    kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path, birsim: bool
+) -> Any:
+    """Compile by a StandaloneKernel whose executor keeps what it is called with."""
+    from nki.compiler.frontend import resolve_frontend_cls
+    from nki.framework.compiled import StandaloneKernel
+
+    kept: list[Any] = []
+
+    def keep(compiled: Any, inputs: Any, outputs: Any, **more: Any) -> None:
+        kept.append(compiled)
+
+    alone = kernel._to_subclass(
+        StandaloneKernel,
+        artifacts_dir=str(folder),
+        _frontend_cls=resolve_frontend_cls(),
+        _executor=keep,
+        _enable_simulation=birsim,
+    )
+    alone(**inputs, **parameters)
+    if not kept:
+        raise NotImplementedError("the executor was not called")
+    return kept[0]
+
+
+def _by_nir(
+    kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path, birsim: bool
+) -> Any:
+    """Compile by `compile_kernel_to_nir` and `compile_bir_to_neff`."""
+    from nki.compiler.frontend import resolve_frontend_cls
+    from nki.compiler.ncc_driver import compile_bir_to_neff
+    from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
+
+    made = kernel._to_subclass(
+        CompileKernel, artifacts_dir=str(folder), _frontend_cls=resolve_frontend_cls(), _enable_simulation=birsim
+    )
+    options = dataclasses.replace(made._compile_opts(), emit_predicted_latency=True)
+    nir = compile_kernel_to_nir(made, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
+    names = [spec.name for spec in nir.input_specs]
+    return compile_bir_to_neff(
+        options,
+        nir,
+        input_arrays=[inputs[name] for name in names] if birsim else [],
+        argument_names=names,
+        output_arg_names=[spec.name for spec in nir.output_specs],
+    )
+
+
+_WAYS: dict[str, Callable[..., Any]] = {
+    "executor that does nothing": _by_executor,
+    "compile_kernel_to_nir and compile_bir_to_neff": _by_nir,
+}
+
+
+def _estimate_of(compiled: Any) -> Estimate | None:
+    """Return AWS's estimate of what was compiled; None where it has none."""
+    nir = getattr(compiled, "bir", None)
+    total = getattr(nir, "total_time_ns", None)
+    shares: dict[str, float] = {}
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        shares = dict(_numbers(nir.estimated_utilization))  # type: ignore[union-attr]
+    counts = {name: getattr(nir, name, None) for name in ("mac_count", "hbm_bytes")}
+    if total is None and not shares:
+        return None
+    return Estimate(
+        total_us=float(total) / 1000 if total is not None else None,
+        utilization=shares,
+        mac_count=int(counts["mac_count"]) if counts["mac_count"] is not None else None,
+        hbm_bytes=int(counts["hbm_bytes"]) if counts["hbm_bytes"] is not None else None,
+    )
+
+
+def _numbers(found: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
+    for name, share in found.items():
+        yield str(name), float(share)

@@ -1,0 +1,1 @@
+"""Of the stand-in for nki: the package compiler."""

@@ -1,0 +1,45 @@
+"""Of the stand-in for nki: nki/framework/compiled.py. A StandaloneKernel compiles, and then calls its executor.
+
+STAND_IN_NKI_INTERNALS: "none" (a wheel without them), "nir" (StandaloneKernel takes no executor), "birsim" (BIRSim
+fails), "silent" (no estimate).
+"""
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nki
+from nki.compiler.ncc_driver import CompileOptions, compile_bir_to_neff, make_nir
+
+FAULT = os.environ.get("STAND_IN_NKI_INTERNALS", "")
+
+
+@dataclass(frozen=True)
+class CompileKernel(nki.Kernel):
+    artifacts_dir: str = ""
+    _frontend_cls: type | None = None
+    _executor: Callable | None = None
+    _enable_simulation: bool = False
+
+    def _compile_opts(self):
+        return CompileOptions(artifacts_dir=self.artifacts_dir, enable_simulation=self._enable_simulation)
+
+
+@dataclass(frozen=True)
+class StandaloneKernel(CompileKernel):
+    def __call__(self, *args, **kwargs):
+        if FAULT == "nir":
+            raise TypeError("__init__() got an unexpected keyword argument '_executor'")
+        inputs = inspect.signature(self.func).bind(*args, **kwargs).arguments
+        options = replace(self._compile_opts(), emit_predicted_latency=True)
+        nir = make_nir(self, inputs)
+        arrays = [inputs[spec.name] for spec in nir.input_specs]
+        names = [[spec.name for spec in specs] for specs in (nir.input_specs, nir.output_specs)]
+        self._executor(compile_bir_to_neff(options, nir, arrays, *names), inputs, {})
+
+
+def compile_kernel_to_nir(kernel, *, inputs, compile_opts, frontend=None, enable_cache=True):
+    Path(compile_opts.artifacts_dir).mkdir(parents=True, exist_ok=True)
+    return make_nir(kernel, inputs)
