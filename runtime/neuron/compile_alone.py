@@ -40,8 +40,8 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """How a kernel was compiled: the `way`, the ways that failed before with their reasons, AWS's estimate, and the
-    outputs of BIRSim where it ran."""
+    """Report of one compilation: the `way` it went, the ways that failed before with their reasons, AWS's estimate, and
+    the outputs of BIRSim where it ran."""
 
     way: str
     tried: tuple[tuple[str, str], ...] = ()
