@@ -212,7 +212,7 @@ def unbound(tree: ast.Module) -> dict[str, list[int]]:
     }
     shared |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
     stars = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
-    names = Names(tree)  # which knows what `from nki.language import *` binds
+    names = Names(tree) if stars else None  # which knows what `from nki.language import *` binds
     if any(not modern(str(node.module)).startswith("nki.") for node in stars):
         return {}
     found: dict[str, list[int]] = {}
@@ -223,7 +223,7 @@ def unbound(tree: ast.Module) -> dict[str, list[int]]:
                 not isinstance(node, ast.Name)
                 or is_stored(node)
                 or node.id in bound
-                or (stars and names.meaning(node.id))
+                or (names is not None and names.meaning(node.id))
             ):
                 continue
             if not hasattr(builtins, node.id) and node.id not in ("__file__", "__class__"):

@@ -20,8 +20,8 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         return instruction(ex, node, dotted.removeprefix("nki.isa."), None)
     if dotted.startswith("nki.language."):
         name = dotted.removeprefix("nki.language.")
-        if name == "program_id":
-            return _program(ex, node)
+        if name in ("program_id", "num_programs"):
+            return _program(ex, node, name)
         return function(ex, node, name)
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
@@ -30,14 +30,14 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
     return None
 
 
-def _program(ex: Expressions, node: ast.Call) -> Result | None:
-    if not ex.ctx.names.is_first_dialect:
-        return None
-    axis = node.args[0] if node.args else node.keywords[0].value
+def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
+    """The program of a launch grid that runs, or how many the grid has along an axis."""
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    axis = given[0] if given else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
-        raise CannotError("nl.program_id of an axis that is no number")
+        raise CannotError(f"nl.{name} of an axis that is no number")
     ex.ctx.programs = max(ex.ctx.programs, axis.value + 1)
-    return Result(f"program_{axis.value}")
+    return Result(f"program_{axis.value}" if name == "program_id" else f"grid[{axis.value}]")
 
 
 def _own_function(ex: Expressions, node: ast.Call) -> Result | None:

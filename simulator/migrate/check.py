@@ -28,6 +28,7 @@ import numpy as np
 
 from .names import OLD_PACKAGE
 
+SECONDS = 600.0  # of a run
 SAVED_BYTES = 64 << 20  # of outputs, in which the old and the new file are compared
 COMPARISONS = {
     "numpy": ("allclose", "array_equal", "array_equiv"),
@@ -119,7 +120,11 @@ def _run(text: str, path: Path, folder: Path) -> Check:
     file.write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", __name__, str(file), str(path.parent.resolve()), str(answer)]
     environment = {"NKI_SIMULATOR": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2", **os.environ}
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=False)
+    nothing = subprocess.DEVNULL
+    try:
+        ended = subprocess.run(command, stdin=nothing, stdout=nothing, env=environment, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return Check(error=f"it runs longer than {SECONDS:.0f} s")
     if not answer.exists():
         return Check(error=f"the process that ran it ended with status {ended.returncode}")
     return Check(**json.loads(answer.read_text(encoding="utf-8")))

@@ -11,6 +11,7 @@ from .context import Context
 from .notes import CannotError
 
 _CODE = cst.Module([])
+LAUNCH = "the launch grid is an argument: kernel(..., grid=(2,)), not kernel[2](...)"
 
 
 def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
@@ -29,10 +30,22 @@ def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
         loop = cst.parse_statement(f"for program_{axis} in range(grid[{axis}]):\n    pass")
         assert isinstance(loop, cst.For)
         loops = cst.IndentedBlock(body=[loop.with_changes(body=loops)])
-    new = [*body[:first], *(body[p] for p in front), *loops.body, *body[last:]]
+    on_cores = cst.parse_statement(f'assert {ctx.nl}.num_programs(0) == 1, "{LAUNCH}"')
+    new = [*body[:first], on_cores, *(body[p] for p in front), *loops.body, *body[last:]]
     parameter = cst.Param(cst.Name("grid"), default=cst.parse_expression(f"({', '.join(['1'] * ctx.programs)},)"))
     parameters = node.params.with_changes(params=[*node.params.params, parameter])
     return node.with_changes(body=node.body.with_changes(body=new), params=parameters)
+
+
+def with_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
+    """The kernel with its programs and its grid under the names that the loops would give them."""
+    assert isinstance(node.body, cst.IndentedBlock)
+    body = list(node.body.body)
+    first = 1 if body and _is_docstring(body[0]) else 0
+    lines = [f"program_{axis} = {ctx.nl}.program_id({axis})" for axis in range(ctx.programs)]
+    extents = "".join(f"{ctx.nl}.num_programs({axis}), " for axis in range(ctx.programs))
+    added = [cst.parse_statement(line) for line in (*lines, f"grid = ({extents.strip()})")]
+    return node.with_changes(body=node.body.with_changes(body=[*body[:first], *added, *body[first:]]))
 
 
 def _is_docstring(node: Any) -> bool:

@@ -143,6 +143,8 @@ class Host(cst.CSTTransformer):
         if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # after `import neuronxcc.nki`, without an alias
             return updated.attr
         dotted = self._dotted(original)
+        if dotted == "logging.OFF":  # a level that the first compiler added to the standard library's
+            return cst.BinaryOperation(updated.with_changes(attr=cst.Name("CRITICAL")), cst.Add(), cst.Integer("1"))
         if id(original) not in self._called and not self._keep_runners:  # the entry point itself as a value
             if dotted in RUNNERS:
                 self._support.add("as_kernel")

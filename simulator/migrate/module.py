@@ -368,7 +368,7 @@ class Migrator:
             ctx.line = self._line(node)
             ctx.add(CANNOT, str(error))
             comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
-            return node.with_changes(leading_lines=[*node.leading_lines, comment])
+            return grids.with_programs(node, ctx).with_changes(leading_lines=[*node.leading_lines, comment])
 
     def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
         ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)

@@ -93,6 +93,11 @@ def test_the_old_file_is_run_too_where_it_can_be(tmp_path):
     assert found.well and shown.startswith("the old file does not run: 0 launches, nothing was compared; line 1")
 
 
+def test_a_run_that_does_not_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("trninfer.simulator.migrate.check.SECONDS", 3.0)
+    assert run("while True: pass\n", tmp_path).error == "it runs longer than 3 s"
+
+
 def test_a_process_that_dies_is_told(tmp_path):
     found = run("import os\nos._exit(7)\n", tmp_path)
     assert found.error == "the process that ran it ended with status 7"

@@ -36,7 +36,8 @@ def test_the_programs_of_a_grid_write_the_whole_output():
 def test_outputs_and_what_they_need_come_before_the_loop():
     lines = migrated(BODY).splitlines()
     loop = next(at for at, line in enumerate(lines) if line.startswith("for program_0"))
-    assert [line.split(" = ")[0] for line in lines[1:loop]] == ["columns", "rows", "half", "out"]
+    assert lines[1].startswith("assert nl.num_programs(0) == 1, ")
+    assert [line.split(" = ")[0] for line in lines[2:loop]] == ["columns", "rows", "half", "out"]
     assert lines[-1] == "return out"
 
 
@@ -50,6 +51,22 @@ def test_an_output_that_depends_on_the_program_is_left_to_the_author():
     migration, why = migrate_kernel(body), "an output whose shape depends on nl.program_id"
     assert [note.message for note in migration.notes] == [why] and not migration.is_whole
     assert f"# migrate: {why}\n@nki.jit" in migration.text
+    assert "    program_0 = nl.program_id(0)\n    grid = (nl.num_programs(0),)\n" in migration.text
+
+
+def test_the_size_of_the_grid_is_its_argument():
+    body = "out = nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm)\n"
+    body += "n = nl.num_programs(axes=0) * nl.num_programs(1) + nl.program_id(0)\nreturn out"
+    assert "n = grid[0] * grid[1] + program_0" in migrated(body)
+
+
+def test_a_launch_on_cores_is_refused():
+    """kernel[2] through a name that the migration does not know would run one program on each core."""
+    text = migrate_kernel(BODY).text + "\nrun = lambda k, a: k[2](a)\n"
+    space = {"__name__": "grid"}
+    exec(compile(text, "<grid>", "exec"), space)
+    with pytest.raises(AssertionError, match="the launch grid is an argument"):
+        space["run"](space["kernel"], np.ones((8, 6), np.float32))
 
 
 def test_a_kernel_that_asks_for_no_program_has_no_grid():

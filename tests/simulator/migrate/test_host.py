@@ -82,13 +82,14 @@ RUNS = {
     "run = partial(nki.benchmark, warmup=5)": "run = partial(as_kernel, warmup=5)",
     "y = nki.simulate_kernel(*args)": "y = simulate_kernel(*args)",
     "y = run(nki.simulate_kernel, a)": "y = run(simulate_kernel, a)",
+    "logging.disable(logging.OFF)": "logging.disable(logging.CRITICAL + 1)",
     "y = nki.baremetal(helper)(a)": "y = nki.jit(helper)(a)",
     "y = table[helper](a)": "y = table[helper](a)",
 }
 
 
 def test_runners_keep_the_call_of_the_kernel():
-    imported = KERNEL.replace("import numpy", "from neuronxcc.nki import baremetal\nimport numpy")
+    imported = KERNEL.replace("import numpy", "import logging\nfrom neuronxcc.nki import baremetal\nimport numpy")
     imported += "def helper(a):\n    return nl.load(a)\n\n\n"
     text = migrate_source(imported + "\n".join(RUNS)).text
     assert text.split("\n\n\n")[-1].splitlines() == list(RUNS.values())
