@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from .program import Operation
+from .operation import Operation, Packing
+from .places import Pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,23 @@ class Attention(Operation):
     is_linear: bool = False
     bias_at: int = 0
 
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.NONE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
     """The pixels of each channel, in their order, as other rows and columns."""
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False

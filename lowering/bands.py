@@ -7,30 +7,9 @@ that its filters reach, halos included, and so computes some rows of the values 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ..kernels.program import (
-    Affine,
-    AveragePool,
-    Border,
-    Combine,
-    Convolution,
-    Interleave,
-    LayerNorm,
-    Load,
-    MaxPool,
-    Operation,
-    Pad,
-    RowGroups,
-    RowGroupsPool,
-    Sides,
-    Slope,
-    Windows,
-)
-from ..kernels.tiling.packing import ceil_div
+from ..kernels.program import NO_SIDES, Interleave, Operation, Rows, Sides, Windows
 from .graph import DoesNotFit, Graph, Node
-
-Rows = tuple[int, int]  # [first, end)
 
 
 @dataclass(frozen=True)
@@ -57,101 +36,17 @@ class Reach:
 
 def can_band(node: Node) -> bool:
     """True if an operation can compute some rows of its value alone."""
-    operation = node.operation
-    if isinstance(operation, (Affine, Slope)):
-        return not operation.by_element
-    if isinstance(operation, (MaxPool, AveragePool)):
-        return operation.kernel != node.before[1:] and not _counts_unevenly(operation)
-    if isinstance(operation, Pad) and operation.border is Border.WRAP:
-        return False
-    kinds = (Combine, Convolution, Interleave, LayerNorm, Load, Pad, RowGroupsPool)
-    return isinstance(operation, kinds) and operation.rows > 1
-
-
-def _counts_unevenly(operation: MaxPool | AveragePool) -> bool:
-    """True if means at the border are over fewer elements, which a band could not know."""
-    if not isinstance(operation, AveragePool):
-        return False
-    return operation.ceil_mode or (any(operation.padding) and not operation.count_include_pad)
-
-
-def even(node: Node, rows: Rows) -> Rows:
-    """Return the rows that a node computes where `rows` are asked for: all of what it can only compute together."""
-    operation = node.operation
-    first, end = rows
-    if isinstance(operation, Pad):
-        return _with_border(operation, rows)
-    if isinstance(operation, Interleave):
-        unit = operation.step[0]
-    elif isinstance(operation, Convolution):
-        unit = operation.rows_at_once
-        if operation.form.is_minimal and operation.pool_size == 1:
-            unit *= 2
-    else:
-        return rows
-    first = first // unit * unit
-    return first, min(operation.rows, -(-end // unit) * unit)
-
-
-def _with_border(operation: Pad, rows: Rows) -> Rows:
-    """Return rows of a padded value that have, beside its border, the rows of the image that the border is."""
-    first, end = rows
-    own = 1 if operation.border is Border.NUMBER else 2
-    above, below = (side * own + 1 if side > 0 else 0 for side in operation.padding[::2])
-    if first < above:
-        first, end = 0, max(end, above)
-    if end > operation.rows - below:
-        first, end = min(first, operation.rows - below), operation.rows
-    return max(0, first), min(operation.rows, end)
+    return node.operation.can_cut_rows((node.before[1], node.before[2]))
 
 
 def reach_of(node: Node, rows: Rows) -> Reach:
     """Return the rows of its first operand that a node reads for some rows of its value."""
-    operation = node.operation
-    first, end = rows
-    high = node.before[1]
-    if isinstance(operation, Convolution):
-        each = operation.rows_at_once
-        unit = operation.pool_size
-        start, last = first * unit // each, (end * unit - 1) // each
-        stride, reach = operation.stride[0], (operation.kernel[0] - 1) * operation.dilation[0]
-        top = operation.padding[0]
-        below = _extra_rows(operation, end)
-        return Reach(start * stride - top, (last + below) * stride - top + reach + 1, high)
-    if isinstance(operation, (MaxPool, AveragePool)):
-        stride, reach = operation.stride[0], (operation.kernel[0] - 1) * operation.dilation[0]
-        top = operation.padding[0]
-        return Reach(first * stride - top, (end - 1) * stride - top + reach + 1, high)
-    if isinstance(operation, RowGroupsPool):
-        image_rows = _image_rows(operation, rows)
-        before = operation.start // 2
-        last = (operation.start + operation.kernel[0] - 1) // 2
-        return Reach(before + image_rows[0], last + image_rows[1], high)
-    if isinstance(operation, Interleave):
-        return Reach(first // operation.step[0], ceil_div(end, operation.step[0]), high)
-    if isinstance(operation, Pad):
-        return Reach(first - operation.padding[0], end - operation.padding[0], high)
-    return Reach(first, end, high)
+    return Reach(*node.operation.rows_read(rows), node.before[1])
 
 
 def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
     """Return the rows of an operand that a node reads for `own` rows of its value."""
     return reach.inside if operand == 0 or isinstance(node.operation, Interleave) else own
-
-
-def _image_rows(operation: RowGroupsPool, rows: Rows) -> Rows:
-    """Return the rows of the image that some rows, or groups of two, of a pool's value are."""
-    if operation.offset < 0:
-        return rows
-    first, end = (2 * row - operation.offset for row in rows)
-    return max(0, first), min(operation.image_rows, end)
-
-
-def _extra_rows(operation: Convolution, end: int) -> int:
-    """Return the rows beyond its last one that a form computes to have an even number of them."""
-    if not operation.form.is_minimal or end < operation.rows:
-        return 0
-    return operation.rows * operation.pool_size % 2
 
 
 def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
@@ -164,33 +59,21 @@ def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
         operation.margin[2] if end == operation.rows else 0,
         operation.margin[3],
     )
-    fields: dict[str, Any] = {"rows": end - first, "margin": margin}
-    if isinstance(operation, (Convolution, MaxPool, AveragePool, Pad)):
-        fields["padding"] = reach.padding(operation.padding)
-    if isinstance(operation, (Convolution, RowGroupsPool)):
-        groups = operation.row_groups
-        above = groups.above if first == 0 else 0
-        below = groups.below if end == operation.rows else 0
-        fields["row_groups"] = RowGroups(groups.count, above, below)
-    if isinstance(operation, RowGroupsPool):
-        base = first if operation.offset < 0 else 2 * first
-        fields["start"] = operation.start + 2 * (base - reach.inside[0])
-        fields["padding"] = reach.padding(operation.padding)
-        fields["image_rows"] = end - first if operation.offset < 0 else operation.image_rows - base
-    return replace(operation, **fields)
+    own = operation.fields_of_rows(rows, reach.padding(getattr(operation, "padding", NO_SIDES)), max(0, reach.first))
+    return replace(operation, rows=end - first, margin=margin, **own)
 
 
 class BandPlan:
     """The rows of each node of a region [first, end) that a band of its last node's rows needs."""
 
     def __init__(self, graph: Graph, first: int, end: int, rows: Rows) -> None:
-        self.rows: dict[int, Rows] = {end - 1: even(graph.nodes[end - 1], rows)}
+        self.rows: dict[int, Rows] = {end - 1: graph.nodes[end - 1].operation.whole_rows(rows)}
         self.reaches: dict[int, Reach] = {}
         for number in range(end - 1, first - 1, -1):
             if number not in self.rows:
                 continue
             node = graph.nodes[number]
-            own = self.rows[number] = even(node, self.rows[number])
+            own = self.rows[number] = node.operation.whole_rows(self.rows[number])
             reach = self.reaches[number] = reach_of(node, own)
             for operand, parts in enumerate(node.sources):
                 needed = operand_rows(node, operand, own, reach)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..kernels.program import Convolution, EarlyLoad, Operation, OpId, Scores, Stage
+from ..kernels.program import EarlyLoad, Operation, OpId, Stage
 from .emit import Emitted
 from .footprint import Footprint
 from .weights import WeightLayout, itemsize_of_weights
@@ -41,9 +41,9 @@ def _early(
     earliest = loading[0] + 1 if loading else 0
     for number in loading[1:]:
         operation, node = stage.operations[number], layout.graph.nodes[nodes[number]]
-        assert isinstance(operation, (Convolution, Scores))
+        assert operation.filtered is not None
         itemsize = itemsize_of_weights(layout.graph, node)
-        for n, load in enumerate(operation.weights.loads):
+        for n, load in enumerate(operation.filtered.weights.loads):
             size = load.elements * itemsize
             place = number
             while place > earliest and held[place - 1] + size <= room:
@@ -56,4 +56,4 @@ def _early(
 
 
 def _is_loading(operation: Operation) -> bool:
-    return isinstance(operation, (Convolution, Scores)) and not operation.weights.stay
+    return operation.filtered is not None and not operation.filtered.weights.stay

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from ..kernels.program import Convolution, Memory, Scores, WeightsAt
+from ..kernels.program import Convolution, Memory, WeightsAt
 from ..models.network import Network
 from .graph import Graph, Node
 from .lazy import LazyArray
@@ -121,8 +121,8 @@ def scale_of_value(graph: Graph, part: int) -> np.float32:
 def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return for each channel the bias of a convolution and, if it has any, the scales of its sums, in the order of
     `Columns` (kernels/convolution/sums.py)."""
-    operation, bias = node.operation, node.numbers[0]
-    assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
+    operation, bias = node.operation.filtered, node.numbers[0]
+    assert operation is not None and node.filters is not None
     if not operation.weights.narrow and not operation.narrow:
         return [bias]
     first, *addend = (scale_of_value(graph, parts[0]) for parts in operation.sources)
@@ -153,7 +153,7 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
     return [
         number
         for number, node in enumerate(graph.nodes)
-        if node.name in names and isinstance(node.operation, (Convolution, Scores)) and node.filters is not None
+        if node.name in names and node.operation.filtered is not None and node.filters is not None
     ]
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..kernels.program import (
     Answers,
     Convolution,
     Copies,
+    Filtered,
     Interleave,
     Load,
     Memory,
@@ -21,13 +23,13 @@ from ..kernels.program import (
     Place,
     Program,
     Room,
-    Scores,
+    Rows,
     Stage,
     TapsLoad,
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
-from .bands import BandPlan, Rows, banded, windows_of
+from .bands import BandPlan, banded, windows_of
 from .graph import DoesNotFit, Graph, Node
 from .rooms import outline, room_of, store_of
 from .schedule import Region, Schedule
@@ -62,6 +64,11 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
     each = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
     for first in range(0, rows, each):
         yield first, min(rows, first + each)
+
+
+def _staying(operation: Filtered) -> dict[str, Any]:
+    """Return the fields of an operation whose weights stay."""
+    return {"weights": replace(operation.weights, stay=True)}
 
 
 class _Emission:
@@ -158,8 +165,8 @@ class _Emission:
                 banded(node, plan.rows[number], plan.reaches[number]),
                 windows=windows_of(self._graph, number, plan, first),
             )
-            if isinstance(operation, (Convolution, Scores)):
-                operation = replace(operation, weights=replace(operation.weights, stay=True))
+            if operation.filtered is not None:
+                operation = replace(operation, **_staying(operation.filtered))
             operation = self._with_loads(node, operation)
             if number == end - 1:
                 self._write(operation, Place(room, (plan.rows[number][0], 0)))
@@ -178,8 +185,8 @@ class _Emission:
     def _node(self, number: int) -> Node:
         node = self._graph.nodes[number]
         operation = node.operation
-        if self._stage in self._schedule.staying and isinstance(operation, (Convolution, Scores)):
-            return node.changed(weights=replace(operation.weights, stay=True))
+        if self._stage in self._schedule.staying and operation.filtered is not None:
+            return node.changed(**_staying(operation.filtered))
         return node
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:

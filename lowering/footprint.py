@@ -127,7 +127,7 @@ class Footprint:
     def _weights(self, number: int) -> int:
         operation = self._operations[number]
         staying = self._staying[id(self._stages[number])]
-        if not isinstance(operation, (Convolution, Scores)) or operation.weights.stay:
+        if operation.filtered is None or operation.filtered.weights.stay:
             return staying
         whole, needed = self._layout.bytes_of(self.node_of(number))
         in_groups = isinstance(operation, Convolution) and (operation.group_bytes > 0 or operation.rows_at_once > 1)
@@ -136,9 +136,9 @@ class Footprint:
     def _staying_in(self, stage: Stage) -> int:
         """Return the bytes of a partition of the weights that stay in a stage."""
         offsets = {
-            operation.weights: node
+            operation.filtered.weights: node
             for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
-            if own is stage and isinstance(operation, (Convolution, Scores)) and operation.weights.stay
+            if own is stage and operation.filtered is not None and operation.filtered.weights.stay
         }
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 

@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.attention_operation import Attention
 from ..kernels.program import (
     Convolution,
     Memory,
     Operation,
     Parts,
-    Rearrange,
-    RowGroupsPool,
-    Scores,
-    TapsLoad,
     WeightsAt,
 )
 from ..kernels.tiling.packing import tile_sizes
@@ -28,9 +23,6 @@ from ..models.errors import TrninferError
 from ..simulator.machine.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
 from .lazy import LazyArray
-
-# Operations that cut their channels into tiles anew; the others have the tiles of what they read.
-_CUT_ANEW = (Attention, Convolution, Rearrange, RowGroupsPool, Scores, TapsLoad)
 
 
 class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
@@ -79,7 +71,8 @@ class Node:
     @property
     def has_narrow_weights(self) -> bool:
         """True if its weights are in 8 bits."""
-        return isinstance(self.operation, (Convolution, Scores)) and self.operation.weights.narrow
+        filtered = self.operation.filtered
+        return filtered is not None and filtered.weights.narrow
 
     def is_depthwise(self) -> bool:
         """True if it is a convolution by one filter or more for each channel."""
@@ -150,7 +143,7 @@ class Graph:
     def is_from_hbm(self, node: Node) -> bool:
         """True if a convolution, or the scores, read their first operand from HBM: a value that is all of it."""
         parts = node.sources[0]
-        return isinstance(node.operation, (Convolution, Scores)) and len(parts) == 1 and self.is_in_hbm(parts[0])
+        return node.operation.filtered is not None and len(parts) == 1 and self.is_in_hbm(parts[0])
 
     def is_in_hbm(self, part: int) -> bool:
         """True if a node's value, or the input, is in HBM."""
@@ -170,7 +163,7 @@ class Graph:
 
     def _is_cut_anew(self, part: int) -> bool:
         """True if a node's value has tiles of its own: what is in HBM is read in tiles of all channels."""
-        return isinstance(self.nodes[part].operation, _CUT_ANEW) or self.is_in_hbm(part)
+        return self.nodes[part].operation.cuts_channels or self.is_in_hbm(part)
 
     def pieces(self, parts: Parts) -> list[int]:
         """Return the channels of each piece of an operand that has tiles of its own, with all packed images."""

@@ -26,7 +26,7 @@ from ..kernels.program import (
     Parts,
     Program,
     Resident,
-    Scores,
+    Rows,
     Stage,
     WeightsAt,
     input_name,
@@ -37,7 +37,7 @@ from ..simulator.machine.chip import PARTITIONS
 from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
-from .bands import Reach, Rows, banded, can_band, even, operand_rows, reach_of
+from .bands import Reach, banded, can_band, operand_rows, reach_of
 from .graph import DoesNotFit, Graph
 from .warming import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
@@ -215,8 +215,8 @@ class _Alone:
         self._graph, self._node = graph, graph.nodes[number]
         fields: dict[str, Any] = {"margin": NO_SIDES}
         operation = self._node.operation
-        if isinstance(operation, (Convolution, Scores)):
-            fields.update(weights=replace(operation.weights, loads=(), stay=False), bias=0)
+        if operation.filtered is not None:
+            fields.update(weights=replace(operation.filtered.weights, loads=(), stay=False), bias=0)
         elif isinstance(operation, Attention):
             fields.update(bias_at=0)
         elif hasattr(operation, "constants"):
@@ -247,16 +247,16 @@ class _Alone:
         operation, rows = self._operation, None
         channels, high, wide = self._node.before
         if bands > 1:
-            own = even(self._node, (0, ceil_div(operation.rows, bands)))
+            own = operation.whole_rows((0, ceil_div(operation.rows, bands)))
             reach = reach_of(self._node, own)
             rows = (own, reach)
             operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
             high = reach.inside[1]
         operands, sources = self._operands(rows)
         pictures = images * passes * self._packed
-        if isinstance(operation, (Convolution, Scores)):
+        if operation.filtered is not None:
             loads = placed(loads_of(self._graph, self._node), 0)
-            operation = replace(operation, weights=replace(operation.weights, loads=loads))
+            operation = replace(operation.filtered, weights=replace(operation.filtered.weights, loads=loads))
         operations = (*operands, replace(operation, sources=sources))
         program = Program((Stage(operations, images),), self._packed, pictures)
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)

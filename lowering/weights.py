@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
-from ..kernels.program import Affine, Convolution, Norm, Scores, Slope, WeightLoad
+from ..kernels.program import Convolution, Filtered, Scores, WeightLoad
 from ..kernels.tiling.packing import ceil_div, filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
@@ -21,8 +21,6 @@ from .filters import combined, ungroup
 from .graph import Graph, Node
 from .row_blocks import multiplied
 from .weight_loads import placed, tiles_read, weight_loads
-
-_BY_TILE = (Affine, Norm, Slope)  # operations that have columns of numbers for each tile of channels
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,8 @@ class WeightLayout:
     def _filled(self, dtype: np.dtype[Any], *, is_narrow: bool) -> np.ndarray:
         whole = np.zeros(self.narrow if is_narrow else self.numbers, dtype)
         for node in self.graph.nodes:
-            if isinstance(node.operation, (Convolution, Scores)) and node.has_narrow_weights == is_narrow:
-                _Filling(self.graph, node).fill(whole, node.operation.weights.loads)
+            if node.operation.filtered is not None and node.has_narrow_weights == is_narrow:
+                _Filling(self.graph, node).fill(whole, loads_at(node))
             if isinstance(node.operation, Attention) and node.filters is not None and not is_narrow:
                 first = node.operation.bias_at
                 whole[first : first + node.filters.size] = node.filters.make().ravel()
@@ -120,12 +118,12 @@ def lay_out(graph: Graph) -> WeightLayout:
     nodes: list[Node] = []
     numbers, columns = {False: 0, True: 0}, 0  # weights by whether they are in 8 bits
     for node in graph.nodes:
-        operation = node.operation
-        if isinstance(operation, (Convolution, Scores)):
+        operation, filtered = node.operation, node.operation.filtered
+        if filtered is not None:
             loads = placed(loads_of(graph, node), numbers[node.has_narrow_weights])
             numbers[node.has_narrow_weights] += numbers_of(loads)
-            node = node.changed(weights=replace(operation.weights, loads=loads), bias=columns)
-        elif isinstance(operation, _BY_TILE):
+            node = node.changed(weights=replace(filtered.weights, loads=loads), bias=columns)
+        elif operation.numbered is not None:
             node = node.changed(constants=columns)
         elif isinstance(operation, Attention):
             node = node.changed(bias_at=numbers[False])
@@ -142,7 +140,8 @@ def numbers_of(loads: Sequence[WeightLoad]) -> int:
 
 def loads_at(node: Node) -> tuple[WeightLoad, ...]:
     """Return the loads of a node that was laid out; none where it has no weights."""
-    return node.operation.weights.loads if isinstance(node.operation, (Convolution, Scores)) else ()
+    filtered = node.operation.filtered
+    return () if filtered is None else filtered.weights.loads
 
 
 def bias_numbers(node: Node) -> int:
@@ -155,53 +154,28 @@ def itemsize_of_weights(graph: Graph, node: Node) -> int:
     return 1 if node.has_narrow_weights else graph.itemsize
 
 
-def steps_of(node: Node) -> int:
+def steps_of(operation: Filtered) -> int:
     """Return the matmuls of a filter for one tile of input channels."""
-    operation = node.operation
-    assert isinstance(operation, (Convolution, Scores))
     return len(filter_steps(operation.kernel, operation.taps))
-
-
-def form_of(node: Node) -> Form:
-    """Return the form in which a node's filters are multiplied."""
-    return node.operation.form if isinstance(node.operation, Convolution) else Form.DIRECT
-
-
-def stay(node: Node) -> Node:
-    """Return a node whose weights stay in SBUF for all passes; one without weights as it is."""
-    operation = node.operation
-    if not isinstance(operation, (Convolution, Scores)):
-        return node
-    return node.changed(weights=replace(operation.weights, stay=True))
-
-
-def out_columns(graph: Graph, node: Node) -> list[int]:
-    """Return the channels of each output tile of a convolution or the scores."""
-    operation, packed_in = node.operation, graph.packed_in(node)
-    if isinstance(operation, Scores):
-        return [packed_in * operation.channels]
-    assert isinstance(operation, Convolution)
-    return operation.output_order(packed_in).tile_sizes(PARTITIONS)
 
 
 def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     """Return the loads of a node's weights; none where it has none."""
-    operation = node.operation
-    if not isinstance(operation, (Convolution, Scores)):
+    if node.operation.filtered is None:
         return []
     node, rows = multiplied(graph, node)
-    operation = node.operation
-    assert isinstance(operation, (Convolution, Scores))
+    operation = node.operation.filtered
+    assert operation is not None
     if operation.taps.count > 1:
         rows = [operation.taps.used_partitions(rows[0])]
-    columns = out_columns(graph, node)
+    columns = operation.output_tiles(graph.packed_in(node), PARTITIONS)
     ends = np.cumsum(columns).tolist()
-    groups = operation.groups if isinstance(operation, Convolution) else 1
     channels = (node.before[0], operation.channels)
-    reads = [tiles_read(rows, channels, groups, (end - size, end)) for end, size in zip(ends, columns)]
+    reads = [tiles_read(rows, channels, operation.filter_groups, (end - size, end)) for end, size in zip(ends, columns)]
     itemsize = itemsize_of_weights(graph, node)
-    count = matrices(form_of(node), steps_of(node))
-    return weight_loads(rows, columns, reads, count, itemsize, made_on_chip(form_of(node), len(columns)))
+    form = operation.filter_form
+    made = made_on_chip(form, len(columns))
+    return weight_loads(rows, columns, reads, matrices(form, steps_of(operation)), itemsize, made)
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
@@ -214,16 +188,16 @@ class _Filling:
 
     def __init__(self, graph: Graph, node: Node) -> None:
         node, heights = multiplied(graph, node)
-        operation = node.operation
-        assert isinstance(operation, (Convolution, Scores)) and node.filters is not None
-        self._groups = operation.groups if isinstance(operation, Convolution) else 1
+        operation = node.operation.filtered
+        assert operation is not None and node.filters is not None
+        self._groups = operation.filter_groups
         filters = node.filters.make()
         if node.has_narrow_weights:
             filters = filters / scales_of_weights(filters).reshape(-1, 1, 1, 1)
-        self._filters = combined(filters, form_of(node))
+        self._filters = combined(filters, operation.filter_form)
         self._starts = np.cumsum([0, *heights])
         self._channels = operation.channels
-        columns = out_columns(graph, node)
+        columns = operation.output_tiles(graph.packed_in(node), PARTITIONS)
         self._block = columns[0]
         self._tiles: list[np.ndarray] | None = None
         packed_in = graph.packed_in(node)
@@ -287,18 +261,19 @@ def in_pieces(pieces: Sequence[int], packed: int) -> np.ndarray:
 def _arrangement(node: Node) -> Hashable:
     operation = node.operation
     own = (type(operation), operation.channels, operation.packed, node.memory)
-    if isinstance(operation, (Convolution, Scores)):
-        assert node.filters is not None
-        narrow = node.has_narrow_weights, operation.narrow, getattr(operation, "by_columns", False)
-        return *own, operation.taps, form_of(node), node.filters.shape, *narrow
-    return own
+    filtered = operation.filtered
+    if filtered is None:
+        return own
+    assert node.filters is not None
+    narrow = node.has_narrow_weights, operation.narrow, getattr(operation, "by_columns", False)
+    return *own, filtered.taps, filtered.filter_form, node.filters.shape, *narrow
 
 
 def _first_column(node: Node) -> int:
-    operation = node.operation
-    if isinstance(operation, (Convolution, Scores)):
-        return operation.bias
-    return operation.constants if isinstance(operation, _BY_TILE) else 0
+    filtered, numbered = node.operation.filtered, node.operation.numbered
+    if filtered is not None:
+        return filtered.bias
+    return 0 if numbered is None else numbered.constants
 
 
 def columns_of(graph: Graph, node: Node) -> int:
@@ -312,7 +287,7 @@ def columns_of(graph: Graph, node: Node) -> int:
         operation = multiplied(graph, node)[0].operation
         assert isinstance(operation, Convolution)
         return operation.columns_of_constants * ceil_div(operation.channels, PARTITIONS)
-    if not isinstance(operation, _BY_TILE):
+    if operation.numbered is None:
         return 0
     tiles = len(graph.heights(operation.sources[0]))
     return tiles * sum(numbers.size // len(numbers) for numbers in node.numbers)
@@ -331,7 +306,7 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
         tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
         firsts = range(0, len(tiled[0]), PARTITIONS)
         return [numbers[first : first + PARTITIONS] for numbers in tiled for first in firsts]
-    if not isinstance(operation, _BY_TILE):
+    if operation.numbered is None:
         return []
     rows = graph.heights(operation.sources[0])
     order = in_pieces(graph.pieces(operation.sources[0]), operation.packed)

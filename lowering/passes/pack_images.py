@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...kernels.attention_operation import Attention
 from ...kernels.program import (
     Answers,
     Convolution,
-    GroupNorm,
-    LayerNorm,
-    LocalResponseNorm,
-    Rearrange,
+    Packing,
     Scores,
 )
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
@@ -69,9 +65,9 @@ def _can_pack(graph: Graph, images: int) -> bool:
         of_operands = [[images if part < 0 else packed[part] for part in parts] for parts in operation.sources]
         of_input = of_operands[0][0]
         in_pieces = len(graph.pieces(operation.sources[0])) > 1
-        if of_input > 1 and isinstance(operation, (Answers, LayerNorm, GroupNorm, Rearrange)) and in_pieces:
+        if of_input > 1 and operation.packing is Packing.IN_ONE_PIECE and in_pieces:
             return False
-        if of_input > 1 and isinstance(operation, (Attention, LocalResponseNorm)):
+        if of_input > 1 and operation.packing is Packing.NONE:
             return False
         if of_input > 1 and operation.channels > PARTITIONS and operation.channels % PARTITIONS:
             return False
@@ -79,7 +75,7 @@ def _can_pack(graph: Graph, images: int) -> bool:
             return False
         if any(each != of_input for each in of_operands[0]):
             return False
-        as_output = of_operands[1:] if isinstance(operation, (Convolution, Scores)) else of_operands
+        as_output = of_operands if operation.filtered is None else of_operands[1:]
         if any(each != own for operand in as_output for each in operand):
             return False
     return True

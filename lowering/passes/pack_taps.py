@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...kernels.convolution.forms import Form
-from ...kernels.program import Convolution, Copies, Memory, Scores, TapsLoad
+from ...kernels.program import Convolution, Copies, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
@@ -28,7 +28,7 @@ def pack_taps(graph: Graph, are_worth_copies: IsWorth, filled: int = 0) -> Graph
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         operation = node.operation
-        if isinstance(operation, (Convolution, Scores)):
+        if operation.filtered is not None:
             present = graph.with_nodes(nodes)
             taps, copies = _taps(present, number, are_worth_copies)
             nodes[number] = nodes[number].changed(taps=taps)
@@ -64,8 +64,8 @@ def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
 
 def loaded_taps(graph: Graph, node: Node) -> Taps:
     """Return the taps of a convolution of an input that is loaded from HBM."""
-    operation = node.operation
-    assert isinstance(operation, (Convolution, Scores))
+    operation = node.operation.filtered
+    assert operation is not None
     rows = graph.heights(operation.sources[0])
     return taps_in_partitions(rows[0], operation.kernel, PARTITIONS) if len(rows) == 1 else Taps(1, 1, rows[0])
 
@@ -73,8 +73,8 @@ def loaded_taps(graph: Graph, node: Node) -> Taps:
 def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     """Return the most taps of a node that can share the partitions, and the copies that its input must have for them,
     None for none."""
-    operation = node.operation
-    assert isinstance(operation, (Convolution, Scores))
+    operation = node.operation.filtered
+    assert operation is not None
     if graph.is_from_hbm(node):
         return loaded_taps(graph, node), None
     rows = graph.heights(operation.sources[0])

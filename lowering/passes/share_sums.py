@@ -45,6 +45,6 @@ def _adding(graph: Graph, number: int) -> Adding:
         return Adding.VECTOR
     if operation.is_scaled or operation.form is not Form.DIRECT or operation.activation.name not in ALONE:
         return Adding.VECTOR
-    if len(graph.heights(operation.sources[0])) == steps_of(node) == 1:
+    if len(graph.heights(operation.sources[0])) == steps_of(operation) == 1:
         return Adding.SHARED
     return Adding.LAST if len(graph.heights((number,))) == 1 else Adding.VECTOR

@@ -10,6 +10,7 @@ import pytest
 from lowered import decided
 from random_networks import residual
 from trninfer.kernels import program
+from trninfer.kernels.network import BODIES
 from trninfer.kernels.program import Convolution, Operation, OutputOrder, Program, Scores, Stage
 from trninfer.lowering.decisions import Decisions
 
@@ -45,6 +46,15 @@ def test_an_operation_is_frozen_hashable_data(kind: type[Operation]) -> None:
     for field in dataclasses.fields(kind):
         assert field.default is dataclasses.MISSING or isinstance(hash(field.default), int), field.name
     assert kind.__dataclass_params__.frozen and kind.__hash__ is not None
+
+
+@pytest.mark.parametrize("kind", list(BODIES), ids=lambda kind: kind.__name__)
+def test_an_operation_answers_what_lowering_asks(kind: type[Operation]) -> None:
+    """What it does not say itself, or as a kind of a few, nobody says for it."""
+    own = [each for each in kind.__mro__ if each is not Operation and issubclass(each, Operation)]
+    for question in ("cuts_channels", "mixes_channels", "packing", "can_cut_rows"):
+        assert any(question in vars(each) for each in own), f"{kind.__name__} does not answer {question!r}"
+    assert not hasattr(Operation, "cuts_channels")  # no default hides a missing answer
 
 
 def test_equal_programs_are_one_key() -> None:

@@ -11,7 +11,7 @@ from lowered import after, assert_right, graph_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Affine, AveragePool, Border, Combine, Convolution, MaxPool, Operation, Pad, Scores
-from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, even, reach_of, windows_of
+from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, reach_of, windows_of
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph, Node
 from trninfer.lowering.passes.load_taps import load_taps
@@ -94,8 +94,8 @@ def test_rows_that_are_computed_together_are_in_one_band() -> None:
     direct = node_of(Convolution(**fields), 9)
     pairs = node_of(Convolution(**fields, form=Form.PAIRS), 9)
     rows_at_once = node_of(Convolution(**fields, rows_at_once=4), 9)
-    assert [even(node, (3, 5)) for node in (direct, pairs, rows_at_once)] == [(3, 5), (2, 6), (0, 8)]
-    assert even(pairs, (7, 9)) == (6, 9)
+    assert [node.operation.whole_rows((3, 5)) for node in (direct, pairs, rows_at_once)] == [(3, 5), (2, 6), (0, 8)]
+    assert pairs.operation.whole_rows((7, 9)) == (6, 9)
 
 
 def test_operations_of_a_whole_image_are_not_cut() -> None:
@@ -168,9 +168,9 @@ def test_a_padded_value_by_its_own_rows_has_them_in_each_band(border: Border) ->
     node = node_of(Pad(name="a", channels=4, rows=40, columns=5, padding=(3, 0, 5, 0), border=border), 32)
     assert can_band(node)
     own = 1 if border is Border.NUMBER else 2
-    assert even(node, (0, 1)) == (0, 3 * own + 1)
-    assert even(node, (39, 40)) == (40 - 5 * own - 1, 40)
-    assert even(node, (20, 21)) == (20, 21)
+    assert node.operation.whole_rows((0, 1)) == (0, 3 * own + 1)
+    assert node.operation.whole_rows((39, 40)) == (40 - 5 * own - 1, 40)
+    assert node.operation.whole_rows((20, 21)) == (20, 21)
     reach = reach_of(node, (0, 7))
     assert reach.inside == (0, 4) and reach.padding((3, 0, 5, 0)) == (3, 0, 0, 0)
 

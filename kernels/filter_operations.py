@@ -1,0 +1,184 @@
+"""Operations that multiply by filters, and the last of a network: plain data without `nki`, as in program.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from .convolution.adding import Adding
+from .convolution.forms import Form
+from .convolution.row_blocks import RowBlocks
+from .operation import NO_SIDES, Operation, Packing, Rows, Sides, aligned, groups_of_rows
+from .output_order import OutputOrder
+from .places import (
+    IDENTITY,
+    NO_ROW_GROUPS,
+    NO_WEIGHTS,
+    ONE_COPY,
+    Activation,
+    Copies,
+    Ending,
+    Pair,
+    RowGroups,
+    WeightsAt,
+)
+from .tiling.packing import Taps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filtered(Operation):
+    """An operation that multiplies by filters: its bias is in the constants from column `bias` on."""
+
+    kernel: Pair = (1, 1)
+    activation: Activation = IDENTITY
+    weights: WeightsAt = NO_WEIGHTS
+    bias: int = 0
+    taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
+
+    @property
+    def filtered(self) -> Filtered:
+        """See `Operation`."""
+        return self
+
+    @property
+    def filter_form(self) -> Form:
+        """The form in which its filters are multiplied."""
+        return Form.DIRECT
+
+    @property
+    def filter_groups(self) -> int:
+        """The groups of its channels."""
+        return 1
+
+    def output_order(self, packed_in: int) -> OutputOrder:
+        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        raise NotImplementedError(f"{type(self).__name__} does not say in which order its outputs are")
+
+    def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
+        """Return the channels of each tile of its outputs, `packed_in` images being packed in its input."""
+        return self.output_order(packed_in).tile_sizes(partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Filtered):
+    """activation(maxpool(convolution + bias) + addend): the second operand, if there is one, is the addend.
+
+    `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
+    its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
+    0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
+    with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
+    it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
+    `adding`: the engines that add an addend. `is_gate`: it is read as a number for each channel (operations/gates.py).
+    """
+
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: Sides = NO_SIDES
+    groups: int = 1
+    pool_size: int = 1
+    form: Form = Form.DIRECT
+    copies: Copies = ONE_COPY
+    row_groups: RowGroups = NO_ROW_GROUPS
+    rows_at_once: int = 1
+    group_bytes: int = 0
+    adding: Adding = Adding.VECTOR
+    is_gate: bool = False
+
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+    def whole_rows(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        is_squared = self.form.is_minimal and self.pool_size == 1
+        return aligned(rows, self.rows_at_once * (2 if is_squared else 1), self.rows)
+
+    def rows_read(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        start = rows[0] * self.pool_size // self.rows_at_once
+        last = (rows[1] * self.pool_size - 1) // self.rows_at_once
+        if self.form.is_minimal and rows[1] >= self.rows:  # it computes an even number of rows
+            last += self.rows * self.pool_size % 2
+        top, reach = self.padding[0], (self.kernel[0] - 1) * self.dilation[0]
+        return start * self.stride[0] - top, last * self.stride[0] - top + reach + 1
+
+    def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"padding": padding, "row_groups": groups_of_rows(self.row_groups, rows, self.rows)}
+
+    @property
+    def filter_form(self) -> Form:
+        """See `Filtered`."""
+        return self.form
+
+    @property
+    def filter_groups(self) -> int:
+        """See `Filtered`."""
+        return self.groups
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if its sums are multiplied by scales: its weights or its value are in 8 bits."""
+        return self.weights.narrow or self.narrow
+
+    @property
+    def columns_of_constants(self) -> int:
+        """Columns of the constants for 128 outputs: the bias, scales, and bounds."""
+        scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
+        return 1 + scales + (2 if self.has_own_bounds else 0)
+
+    @property
+    def has_own_bounds(self) -> bool:
+        """True if the bounds of its clip are columns of the constants, as shares of its value's scale."""
+        return self.narrow and self.activation.name == "clip"
+
+    def output_order(self, packed_in: int) -> OutputOrder:
+        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
+
+    def row_blocks(self, partitions: int) -> RowBlocks:
+        """Return the groups of rows of a depthwise convolution in a form that computes several."""
+        return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers(Operation):
+    """The numbers of each image as scores, which go by way of HBM, and where the largest of them is."""
+
+    ending: Ending = Ending.RAW
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores(Answers, Filtered):
+    """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is.
+
+    `by_columns`: of one picture with classes on the partitions; its biases are then columns of 128 classes each, and
+    behind them is one of the numbers of the partitions. Else `bias` is the column of the first class, and scales are
+    behind biases, of weights in 8 bits.
+    """
+
+    by_columns: bool = False
+
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
+        """See `Filtered`."""
+        return [packed_in * self.channels]
+
+    def output_order(self, packed_in: int) -> OutputOrder:
+        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        return OutputOrder(1, 1, packed_in, self.channels)

@@ -1,0 +1,107 @@
+"""Operations that fold windows: plain data without `nki`, as in program.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .operation import NO_SIDES, Operation, Packing, Rows, Sides, groups_of_rows
+from .places import NO_ROW_GROUPS, Pair, RowGroups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool(Operation):
+    """Windows of rows and columns, folded by `MaxPool` or `AveragePool`."""
+
+    kernel: Pair
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: Sides = NO_SIDES
+    ceil_mode: bool = False
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True unless a window is all of the operand."""
+        return self.kernel != window
+
+    def rows_read(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        first, end = (row * self.stride[0] - self.padding[0] for row in (rows[0], rows[1] - 1))
+        return first, end + (self.kernel[0] - 1) * self.dilation[0] + 1
+
+    def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"padding": padding}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPool(Pool):
+    """Maxima of windows."""
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragePool(Pool):
+    """Means of windows, over their elements in the image, or in the image and its padding; `is_sum`: their sums."""
+
+    count_include_pad: bool = False
+    is_sum: bool = False
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True unless means at the border are over fewer elements, which a part could not know."""
+        counts_unevenly = self.ceil_mode or (any(self.padding) and not self.count_include_pad)
+        return super().can_cut_rows(window) and not counts_unevenly
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGroupsPool(Operation):
+    """Maxima, of numbers that are 0 or more, of windows over rows in groups of two.
+
+    `start`: the row, counted in the groups of the input, of the first tap of the first output. `offset`: rows above the
+    image in the first group of the output, -1 for single rows. `image_rows`: rows of the output in the image.
+    """
+
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    padding: Sides
+    start: int
+    offset: int
+    image_rows: int
+    row_groups: RowGroups = NO_ROW_GROUPS
+
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+    def rows_read(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        image = rows
+        if self.offset >= 0:
+            first, end = (2 * row - self.offset for row in rows)
+            image = max(0, first), min(self.image_rows, end)
+        return self.start // 2 + image[0], (self.start + self.kernel[0] - 1) // 2 + image[1]
+
+    def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
+        """See `Operation`."""
+        base = rows[0] if self.offset < 0 else 2 * rows[0]
+        return {
+            "padding": padding,
+            "row_groups": groups_of_rows(self.row_groups, rows, self.rows),
+            "start": self.start + 2 * (base - first),
+            "image_rows": rows[1] - rows[0] if self.offset < 0 else self.image_rows - base,
+        }

@@ -1,0 +1,207 @@
+"""Operations on the numbers of values, and on where they are: plain data without `nki`, as in program.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .operation import Operation, Packing, Rows, Sides, aligned
+from .places import IDENTITY, Activation, Border, Pair
+from .tiling.packing import ceil_div
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combine(Operation):
+    """activation(first `arithmetic` second); the second may have one number for each channel of each image."""
+
+    arithmetic: str = "add"
+    activation: Activation = IDENTITY
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbered(Operation):
+    """An operation with numbers for each channel or element, in the constants from column `constants` on."""
+
+    constants: int = 0
+
+    @property
+    def numbered(self) -> Numbered:
+        """See `Operation`."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine(Numbered):
+    """activation(x * scale + shift): a number for each channel, or for each element of an image.
+
+    Constants from column `constants` on: scale and shift of each tile of channels, one after the other.
+    """
+
+    by_element: bool = False
+    activation: Activation = IDENTITY
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True unless each element has its own numbers."""
+        return not self.by_element
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope(Numbered):
+    """x, below 0 x * slope: a slope for each channel, or for each element of an image, from column `constants` on."""
+
+    by_element: bool = False
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True unless each element has its own numbers."""
+        return not self.by_element
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm(Numbered):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, the constants as those of `Affine`."""
+
+    epsilon: float = 1e-5
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm(Norm):
+    """Statistics of each pixel over its channels."""
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupNorm(Norm):
+    """Statistics of groups of channels over an image."""
+
+    groups: int = 1
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalResponseNorm(Operation):
+    """x / (bias + alpha / size * sum of the squares of the `size` channels around it) ** beta."""
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.NONE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pad(Operation):
+    """Rows and columns of `value`, or its own by `border`, around a value; fewer of it where `padding` is below 0."""
+
+    padding: Sides
+    value: float = 0.0
+    border: Border = Border.NUMBER
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True unless rows of the other end are around it."""
+        return self.rows > 1 and self.border is not Border.WRAP
+
+    def whole_rows(self, rows: Rows) -> Rows:
+        """Return rows that have, beside the border, the rows of the image that the border is."""
+        first, end = rows
+        own = 1 if self.border is Border.NUMBER else 2
+        above, below = (side * own + 1 if side > 0 else 0 for side in self.padding[::2])
+        if first < above:
+            first, end = 0, max(end, above)
+        if end > self.rows - below:
+            first, end = min(first, self.rows - below), self.rows
+        return max(0, first), min(self.rows, end)
+
+    def rows_read(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        return rows[0] - self.padding[0], rows[1] - self.padding[0]
+
+    def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"padding": padding}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interleave(Operation):
+    """Values whose rows and columns take turns: operand n is every `step`-th row and column from (n // step[1],
+    n % step[1]) on."""
+
+    step: Pair
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+    def whole_rows(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        return aligned(rows, self.step[0], self.rows)
+
+    def rows_read(self, rows: Rows) -> Rows:
+        """See `Operation`."""
+        return rows[0] // self.step[0], ceil_div(rows[1], self.step[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rearrange(Operation):
+    """Numbers of each image from number `first` on, in another order: seen as axes of `split`, axis `order[i]` comes
+    i-th."""
+
+    split: tuple[int, ...]
+    order: tuple[int, ...]
+    first: int = 0
+
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
