@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from ..inference.python_inputs import PathOnly, Picture, Rows
 from ..models.errors import ArgumentError, InputError
 from ..models.files import Model
 from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.session import Session
 from .answers import Answers
 from .functions import answer_pictures, answer_rows, in_thread, load_for_pictures, load_for_rows
 
@@ -24,17 +27,48 @@ PICTURE_COLUMNS = ("image", "bytes", "path")
 ROW_COLUMNS = ("features", "data")
 
 
+_LOADED: weakref.WeakSet[_Loaded] = weakref.WeakSet()
+
+
+def _begin_anew_after_fork() -> None:
+    for loaded in list(_LOADED):
+        loaded._begin_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_begin_anew_after_fork)
+
+
 class _Loaded:
-    """A model with a session of its own, which answers one call at a time."""
+    """A model with a session of its own, which answers one call at a time.
+
+    A process that is forked from this one opens another session with its first call: here a thread may hold the lock
+    and be in the middle of an answer.
+    """
 
     def __init__(self, model: Model, arguments: RunArguments) -> None:
         self.model = model
         self.arguments = arguments
-        self._session = arguments.session(model)
+        self._opened = arguments.session(model)
         self._lock = threading.Lock()
+        self._is_forked = False
+        _LOADED.add(self)
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[Session]:
+        """Hold the session alone."""
+        with self._lock:
+            if self._is_forked:
+                self._opened = self.arguments.session(self.model)
+                self._is_forked = False
+            yield self._opened
+
+    def _begin_anew(self) -> None:
+        self._lock = threading.Lock()
+        self._is_forked = True
 
     def __repr__(self) -> str:
-        info = self._session.info
+        info = self._opened.info
         name = type(self).__name__
         return f"<{name}: {self.model.network.name} on {info.target} in {self.arguments.dtype} ({info.name})>"
 
@@ -63,8 +97,8 @@ class Classifier(_Loaded):
 
     def classify(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
         """Answer pictures; see `trninfer.classify`."""
-        with self._lock:
-            return answer_pictures(inputs, self.model, self._session, replace(self.arguments, on_error=on_error))
+        with self._session() as session:
+            return answer_pictures(inputs, self.model, session, replace(self.arguments, on_error=on_error))
 
     async def classify_async(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
         """The same for `await`, in a thread; see `trninfer.classify_async`."""
@@ -110,8 +144,8 @@ class Predictor(_Loaded):
     def predict(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
         """Answer rows of features; see `trninfer.predict`."""
         check_header(header)
-        with self._lock:
-            return answer_rows(inputs, self.model, self._session, replace(self.arguments, on_error=on_error), header)
+        with self._session() as session:
+            return answer_rows(inputs, self.model, session, replace(self.arguments, on_error=on_error), header)
 
     async def predict_async(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
         """The same for `await`, in a thread; see `trninfer.predict_async`."""

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from .blur import gaussian_blur
+from .cut_short import load
 from .deep_pictures import bands, to_8_bits
 from .errors import InputError as InputError  # also for those who open pictures
 from .ink import Box, InkError, find_blob
@@ -120,13 +121,14 @@ def _decode(file: BinaryIO) -> Image.Image:
             image = Image.open(file, formats=FORMATS)
             too_large = _size_problem(image)
             if too_large is None:
-                image.load()
+                if not load(image, file):
+                    raise InputError("a corrupt or truncated picture")
                 return _upright(image)
     except UnidentifiedImageError:
         raise InputError(_unknown_format(file)) from None
     except Image.DecompressionBombError:
         raise InputError(f"too large: at most {MAX_PIXELS // 1_000_000} megapixels are allowed") from None
-    except MemoryError:
+    except (MemoryError, InputError):
         raise
     except OSError as error:
         if error.errno is not None:  # of the file, not of what is in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from .run import Run
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
 _REPLAYS = Replays(prepared)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_REPLAYS.begin_anew)
 _REMEMBERED_INSTRUCTIONS = 100_000  # at most, in all of them, of about 2 KB each
 
 

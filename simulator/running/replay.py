@@ -283,6 +283,11 @@ class Replays:
         with self._lock, np.errstate(all="ignore"):
             return launch.replay(arrays)
 
+    def begin_anew(self) -> None:
+        """Forget everything in a process that was forked: a thread may have been in the middle of a replay."""
+        self._lock = threading.Lock()
+        self.clear()
+
     def clear(self) -> None:
         """Forget all launches and let go of their memory."""
         self._seen.clear()

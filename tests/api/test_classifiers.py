@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -121,3 +124,32 @@ def test_the_example_of_ray_data() -> None:
     expected = trninfer.classify(SAMPLES, backend="sim").predictions
     told = dict(line.split()[:2] for line in lines if line.startswith(str(ROOT)))
     assert told == {str(answer.input): answer.label for answer in expected}
+
+
+FORKING = """
+import os, signal, threading, numpy as np, trninfer
+predictor, rows = trninfer.Predictor(backend="sim"), np.random.default_rng(0).random((256, 64), np.float32)
+expected = predictor.predict(rows[:4]).classes
+held, done = threading.Event(), threading.Event()
+
+def answer():
+    with predictor._lock:
+        held.set()
+        done.wait(60)
+
+threading.Thread(target=answer, daemon=True).start()
+held.wait(60)
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(predictor.predict(rows[:4]).classes != expected)
+status = os.waitpid(child, 0)[1]
+done.set()
+raise SystemExit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_forked_while_a_thread_predicts_answers() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

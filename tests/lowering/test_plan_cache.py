@@ -5,13 +5,16 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.plan_cache import PlanCache, PlanRecord, digest_of, key_of, plan_folder
+from trninfer.lowering.launch_plan import LaunchPlanner
+from trninfer.lowering.plan_cache import PlanCache, PlanRecord, _digest, digest_of, key_of, plan_folder
+from trninfer.lowering.planning import Planning
 
 RECORD = PlanRecord(Decisions(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
 GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
@@ -33,6 +36,30 @@ def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
     assert cache.get("key") is None
     cache.put("key", RECORD)
     assert PlanCache(tmp_path).get("key") == RECORD
+
+
+FORGED = [
+    {"packed": 0}, {"packed": -1}, {"packed": "x"}, {"stages": [{"end": 99, "images": 0}]},
+    {"forms": [[0, "no form", 0]]}, {"forms": [[99, "direct", 0]]}, {"regions": [1]}, {"splits": {"first": 0}},
+    {"warming": [[0, 10**30]]},
+    {"ahead": 10**30}, {"filled_taps": 7}, {"copied": [None]}, {"in_hbm": [-1]}, {"unknown": 1}, [], None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", FORGED, ids=str)
+def test_a_forged_plan_is_made_anew(tmp_path: Path, change: Any) -> None:
+    """Its digest is right, as whoever may write to the folder can make it."""
+    first = planner(PlanCache(tmp_path)).plan(4)
+    (file,) = tmp_path.glob("*-4.json")
+    plan = json.loads(file.read_text())["plan"]
+    plan["decisions"] = {**plan["decisions"], **change} if isinstance(change, dict) else change
+    file.write_text(json.dumps({"sha256": _digest(file.stem, plan), "plan": plan}))
+    again = planner(PlanCache(tmp_path)).plan(4)
+    assert again.instructions == first.instructions
+
+
+def planner(cache: PlanCache) -> LaunchPlanner:
+    return Planning("trn2", 4, cache=cache).planner(GRAPH)
 
 
 def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:

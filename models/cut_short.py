@@ -1,0 +1,44 @@
+"""PNG files that end before their last row, which Pillow opens as if the other rows were black."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from PIL import Image
+
+FILLS = (0x5A, 0xA5)  # memory before decoding; a row that keeps both was not decoded
+
+
+def load(image: Image.Image, file: BinaryIO) -> bool:
+    """Decode an opened picture; False for a PNG file whose last row is missing.
+
+    The memory is filled with a value first. Where the last row has it, as a picture may by chance, the file is decoded
+    once more, over another value.
+    """
+    if image.format != "PNG" or image.height < 2:
+        image.load()
+        return True
+    return not _keeps(image, FILLS[0]) or not _keeps(_opened_again(file), FILLS[1])
+
+
+def _keeps(image: Image.Image, fill: int) -> bool:
+    """Decode a picture over memory with a value; True if a row still has it."""
+    image.im = Image.core.fill(image.mode, image.size, _ink(image, fill))
+    image.load()
+    row = image.height - 1 - image.height % 2  # the last of the odd ones, with which an interlaced file ends
+    before = Image.new(image.mode, (image.width, 1), _ink(image, fill))
+    return all(
+        image.crop((0, number, image.width, number + 1)).tobytes() == before.tobytes()
+        for number in {row, image.height - 1}
+        if number == row or "interlace" not in image.info
+    )
+
+
+def _opened_again(file: BinaryIO) -> Image.Image:
+    file.seek(0)
+    return Image.open(file, formats=("PNG",))
+
+
+def _ink(image: Image.Image, fill: int) -> int | tuple[int, ...]:
+    bands = len(image.getbands())
+    return (fill,) * bands if bands > 1 else 255 * (fill & 1) if image.mode == "1" else fill
