@@ -7,10 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from ..inference.predictions import Prediction, PredictionSink
 from ..inference.search import InputProblem
 from ..inference.stream import Batch, SourceBatch, answer_batches
 from ..models.files import Model
+from ..models.network import Network
+from ..runtime.timing import LayerTiming, Totals
 from .backends import choice_note, cores_of, open_session
 from .calibration import agreement_of, is_compared, read_calibration
 from .errors import UsageError
@@ -131,7 +135,11 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
                 title += f"; the {count(answers.earlier, 'answer')} of an earlier run took no time here"
             report.choice_note = begun.choice_note
             report.cores = cores_of(session, result.worker_us)
-            report.tables = [LayerTable(title, "", result.layers)]
+            layers = result.layers
+            if answers.earlier and not result.count:
+                title = f"{network.name}: 1 input of zeros; all {count(answers.earlier, 'answer')} are earlier"
+                layers = _time_zeros(session, network)
+            report.tables = [LayerTable(title, "", layers)]
             report.host_seconds = begun.seconds
             report.verify = result.verification
             if is_compared(options):
@@ -143,6 +151,14 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             write_report(options.report_file, shown, result.timelines)
             answers.finish(report, options.quiet, options.top_k)
     return report
+
+
+def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, ...]:
+    """Return the time of each layer for an input of zeros: reports of finished runs have layers too."""
+    totals = Totals(session.rows)
+    for answer in session.stream([np.zeros((1, *network.input.shape), np.float32)]):
+        totals.add(answer.size, answer.times, answer.worker)
+    return totals.layers()
 
 
 def _patient(session: BatchSession) -> BatchSession:

@@ -16,6 +16,9 @@ from .errors import UsageError, reason
 PARTIAL = ".partial"  # after the name of an --output: the file in which its answers wait until they are all there
 
 
+_TARGETS: dict[Path, Path] = {}  # the files that paths led to when they were checked
+
+
 def check_output(path: Path | None, option: str = "--output") -> None:
     """UsageError where `path` could not be written to; called before the work, not after it."""
     if path is None:
@@ -26,7 +29,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         pass  # it will be made
     except (OSError, ValueError) as error:  # links that lead in circles, a name that is too long, and such
         raise UsageError(f"{option} {path}: {reason(error)}") from None
-    target = Path(os.path.realpath(path))
+    target = _TARGETS[path] = Path(os.path.realpath(path))
     if target.name.endswith(PARTIAL):
         raise UsageError(f"{option} {path}: names that end in {PARTIAL} are those of unfinished answers; give another")
     if target.is_dir():
@@ -72,6 +75,14 @@ def is_special(path: Path) -> bool:
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
+def _is_device(target: Path) -> bool:
+    """True for a device or a pipe; a link, which was made during the work, is replaced like a file."""
+    with contextlib.suppress(OSError):
+        mode = os.lstat(target).st_mode
+        return not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)
+    return False
+
+
 def stream_of(output: Path | None) -> IO[str] | None:
     """Return the stream whose width and colours a text is laid out for: standard output; None for a file."""
     return sys.stdout if output is None else None
@@ -91,6 +102,12 @@ def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--outp
                 break
 
 
+def _target(path: Path) -> Path:
+    """Return the file that a path led to before the work: a link stays a link, and one that was made in the meantime is
+    not followed."""
+    return _TARGETS.get(path) or Path(os.path.realpath(path))
+
+
 @contextlib.contextmanager
 def open_output(path: Path | None, option: str = "--output") -> Iterator[Callable[[str], bool]]:
     """Yield a function that writes pieces of a report and returns True while someone reads them.
@@ -101,9 +118,9 @@ def open_output(path: Path | None, option: str = "--output") -> Iterator[Callabl
     if path is None:
         yield write_stdout
         return
-    target = Path(os.path.realpath(path))  # a link stays a link
+    target = _target(path)
     try:
-        with _open_special(target) if is_special(path) else _replacing(target) as write:
+        with _open_special(target) if _is_device(target) else _replacing(target) as write:
             yield write
     except OSError as error:
         raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None
@@ -182,7 +199,7 @@ def _replacing_file(target: Path) -> Iterator[BinaryIO]:
 def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
     """A file for bytes that takes its place once all is written; UsageError where it cannot be written."""
     try:
-        with _replacing_file(Path(os.path.realpath(path))) as file:
+        with _replacing_file(_target(path)) as file:
             yield file
     except OSError as error:
         raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None

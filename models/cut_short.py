@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from PIL import Image
+from PIL import Image, _imaging
 
 FILLS = (0x5A, 0xA5)  # memory before decoding; a row that keeps both was not decoded
 
@@ -23,7 +23,7 @@ def load(image: Image.Image, file: BinaryIO) -> bool:
 
 def _keeps(image: Image.Image, fill: int) -> bool:
     """Decode a picture over memory with a value; True if a row still has it."""
-    image.im = Image.core.fill(image.mode, image.size, _ink(image, fill))
+    image.im = _imaging.fill(image.mode, image.size, _ink(image, fill))
     image.load()
     row = image.height - 1 - image.height % 2  # the last of the odd ones, with which an interlaced file ends
     before = Image.new(image.mode, (image.width, 1), _ink(image, fill))

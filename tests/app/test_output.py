@@ -96,3 +96,12 @@ def test_names_of_unfinished_answers_are_refused(cli, pictures, picture_model, t
         outcome = cli("classify", pictures, "--model", picture_model, *arguments, option, tmp_path / name)
         assert outcome.status == 2 and f"{option} {tmp_path / name}: names that end in .partial" in outcome.err
         assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_a_link_that_is_made_during_the_work_is_not_followed(tmp_path: Path) -> None:
+    kept, path = tmp_path / "kept.txt", tmp_path / "report.txt"
+    kept.write_text("kept")
+    check_output(path)
+    path.symlink_to(kept)
+    write_output("report", path)
+    assert kept.read_text() == "kept" and path.read_text() == "report" and not path.is_symlink()

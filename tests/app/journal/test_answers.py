@@ -207,6 +207,20 @@ def test_resume_tries_errors_again_and_takes_new_pictures(cli, pictures, picture
         assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
 
 
+def test_a_finished_run_that_is_resumed_has_the_times_of_layers(cli, pictures, picture_model, tmp_path) -> None:
+    """As after a kill between the last answer and the report."""
+    target = tmp_path / "a.ndjson"
+    options = ("classify", pictures, "--model", picture_model, "--format", "ndjson", "--output", target)
+    assert cli(*options).status == 0
+    first = [json.loads(line) for line in target.read_text().splitlines()]
+    assert cli(*options, "--resume").status == 0
+    again = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [line["name"] for line in again if line["type"] == "layer"] == [
+        line["name"] for line in first if line["type"] == "layer"
+    ]
+    assert again[-1]["type"] == "summary" and again[-1]["total_us"] > 0
+
+
 def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None:
     target, partial = tmp_path / "a.json", tmp_path / "a.json.partial"
     target.write_text("before")
