@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .functions import functions_with_nki, is_jit
@@ -75,16 +76,17 @@ def _units(tree: ast.Module) -> list[_Unit]:
     units = [_Unit("", 1)]
     seen: Counter[str] = Counter()
 
-    def gather(body: list[ast.stmt], prefix: str) -> None:
-        for statement in body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                name = f"{prefix}{statement.name}"
+    def gather(nodes: Iterable[ast.AST], prefix: str) -> None:
+        for node in nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                name = f"{prefix}{node.name}"
                 seen[name] += 1
-                units.append(_Unit(f"{name}#{seen[name]}", statement.lineno, list(ast.walk(statement))))
-            elif isinstance(statement, ast.ClassDef):
-                gather(statement.body, f"{prefix}{statement.name}.")
+                units.append(_Unit(f"{name}#{seen[name]}", node.lineno, list(ast.walk(node))))
+            elif isinstance(node, ast.ClassDef):
+                gather(node.body, f"{prefix}{node.name}.")
             else:
-                units[0].nodes += ast.walk(statement)
+                units[0].nodes.append(node)
+                gather(ast.iter_child_nodes(node), prefix)
 
     gather(tree.body, "")
     return units

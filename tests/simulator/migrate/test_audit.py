@@ -75,6 +75,13 @@ def test_a_kernel_that_is_called_less_often_in_another_kernel():
     assert missing(old, new) == "19: a call of the kernel kernel is missing"
 
 
+def test_kernels_under_a_condition_are_kernels():
+    inner = "".join(f"    {line}\n" if line else "\n" for line in KERNEL.removeprefix(FIRST).splitlines())
+    old = f"{FIRST}try:\n    READY = True\nexcept ImportError:\n    READY = False\nif READY:\n{inner}"
+    text = migrate_source(old).text
+    assert not missing(old, text) and missing(old, text.replace("READY = False", "pass")).endswith("is missing")
+
+
 def test_unbound_names():
     text = "import a\nfrom b import c as d\n\ndef f(x, *y):\n    global g\n    z = [u for u in x]\n"
     text += "    try:\n        pass\n"
