@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ..inference.predictions import Prediction, PredictionSink
+from ..inference.scoring import Score, Scorer
 from ..inference.search import InputProblem
 from ..inference.stream import Batch, SourceBatch, answer_batches
 from ..models.files import Model
@@ -25,13 +26,15 @@ from .options import AnswerOptions
 from .progress import progress_bar
 from .reports.emit import emit
 from .reports.html import write_report
-from .reports.report import SHOWN_ANSWERS, LayerTable, Nones, Report, Score
+from .reports.report import SHOWN_ANSWERS, LayerTable, Nones, Report
 from .reports.trace import write_trace
 from .text import count
 
 if TYPE_CHECKING:
     from ..runtime.cluster.worker import Prepare
     from ..runtime.session import BatchSession
+
+RightClass = Callable[[Prediction], "int | None"]
 
 TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
 
@@ -49,10 +52,6 @@ class Inputs(Protocol):
     @property
     def problems(self) -> list[InputProblem]:
         """Return the inputs that could not be used so far."""
-
-    @property
-    def score(self) -> Score | None:
-        """Return the number of correct answers among those noted, if labels are known."""
 
     @property
     def states(self) -> States | None:
@@ -74,9 +73,6 @@ class Inputs(Protocol):
 
     def refuse(self, name: str | int, reason: str) -> None:
         """An input that could not be answered, and why."""
-
-    def note(self, predictions: Iterable[Prediction]) -> None:
-        """Answers as they come, those of an earlier run among them."""
 
 
 @dataclass(frozen=True)
@@ -101,22 +97,32 @@ def begin(options: AnswerOptions, started: float) -> Begun:
     return Begun(options, started, note)
 
 
-def answer_inputs(begun: Begun, model: Model, inputs: Inputs) -> int:
-    """Answer the inputs of a command, write its report, and return the exit status."""
+def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
+    """Answer the inputs of a command, write its report, and return the exit status.
+
+    `right_class` returns the index of the class that an answer should have, None where that is not known; with it the
+    answers are scored.
+    """
     labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
     top_k = _top_k(begun.options.top_k, labels)
-    report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k)
+    if begun.options.fail_under is not None and right_class is None:
+        raise UsageError("--fail-under compares the accuracy; it needs --labels")
+    if right_class is not None and not model.network.answer_labels:
+        raise UsageError(f"--labels: model {model.network.name!r} outputs values, not classes")
+    scorer = None if right_class is None else Scorer(model.network.answer_labels, top_k)
+    noted = _Noting(scorer, right_class, model.network.output.none)
+    report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k, noted)
     return report.exit_status
 
 
-def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
+def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
     options, network = begun.options, model.network
     calibration = read_calibration(options.calibrate, model)
     with open_session(model, options, inputs.prepare, calibration) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
         with open_answers(options, identity, network.answer_labels, inputs.states) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
-            noted = _Noting(inputs, answers, network.output.none)
+            noted.sink = answers
             noted.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(
@@ -144,7 +150,8 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
             report.verify = result.verification
             if is_compared(options):
                 report.agreement = agreement_of(session, calibration, options.batch_size)
-            report.score, report.none = inputs.score, noted.none
+            report.score, report.none = noted.score, noted.none
+            report.fail_under, report.max_errors = options.fail_under, options.max_errors
             report.errors = inputs.problems
             write_trace(options.trace, result.timelines, session.info.name)
             shown = replace(report, predictions=noted.first, answer_count=noted.total)
@@ -169,15 +176,15 @@ def _patient(session: BatchSession) -> BatchSession:
     return PatientSession(session) if isinstance(session, Session) else session
 
 
-def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
+def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
     """The chip beside the simulator, in place of answers that come one by one."""
     from .compare_backends import run_comparison
 
     options = begun.options
     report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
-    noted = _Noting(inputs, None, model.network.output.none)
     noted.note(report.predictions)
-    report.score, report.none = inputs.score, noted.none
+    report.score, report.none = noted.score, noted.none
+    report.fail_under, report.max_errors = options.fail_under, options.max_errors
     report.errors = inputs.problems
     report.host_seconds = begun.seconds
     write_report(options.report_file, report)
@@ -187,11 +194,12 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int) -> Report:
 
 
 class _Noting:
-    """Answers on their way to a sink, noted by the inputs that they are of, and counted where they say none."""
+    """Passes answers on to `sink`, scores them, and counts those labelled none."""
 
-    def __init__(self, inputs: Inputs, sink: PredictionSink | None, none_label: str) -> None:
-        self._inputs = inputs
-        self._sink = sink
+    def __init__(self, scorer: Scorer | None, right_class: RightClass | None, none_label: str) -> None:
+        self.sink: PredictionSink | None = None
+        self._scorer = scorer
+        self._right_class = right_class
         self._none_label = none_label
         self._nones = self.total = 0
         self.first: list[Prediction] = []  # for a page, which shows no more
@@ -201,19 +209,25 @@ class _Noting:
         """Return the number of noted answers labelled none; None if the network has no such label."""
         return Nones(self._none_label, self._nones, self.total) if self._none_label else None
 
+    @property
+    def score(self) -> Score | None:
+        """Return the score of the noted answers; None without labels."""
+        return None if self._scorer is None else self._scorer.score
+
     def note(self, predictions: Iterable[Prediction]) -> None:
-        """Note answers that are in their sink already; they are gone through twice."""
+        """Count and score answers that are in the sink already."""
         for prediction in predictions:
             self.total += 1
             self._nones += prediction.label == self._none_label
             if len(self.first) < SHOWN_ANSWERS:
                 self.first.append(prediction)
-        self._inputs.note(predictions)
+            if self._scorer is not None and self._right_class is not None:
+                self._scorer.add(prediction, self._right_class(prediction))
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
         """Note the answers and pass them on."""
         self.note(predictions)
-        return self._sink is None or self._sink.add(predictions)
+        return self.sink is None or self.sink.add(predictions)
 
 
 def _top_k(asked: int | None, labels: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +14,10 @@ from .option_groups import takes_options
 from .options import ModelOption, PictureOptions
 
 if TYPE_CHECKING:
+    from ..inference.predictions import Prediction
     from ..inference.search import InputProblem
     from ..models.files import Model
-    from .answering import Inputs
+    from .answering import Inputs, RightClass
 
 HELP = """Classify pictures, and time each layer.
 
@@ -35,9 +37,12 @@ the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0]
 FILE[1] and so on.
 
 A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2. The answers of a network of values (a regression,
+answered, and the exit status is 2 (--max-errors allows some). The answers of a network of values (a regression,
 an embedding) have these in place of label and probability. For a network with several
 outputs, json and ndjson have all of them by name, csv the leading one.
+
+--labels scores the answers: accuracy, top 5, precision, recall and F1 of each
+class, and the confusions. A picture without a label is answered, not scored.
 
 A network with several inputs reads PATH for one of them, and --input NAME=FILE
 for each other, which is the same for all pictures.
@@ -78,6 +83,7 @@ Examples:
   trninfer classify photos/ --recursive --format csv --output all.csv --resume
   find . -name '*.png' | trninfer classify --from-list - --format ndjson
   cat photo.jpg | trninfer classify - --top-k 3
+  trninfer classify val/ --recursive --labels val/ --fail-under 0.97
   trninfer classify faces/ --model siamese.safetensors --input reference=me.png
   trninfer classify photos/ --backend neuron --cores 4
   trninfer classify /shared/photos/ --cluster auto --output all.csv --format csv
@@ -85,22 +91,23 @@ Examples:
 """
 
 
-@takes_options(HELP)
-def classify(
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a run, by name, and their right labels."""
+
     paths: Annotated[
         list[str] | None,
         typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
-    ] = None,
+    ] = None
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")
-    ] = False,
+    ] = False
     from_list: Annotated[
         str | None,
         typer.Option(
             "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
         ),
-    ] = None,
-    model: ModelOption = "digits-cnn",
+    ] = None
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,33 +116,75 @@ def classify(
             help="Of a network of several inputs, one of them: a picture, an array, features, or numbers such as 0.5. "
             "The one that is left out is read from PATH.",
         ),
-    ] = None,
-    *,
-    options: PictureOptions,
-) -> None:
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="SOURCE",
+            help="The right labels, to score the answers: a folder with a folder for each label, a .csv, .tsv or .json "
+            "of names and labels, or a pattern of names such as '{label}-*.png'.",
+        ),
+    ] = None
+
+    def check(self, resume: bool) -> None:
+        """UsageError if nothing is named, or if --resume could not recognise the answer to standard input."""
+        if not self.paths and self.from_list is None and not self.inputs:
+            raise UsageError(
+                "no pictures named; give files, folders, - or --from-list FILE (see trninfer classify --help)"
+            )
+        if resume and self.paths and "-" in self.paths:
+            raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
+
+    def find(self) -> tuple[list[str], list[InputProblem]]:
+        """The names of the pictures, and what was named and is none."""
+        from .picture_inputs import find_named_pictures
+
+        if not self.paths and not self.from_list:
+            return [], []
+        return find_named_pictures(self.paths or [], self.recursive, self.from_list)
+
+
+@takes_options(HELP)
+def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: PictureOptions) -> None:
     """Answer the pictures that are named."""
     started = time.perf_counter()
     options.check()
-    if not paths and from_list is None and not inputs:
-        raise UsageError("no pictures named; give files, folders, - or --from-list FILE (see trninfer classify --help)")
-    if options.resume and paths and "-" in paths:
-        raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
+    pictures.check(options.resume)
 
     from ..inference.arguments import in_layout
     from ..inference.pictures import ignore_warnings
     from ..models.files import load_model
     from .answering import answer_inputs, begin
-    from .picture_inputs import find_named_pictures
 
     begun = begin(options, started)  # reports a missing backend before anything is read
-    names, problems = find_named_pictures(paths or [], recursive, from_list) if paths or from_list else ([], [])
-    options.check_kept(model, from_list, *names)
+    names, problems = pictures.find()
+    options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load_model(model) if options.layout is None else in_layout(load_model(model), options.layout)
     assumed = _assumptions(loaded)
     if assumed and not options.quiet:
         complain(f"assumed, as nobody said otherwise at trninfer import: {assumed}")
     ignore_warnings()
-    raise typer.Exit(answer_inputs(begun, loaded, _open_inputs(loaded, inputs or [], names, problems, options)))
+    right_class = _right_class(pictures.labels, loaded, names)
+    opened = _open_inputs(loaded, pictures.inputs or [], names, problems, options)
+    raise typer.Exit(answer_inputs(begun, loaded, opened, right_class))
+
+
+def _right_class(source: str | None, model: Model, names: list[str]) -> RightClass | None:
+    """Return a function from an answer to its right class; None without labels."""
+    if source is None:
+        return None
+    from ..inference.picture_labels import PictureLabels
+    from ..inference.predictions import InputNames
+
+    labels = PictureLabels(source, model.network.answer_labels)
+    labels.check_some(names)
+
+    def right_class(answer: Prediction) -> int | None:
+        sources = answer.input.sources.values() if isinstance(answer.input, InputNames) else [str(answer.input)]
+        return next((found for name in sources if (found := labels.class_of(name)) is not None), None)
+
+    return right_class
 
 
 def _assumptions(model: Model) -> str:

@@ -154,5 +154,6 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
         for note in (*rows.notes, range_note(loaded, next(rows.batches(LOOKED_AT)))):
             if note is not None and not options.quiet:
                 complain(f"{given.data}: {note}")
-        status = answer_inputs(begun, loaded, RowInputs(given.data, rows, truth, given.header))
+        right_class = None if truth is None else lambda answer: int(truth[int(answer.input)])
+        status = answer_inputs(begun, loaded, RowInputs(given.data, rows, given.header), right_class)
     raise typer.Exit(status)

@@ -32,6 +32,7 @@ def lint(
     shapes: Annotated[
         str | None,
         typer.Option(
+            "--shapes",
             metavar="SHAPES",
             help="Run the kernels on these: 128x512:bfloat16,128x1, or kernel=128x512 for one of several.",
         ),
@@ -54,8 +55,7 @@ def lint(
       trninfer lint my_kernels.py
       trninfer lint --shapes 128x512,512x512:bfloat16 my_kernels.py
       trninfer lint kernels/ notebook.ipynb && echo clean
-      The rules, a line each:
-        trninfer lint --rules
+      trninfer lint --rules
 
     Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 where a file could not be checked.
     """

@@ -30,6 +30,15 @@ def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
     return read
 
 
+def fraction(text: str | float) -> float:
+    """Read an option's share, 0 to 1, in plain digits."""
+    if isinstance(text, float):  # a default
+        return text
+    if re.fullmatch(r"[0-9]{0,3}(\.[0-9]{0,12})?", text) and any(map(str.isdecimal, text)) and float(text) <= 1:
+        return float(text)
+    raise typer.BadParameter(f"{text!r} is no share from 0 to 1, such as 0.97.")
+
+
 def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
 

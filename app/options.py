@@ -21,7 +21,7 @@ from .completion import complete_model
 from .config import ConfigOption
 from .errors import UsageError
 from .logs import VerboseOption, log_to_stderr
-from .option_groups import seconds, whole
+from .option_groups import fraction, seconds, whole
 from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
@@ -274,6 +274,24 @@ class AnswerOptions(RunOptions):
             "then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
         ),
     ] = False
+    max_errors: Annotated[
+        int,
+        typer.Option(
+            "--max-errors",
+            parser=whole(0),
+            metavar="N",
+            help="Exit with 0 although up to N inputs could not be used; they are named all the same.",
+        ),
+    ] = 0
+    fail_under: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-under",
+            parser=fraction,
+            metavar="SHARE",
+            help="Exit with 1 where the accuracy that --labels finds is below this share, such as 0.97.",
+        ),
+    ] = None
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on from what an interrupted run with the same options left in --output."),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..inference.arrays import is_array_file
 from ..inference.pictures import PictureBatches
-from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem, find_pictures
 from ..inference.shipping import PictureSources, decoder
 from ..inference.stream import Batch, SourceBatch
@@ -34,7 +33,6 @@ class PictureInputs:
 
     command = "classify"
     progress_title = "classifying"
-    score = None
 
     def __init__(
         self, names: Sequence[str], problems: list[InputProblem], spec: ImageInput, options: PictureOptions
@@ -102,9 +100,6 @@ class PictureInputs:
     def refuse(self, name: str | int, reason: str) -> None:
         """Note that a worker could not answer a picture."""
         self._refused.append(InputProblem(name, reason))
-
-    def note(self, predictions: Iterable[Prediction]) -> None:
-        """Nothing is known of pictures that an answer could be held against."""
 
 
 def find_named_pictures(

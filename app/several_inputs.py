@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..inference.pictures import PictureBatches
-from ..inference.predictions import InputNames, Prediction
+from ..inference.predictions import InputNames
 from ..inference.search import InputProblem
 from ..inference.several import GivenInputs, PackedBatches, find_streamed, given_batches, given_names, name_example
 from ..inference.stream import Batch, SourceBatch
@@ -117,7 +117,6 @@ class _AllGiven:
 
     command = "classify"
     progress_title = "classifying"
-    score = None
     prepare = None
     states = None
 
@@ -146,9 +145,6 @@ class _AllGiven:
     def refuse(self, name: str | int, reason: str) -> None:
         """Note that a worker could not answer."""
         self.problems.append(InputProblem(name, reason))
-
-    def note(self, predictions: Iterable[Prediction]) -> None:
-        """Nothing is known of inputs that an answer could be compared with."""
 
 
 def _identity(given: GivenInputs) -> Identity:

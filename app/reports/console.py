@@ -78,10 +78,10 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def new_table(title: str) -> Table:
-    """A table without columns yet."""
+def new_table(title: str | None = None) -> Table:
+    """A table without columns yet. A title wraps at the width of the table."""
     return Table(
-        title=cell(title, "bold"),
+        title=None if title is None else cell(title, "bold"),
         title_justify="left",
         box=BOX,
         show_edge=False,

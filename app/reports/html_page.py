@@ -12,8 +12,10 @@ from . import html_tables as tables
 from .html_charts import bound_legend, roofline, time_bar
 from .html_markup import Markup, element, fragment, microseconds, percent, quantity
 from .html_memory import line_section, memory_section
+from .html_score import score_section
 from .html_timeline import collect, timeline_section
 from .regression import verdict
+from .score_table import score_line
 
 if TYPE_CHECKING:
     from .regression import BaselineComparison
@@ -53,6 +55,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _checks(report, comparison),
         element("section", element("h2", "Answers"), tables.answer_table(report)) if report.predictions else None,
         element("section", tables.comparison_table(comparison)) if comparison is not None else None,
+        score_section(report),
         _layers(report),
         element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
         _timeline(report, timelines),
@@ -160,8 +163,8 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
     if report.none is not None and report.none.count:
         lines.append(element("li", f"none of what the network knows: {report.none.count} of {report.none.total}"))
     if report.score is not None:
-        score = report.score
-        lines.append(element("li", f"score: {score.correct} of {score.total} right, {percent(score.accuracy)}"))
+        under = f" (--fail-under {report.fail_under:g})" if report.fail_under is not None else ""
+        line(not report.is_below, score_line(report.score) + under)
     if comparison is not None:
         line(comparison.passed, verdict(comparison))
     for problem in report.errors:

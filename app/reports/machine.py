@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...inference.predictions import InputNames, Prediction
+from ...inference.scoring import Score
 from ...runtime.timing import LayerTiming
 from ..options import Format
 from ..text import printable, spell
@@ -148,7 +149,7 @@ def to_document(report: Report) -> dict[str, Any]:
     if report.comparison is not None:
         document["compare_backends"] = _comparison(report.comparison)
     if report.score is not None:
-        document["score"] = {**dataclasses.asdict(report.score), "accuracy": report.score.accuracy}
+        document["score"] = _score(report.score)
     if report.none is not None:
         document["none"] = dataclasses.asdict(report.none)
     if report.advice is not None:
@@ -262,3 +263,26 @@ def _cell(value: Any, change: Change) -> Any:
     if isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value):
         return "x".join(map(str, value))
     return value
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "correct": score.correct,
+        "total": score.total,
+        "accuracy": score.accuracy,
+        "top_5_accuracy": score.top_5_accuracy,
+        "macro_f1": score.macro_f1,
+        "unlabelled": score.unlabelled,
+        "classes": [
+            {
+                "label": each.label,
+                "class_index": each.class_index,
+                "support": each.support,
+                "precision": each.precision,
+                "recall": each.recall,
+                "f1": each.f1,
+            }
+            for each in score.classes
+        ],
+        "confusion": [dataclasses.asdict(each) for each in score.confusion],
+    }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...inference.predictions import Prediction
+from ...inference.scoring import Score
 from ...inference.search import InputProblem
 from ..errors import BAD_USAGE, CHECK_FAILED
 
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
 
 
 SHOWN_ANSWERS = 200  # of a page
-
-
-@dataclass(frozen=True)
-class Score:
-    """Answers that agree with the labels given."""
-
-    correct: int
-    total: int
-
-    @property
-    def accuracy(self) -> float:
-        """0..1."""
-        return self.correct / self.total
 
 
 @dataclass(frozen=True)
@@ -156,8 +144,10 @@ class Report:
     verify: Verification | None = None
     agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
     score: Score | None = None
+    fail_under: float | None = None  # the least accuracy with which a scored run succeeds
     none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)
+    max_errors: int = 0  # inputs that may fail in a run that succeeds
     lnc: int = 1  # NeuronCores of the logical core that a launch runs on
     answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
 
@@ -211,9 +201,14 @@ class Report:
         return mean_error((table.total_us, table.latency_error) for table in self.tables)
 
     @property
+    def is_below(self) -> bool:
+        """True if the accuracy is below the one that was asked for."""
+        return self.score is not None and self.fail_under is not None and self.score.accuracy < self.fail_under
+
+    @property
     def exit_status(self) -> int:
-        """0, 1 where a check failed, else 2 where an input could not be used."""
+        """0, 1 where a check failed, else 2 where more inputs than are allowed could not be used."""
         checks = (self.verify, self.comparison)
-        if any(check is not None and not check.passed for check in checks):
+        if self.is_below or any(check is not None and not check.passed for check in checks):
             return CHECK_FAILED
-        return BAD_USAGE if self.errors else 0
+        return BAD_USAGE if len(self.errors) > self.max_errors else 0

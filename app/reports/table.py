@@ -16,6 +16,7 @@ from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_
 from .html_markup import percent
 from .report import LayerTable, Report
 from .resources import by_size, short
+from .score_table import print_score
 from .sweep_table import print_sweep
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
         if report.predictions:
             _print_predictions(console, report)
         _print_none(console, report)
-        if report.score is not None:
-            score = report.score
-            print_line(console, f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %")
+        print_score(console, report, quiet)
         if report.suite is not None:
             _print_suite(console, report)
         if report.sweep is not None:
@@ -57,6 +56,7 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
 
     def fill(console: Console) -> None:
         _print_none(console, report)
+        print_score(console, report, quiet=True)
         if report.sweep is not None:
             print_sweep(console, report)
         _print_times(console, report)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from small_inputs import draw_picture
 from trninfer.models import load_model
 from trninfer.runtime import verify
 
@@ -205,3 +206,44 @@ def test_arrays_with_their_channels_last(cli, picture_model, tmp_path) -> None:
     last = cli("classify", tmp_path / "last.npy", "--layout", "HWC", *arguments).json()["predictions"]
     assert [answer["top"] for answer in first] == [answer["top"] for answer in last]
     assert "the network takes [1, 16, 16]" in cli("classify", tmp_path / "last.npy", *arguments).err
+
+
+def test_labels_score_the_pictures(cli, tmp_path, picture_model) -> None:
+    """By folder; what has no label is answered and not scored, and an accuracy below the least is status 1."""
+    for number, folder in enumerate(("3", "3", "5")):
+        (tmp_path / "val" / folder).mkdir(parents=True, exist_ok=True)
+        draw_picture(tmp_path / "val" / folder / f"{number}.png", number)
+    draw_picture(tmp_path / "val" / "loose.png", 9)
+    options = ("classify", tmp_path / "val", "--recursive", "--model", picture_model, "--labels", tmp_path / "val")
+    report = cli(*options, "--format", "json").json()
+    right = {"0": "3", "1": "3", "2": "5"}
+    answers = [(right.get(Path(each["input"]).stem), each["label"]) for each in report["predictions"]]
+    score = report["score"]
+    assert (score["total"], score["unlabelled"]) == (3, 1)
+    assert score["correct"] == sum(truth == label for truth, label in answers)
+    assert sum(each["count"] for each in score["confusion"]) == sum(each["support"] for each in score["classes"]) == 3
+    least = score["accuracy"] + 0.01
+    failed = cli(*options, "--fail-under", f"{least:.2f}")
+    assert failed.status == (1 if least <= 1 else 2) and "score:" in failed.out
+    assert cli(*options, "--fail-under", "0").status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--fail-under", "0.5"), "--fail-under compares the accuracy; it needs --labels"),
+        (("--labels", "no.csv"), "no.csv: no such file"),
+        (("--labels", "{label}.gif"), "no label for any of the pictures"),
+        (("--labels", "{label}.png", "--fail-under", "97"), "'97' is no share from 0 to 1, such as 0.97"),
+    ],
+)
+def test_labels_that_cannot_be_used(cli, pictures, picture_model, options, message) -> None:
+    outcome = cli("classify", pictures, "--model", picture_model, *options)
+    assert outcome.status == 2 and message in outcome.err.replace("\n  ", " ")
+
+
+def test_a_few_unusable_pictures_may_be_allowed(cli, pictures, picture_model) -> None:
+    (pictures / "bad.png").write_bytes(b"no picture")
+    statuses = [cli("classify", pictures, "--model", picture_model, "--max-errors", n).status for n in (0, 1, 2)]
+    assert statuses == [2, 0, 0]
+    assert "bad.png" in cli("classify", pictures, "--model", picture_model, "--max-errors", 5, "-q").err

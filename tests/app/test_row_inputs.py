@@ -10,7 +10,6 @@ from trninfer.app import row_inputs
 from trninfer.app.errors import UsageError
 from trninfer.app.row_inputs import RowInputs
 from trninfer.inference.feature_rows import FeatureRows
-from trninfer.inference.predictions import Prediction
 from trninfer.models.errors import InputError
 
 
@@ -34,10 +33,10 @@ def test_resume_of_rows(cli, feature_model, tmp_path) -> None:
     assert "are not of these 30 rows" in cli(*options).err
 
 
-def rows_at(folder: Path, count: int = 5, truth: np.ndarray | None = None, header: str = "auto") -> RowInputs:
+def rows_at(folder: Path, count: int = 5, header: str = "auto") -> RowInputs:
     values = np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)
     np.save(folder / "x.npy", values)
-    return RowInputs(folder / "x.npy", FeatureRows.in_memory("x.npy", values), truth, header)
+    return RowInputs(folder / "x.npy", FeatureRows.in_memory("x.npy", values), header)
 
 
 def numbers_of(inputs: RowInputs, size: int) -> list[list[int]]:
@@ -56,17 +55,6 @@ def test_rows_that_are_left_in_batches(tmp_path: Path) -> None:
 def test_answers_to_other_rows(tmp_path: Path, answered: set) -> None:
     with pytest.raises(UsageError, match=rf"^--resume: the {len(answered)} rows answered are not of these 5 rows$"):
         rows_at(tmp_path).leave_out(answered, set())
-
-
-def test_right_answers_are_counted_where_they_are_known(tmp_path: Path) -> None:
-    answers = [Prediction(row, "a", 1, 0.5, ()) for row in (0, 2, 4)]
-    inputs = rows_at(tmp_path, truth=np.array([1, 0, 0, 1, 1], np.int32))
-    inputs.note(answers[:1])
-    inputs.note(answers[1:])
-    assert inputs.score is not None and (inputs.score.correct, inputs.score.total) == (2, 3)
-    unknown = rows_at(tmp_path)
-    unknown.note(answers)
-    assert unknown.score is None
 
 
 def test_the_identity_of_a_file(tmp_path: Path) -> None:

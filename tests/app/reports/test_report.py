@@ -2,7 +2,8 @@
 
 import pytest
 from report_pages import layer, make_report
-from trninfer.app.reports.report import LayerTable, Nones, Report, Score
+from trninfer.app.reports.report import LayerTable, Nones, Report
+from trninfer.inference.scoring import Score
 from trninfer.inference.search import InputProblem
 from trninfer.runtime.backend import BackendInfo
 from trninfer.runtime.floor import Floor
@@ -80,6 +81,18 @@ def comparison(error: float) -> BackendComparison:
 )
 def test_the_exit_status(changes, status) -> None:
     assert make_report(**changes).exit_status == status
+
+
+@pytest.mark.parametrize(("allowed", "status"), [(0, 2), (1, 2), (2, 0), (3, 0)])
+def test_so_many_inputs_may_fail(allowed: int, status: int) -> None:
+    problems = [InputProblem(name, "no picture") for name in ("a.png", "b.png")]
+    assert make_report(errors=problems, max_errors=allowed).exit_status == status
+
+
+@pytest.mark.parametrize(("least", "status"), [(None, 0), (0.75, 0), (0.76, 1), (0.0, 0), (1.0, 1)])
+def test_an_accuracy_below_the_least_is_a_check_that_failed(least: float | None, status: int) -> None:
+    report = make_report(score=Score(3, 4), fail_under=least)
+    assert (report.exit_status, report.is_below) == (status, bool(status))
 
 
 def test_a_score_is_a_share() -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from report_pages import layer, make_report
-from trninfer.app.reports.report import Cores, LayerTable, Nones, Score
+from trninfer.app.reports.report import Cores, LayerTable, Nones
 from trninfer.app.reports.table import render, render_layers
 from trninfer.inference.predictions import OutputAnswer, Prediction
+from trninfer.inference.scoring import Score
 from trninfer.runtime.calibration import Agreement
 from trninfer.runtime.floor import Floor
 from trninfer.runtime.measure.compare import BackendComparison, ComparedLaunch
@@ -159,4 +160,4 @@ def test_a_suite_and_what_stands_beside_a_machine_format() -> None:
     report = make_report(layer(), predictions=[Prediction("a.png", "b", 1, 0.5, ())], score=Score(1, 1), sweep=[point])
     beside = render_layers(report, None)
     assert "net: a batch of 1" in beside and "one batch of each size" in beside
-    assert "a.png" not in beside and "score" not in beside
+    assert "a.png" not in beside and "score: 1 of 1 right" in beside

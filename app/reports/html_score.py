@@ -1,0 +1,62 @@
+"""Scores of answers on a page of HTML: a table of classes, and the confusion matrix in shades."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...inference.scoring import Score
+from .html_markup import Markup, element
+from .report import Report
+from .score_table import ratio, score_line, worst_classes
+
+MATRIX_CLASSES = 40  # up to which the confusion matrix is shown whole
+SHOWN_CLASSES = 60
+SHOWN_CONFUSIONS = 30
+_COLUMNS = ("label", "inputs", "precision", "recall", "F1")
+
+
+def score_section(report: Report) -> Markup | None:
+    """The score of a report; None where answers were not scored."""
+    score = report.score
+    if score is None or not score.total:
+        return None
+    line = element("p", score_line(score), class_="lead")
+    return element("section", element("h2", "Score"), line, _classes(score), _confusions(score))
+
+
+def _table(head: Sequence[str], rows: Sequence[Markup], kind: str | None = None) -> Markup:
+    heads = element("thead", element("tr", [element("th", text, scope="col") for text in head]))
+    return element("div", element("table", heads, element("tbody", rows), class_=kind), class_="scroll", tabindex="0")
+
+
+def _classes(score: Score) -> Markup:
+    shown = worst_classes(score, SHOWN_CLASSES)
+    rows = []
+    for each in shown:
+        numbers = (str(each.support), ratio(each.precision), ratio(each.recall), ratio(each.f1))
+        cells = [element("td", number) for number in numbers]
+        rows.append(element("tr", element("th", each.label, scope="row"), cells))
+    note = None
+    if len(shown) < len(score.classes):
+        note = element("p", f"The {len(shown)} of {len(score.classes)} classes with the lowest F1.", class_="note")
+    return element("div", note, _table(_COLUMNS, rows))
+
+
+def _confusions(score: Score) -> Markup:
+    if len(score.classes) > MATRIX_CLASSES:
+        shown = score.mistakes[:SHOWN_CONFUSIONS]
+        lines = [element("li", f"{each.label} answered {each.predicted}: {each.count}") for each in shown]
+        return element("div", element("h3", "Most frequent confusions"), element("ul", lines))
+    labels = [each.label for each in score.classes]
+    counts = {(each.label, each.predicted): each.count for each in score.confusion}
+    rows = []
+    for each in score.classes:
+        cells = []
+        for given in labels:
+            number = counts.get((each.label, given), 0)
+            share = round(100 * number / max(each.support, 1))
+            kind = "hit" if each.label == given else "miss"
+            cells.append(element("td", str(number or ""), class_=kind, style=f"--share: {share}%"))
+        rows.append(element("tr", element("th", each.label, scope="row"), cells))
+    note = element("p", "A row for each right label, a column for each answer.", class_="note")
+    return element("div", element("h3", "Confusion matrix"), note, _table(("", *labels), rows, "matrix"))

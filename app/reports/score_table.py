@@ -1,0 +1,87 @@
+"""Scores of answers in a terminal: accuracy, a line for each class, and the confusions."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from ...inference.scoring import ClassScore, Score
+from ..text import count
+from .console import cell, new_table, print_line
+from .report import Report
+
+MATRIX_CLASSES = 12  # up to which the confusion matrix is shown whole
+SHOWN_CLASSES = 20  # of more, those with the lowest F1
+SHOWN_CONFUSIONS = 10
+
+
+def print_score(console: Console, report: Report, quiet: bool) -> None:
+    """Print the score of a report, if it has one; the tables are left out if `quiet`."""
+    score = report.score
+    if score is None:
+        return
+    print_line(console, score_line(score))
+    if score.unlabelled:
+        print_line(console, f"{count(score.unlabelled, 'answer')} without a label: not scored")
+    if report.fail_under is not None:
+        verdict = "below" if report.is_below else "not below"
+        print_line(console, f"accuracy {score.accuracy:.4f} is {verdict} --fail-under {report.fail_under:g}")
+    if quiet or not score.total:
+        return
+    _print_classes(console, score)
+    _print_confusions(console, score)
+
+
+def score_line(score: Score) -> str:
+    """`score: 97 of 100 right, 97.00 %; top 5: 99.00 %; macro F1 0.968`."""
+    parts = [f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %"]
+    if score.top_5_accuracy is not None:
+        parts.append(f"top 5: {100 * score.top_5_accuracy:.2f} %")
+    if score.macro_f1 is not None:
+        parts.append(f"macro F1 {score.macro_f1:.3f}")
+    return "; ".join(parts)
+
+
+def ratio(value: float | None) -> str:
+    """A ratio with three decimals, `-` where it has no value."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def worst_classes(score: Score, most: int) -> list[ClassScore]:
+    """The classes by index; of more than `most`, those with the lowest F1, the lowest first."""
+    if len(score.classes) <= most:
+        return list(score.classes)
+    return sorted(score.classes, key=lambda each: (each.f1 or 0.0, -each.support))[:most]
+
+
+def _print_classes(console: Console, score: Score) -> None:
+    shown = worst_classes(score, SHOWN_CLASSES)
+    few = f"the {len(shown)} of {len(score.classes)} classes with the lowest F1"
+    console.print()
+    print_line(console, "by class" if len(shown) == len(score.classes) else few, "bold")
+    table = new_table()
+    table.add_column("label", overflow="fold")
+    for column in ("inputs", "precision", "recall", "F1"):
+        table.add_column(column, justify="right")
+    for each in shown:
+        table.add_row(cell(each.label), str(each.support), ratio(each.precision), ratio(each.recall), ratio(each.f1))
+    console.print(table)
+
+
+def _print_confusions(console: Console, score: Score) -> None:
+    if len(score.classes) <= MATRIX_CLASSES:
+        labels = [each.label for each in score.classes]
+        counts = {(each.label, each.predicted): each.count for each in score.confusion}
+        console.print()
+        print_line(console, "confusion matrix: a row for each right label, a column for each answer", "bold")
+        table = new_table()
+        table.add_column("", overflow="fold")
+        for label in labels:
+            table.add_column(cell(label), justify="right")
+        for right in labels:
+            table.add_row(cell(right), *(str(counts.get((right, given), ".")) for given in labels))
+        console.print(table)
+        console.print()
+        return
+    for each in score.mistakes[:SHOWN_CONFUSIONS]:
+        print_line(console, f"{each.label} answered {each.predicted}: {each.count}")
+    console.print()

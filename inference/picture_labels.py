@@ -1,0 +1,159 @@
+"""The right classes of pictures: by a table of names, by the folder a picture is in, or by a pattern of names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..models.errors import InputError
+from ..models.regular_files import describe, file_size, open_regular
+
+MAX_BYTES = 256 << 20  # of a table, which is held whole: some millions of names
+NAMES = ("input", "file", "filename", "file_name", "image", "path", "name", "picture")
+LABELS = ("label", "class", "class_index", "target", "category")
+FIELD = "{label}"
+
+
+class PictureLabels:
+    """The right class of each picture that has one."""
+
+    def __init__(self, source: str, labels: Sequence[str]) -> None:
+        """Read `source` for a network with these labels. InputError names what is wrong with it.
+
+        - A folder: a picture below it has the label of the folder's child that it is in.
+        - A .csv, .tsv or .json file: names of pictures and their labels.
+        - A pattern with {label}, such as `{label}-*.png`, matched against the ends of paths.
+
+        A label is one of the network, else the number of one.
+        """
+        self._source = source
+        self._classes = {str(number): number for number in range(len(labels))}
+        self._classes |= {label: number for number, label in reversed(list(enumerate(labels)))}
+        self._folder: Path | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._named: dict[str, int] = {}
+        self._by_file_name: dict[str, int | None] = {}
+        path = Path(source)
+        if FIELD in source:
+            self._pattern = _compile(source)
+        elif path.is_dir():
+            self._folder = path.resolve()
+            self._check_children()
+        else:
+            self._read(path)
+
+    def class_of(self, name: str) -> int | None:
+        """Return the class of a picture by its name; None where it is not known. InputError for an unknown label."""
+        if self._folder is not None:
+            parts = _below(Path(name), self._folder)
+            return self._class(parts[0], name) if len(parts) > 1 else None
+        if self._pattern is not None:
+            match = self._pattern.search(Path(name).as_posix())
+            return None if match is None else self._class(match[1], name)
+        known = self._named.get(os.path.normpath(name))
+        return self._by_file_name.get(Path(name).name) if known is None else known
+
+    def check_some(self, names: Sequence[str]) -> None:
+        """InputError unless at least one of the pictures has a label."""
+        if names and all(self.class_of(name) is None for name in names):
+            shown = f" (it has {next(iter(self._named))!r})" if self._named else ""
+            raise InputError(f"{self._source}: no label for any of the pictures, such as {names[0]!r}{shown}")
+
+    def _check_children(self) -> None:
+        assert self._folder is not None
+        try:
+            children = sorted(each.name for each in self._folder.iterdir() if each.is_dir() and each.name[0] != ".")
+        except OSError as error:
+            raise InputError(f"{self._source}: {describe(error)}") from None
+        if not children:
+            raise InputError(f"{self._source}: a folder for each label is needed; it has none")
+        for child in children:
+            self._class(child, f"folder {child}")
+
+    def _class(self, label: str, where: str) -> int:
+        if label not in self._classes:
+            raise InputError(
+                f"{self._source}: {where}: {label[:40]!r} is not a label of the model, nor the number of one"
+            )
+        return self._classes[label]
+
+    def _read(self, path: Path) -> None:
+        try:
+            with open_regular(path) as file:
+                if (size := file_size(file)) > MAX_BYTES:
+                    raise ValueError(f"{size} bytes; at most {MAX_BYTES} are read")
+                text = file.read().decode("utf-8-sig")
+            rows = list(_json_rows(text) if path.suffix.lower() == ".json" else _table_rows(text, path.suffix.lower()))
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: not a table in UTF-8") from None
+        except (OSError, ValueError, csv.Error) as error:
+            raise InputError(f"{path}: {describe(error)}") from None
+        for where, name, label in rows:
+            index, last = self._class(label, where), Path(name).name
+            if self._named.setdefault(os.path.normpath(name), index) != index:
+                raise InputError(f"{path}: {where}: {name!r} has another label above")
+            self._by_file_name[last] = index if self._by_file_name.get(last, index) == index else None
+        if not self._named:
+            raise InputError(f"{path}: no labels in it")
+
+
+def _below(path: Path, folder: Path) -> tuple[str, ...]:
+    """The parts of a path below a folder; none where it is elsewhere. Links in the picture's own name stay links."""
+    resolved = path.parent.resolve() / path.name
+    return resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """A pattern with {label} and * as a regular expression for the end of a path."""
+    if pattern.count(FIELD) > 1:
+        raise InputError(f"{pattern}: {FIELD} is there twice; once is needed")
+    parts = re.split(r"(\{label\}|\*)", pattern)
+    shape = {FIELD: "([^/]+?)", "*": "[^/]*"}
+    return re.compile("(?:^|/)" + "".join(shape.get(part, re.escape(part)) for part in parts) + "$")
+
+
+def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (where, name, label) of each line of a .csv or .tsv."""
+    if suffix not in (".csv", ".tsv", ".txt"):
+        raise ValueError(f"labels of pictures are read from .csv, .tsv, .txt and .json, not {suffix or 'such a file'}")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
+    columns = (0, 1)
+    for position, cells in enumerate(cells for cells in reader if cells):
+        if position == 0 and (header := _header(cells)) is not None:
+            columns = header
+            continue
+        if len(cells) <= max(columns):
+            raise ValueError(f"line {reader.line_num}: {len(cells)} columns; a name and a label are needed")
+        yield f"line {reader.line_num}", cells[columns[0]].strip(), cells[columns[1]].strip()
+
+
+def _header(cells: Sequence[str]) -> tuple[int, int] | None:
+    """The columns of names and labels, where the first line names them."""
+    lower = [cell.strip().lower() for cell in cells]
+    names = [lower.index(name) for name in NAMES if name in lower]
+    labels = [lower.index(label) for label in LABELS if label in lower]
+    return (names[0], labels[0]) if names and labels else None
+
+
+def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (where, name, label) of an object of labels by name, or of a list of objects with both."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if isinstance(document, dict):
+        document = [{"input": name, "label": label} for name, label in document.items()]
+    if not isinstance(document, list):
+        raise ValueError("an object of labels by name, or a list of objects with input and label, is needed")
+    for number, each in enumerate(document):
+        found = {str(key).lower(): value for key, value in each.items()} if isinstance(each, dict) else {}
+        names = [found[key] for key in NAMES if isinstance(found.get(key), str)]
+        labels = [found[key] for key in LABELS if type(found.get(key)) in (str, int)]
+        if not (names and labels):
+            raise ValueError(f"item {number}: a name (input) and a label are needed")
+        yield f"item {number}", names[0], str(labels[0])
