@@ -90,7 +90,8 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
     ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}  # a room is named in its first pass
     for number, (instruction, layer) in enumerate(zip(program, layer_of)):
         if layer is not None and _is_early(instruction):
-            numbers[number] = firsts.get(layer, ever[layer[1]])
+            at = max(0, numbers[number])  # of weights alone, where other operations write the layer's value
+            numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
 
 

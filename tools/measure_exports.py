@@ -1,6 +1,6 @@
 """Try networks as their own packages export them, and write the table of what is accepted in docs/networks.md.
 
-`python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--seconds 120] [--page]` exports
+`python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--exporter NAME] [--page]` exports
 each network of real_exports.py with random weights, imports it beside ONNX Runtime, plans one picture in bfloat16 on
 trn2 and predicts it, each in a process of its own. Results are appended to the file RESULTS, a line of JSON each; what
 is there already is not tried again. `--page` writes the table of docs/networks.md from the file.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import re
-import subprocess
+import resource
+import signal
 import sys
 import tempfile
 import time
@@ -19,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .real_exports import Export, all_exports
+from .real_exports import Export, all_exports, load_packages
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET, DTYPE = "trn2", "bfloat16"
@@ -34,21 +37,24 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", default="", metavar="TEXT", help="networks whose family/name/size/exporter has it")
     parser.add_argument("--sizes", default="96,160,224", help="of pictures")
-    parser.add_argument("--seconds", type=float, default=120, help="for one network")
+    parser.add_argument("--exporter", default="", help="only networks by this one")
+    parser.add_argument("--seconds", type=int, default=120, help="of processor time for one network")
     parser.add_argument("--page", action="store_true", help="write the table of docs/networks.md")
-    parser.add_argument("--one", nargs=4, metavar="PART", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.one:
-        family, name, size, exporter = arguments.one
-        sys.stdout.write("\n" + json.dumps(try_export(Export(family, name, int(size), exporter))) + "\n")
-        return
     known = _read(arguments.results)
-    for export in all_exports(tuple(map(int, arguments.sizes.split(",")))):
-        if arguments.only in export.key and export.key not in known and not arguments.page:
-            known[export.key] = result = _in_a_process(export, arguments)
-            with arguments.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": export.key, **result}) + "\n")
-            sys.stderr.write(f"{export.key}: {result}\n")
+    exports = [
+        export
+        for export in all_exports(tuple(map(int, arguments.sizes.split(","))))
+        if arguments.only in export.key
+        and arguments.exporter in ("", export.exporter)
+        and not (arguments.page or export.key in known)
+    ]
+    load_packages(exports)
+    for export in exports:
+        known[export.key] = result = _in_a_process(export, arguments.seconds)
+        with arguments.results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": export.key, **result}) + "\n")
+        sys.stderr.write(f"{export.key}: {result}\n")
     if arguments.page:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(_BLOCK.sub(lambda m: m[1] + table_of(known) + m[2], page), encoding="utf-8")
@@ -132,19 +138,28 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _in_a_process(export: Export, arguments: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, str(arguments.results), "--one"]
-    parts = [export.family, export.name, str(export.size), export.exporter]
+def _in_a_process(export: Export, seconds: int) -> dict[str, Any]:
+    """Try an export in a copy of this process, whose packages are loaded, with a limit of processor time."""
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_try_and_send, args=(export, seconds, sending))
+    child.start()
+    sending.close()
     try:
-        done = subprocess.run(
-            [*command, *parts], capture_output=True, text=True, timeout=arguments.seconds, check=False
-        )
-        found: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
-        return found
-    except subprocess.TimeoutExpired:
-        return {"refused": f"takes more than {arguments.seconds:.0f} s"}
-    except ValueError:
-        return {"refused": f"ends with status {done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:200]}"}
+        found: dict[str, Any] = receiving.recv()
+    except EOFError:
+        child.join()
+        is_late = child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
+        return {"refused": f"takes more than {seconds} s" if is_late else f"ends with status {child.exitcode}"}
+    child.join()
+    return found
+
+
+def _try_and_send(export: Export, seconds: int, sending: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        sending.send(try_export(export))
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -208,6 +208,16 @@ def all_exports(sizes: tuple[int, ...]) -> list[Export]:
     return found + [Export("scikit-learn", name, 0, "own") for name in CLASSICAL]
 
 
+def load_packages(exports: list[Export]) -> None:
+    """Import the packages of some exports, as far as they are installed: what then forks need not."""
+    packages = {export.family.partition(":")[0] for export in exports} - {"scikit-learn"}
+    with contextlib.suppress(ImportError):
+        if packages:
+            _torchvision()
+        for package in sorted(packages):
+            import_module(package)
+
+
 def _torch() -> Any:
     os.environ.setdefault("YOLO_OFFLINE", "1")
     torch = import_module("torch")

@@ -33,6 +33,7 @@ from ..layers import (
 )
 from . import fold
 from .sink import sink_affines
+from .taps import drop_unmet_taps
 
 _Activated = (Conv2d, Dense, Affine, Combine)
 _SIXTH = 1 / 6
@@ -357,4 +358,18 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _activation,
     _padding,
 )
-_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (_max_pool, _own_convolutions)
+
+
+def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
+    """Taps that are padding everywhere are dropped."""
+    if not isinstance(layer, Conv2d) or not any(layer.padding):
+        return None
+    name = f"{layer.name}.weight"
+    found = drop_unmet_taps(layer, state.tensors[name], state.shapes[layer.inputs[0]])
+    if found is None:
+        return None
+    smaller, state.tensors[name] = found
+    return smaller
+
+
+_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (_unmet_taps, _max_pool, _own_convolutions)

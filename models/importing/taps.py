@@ -1,0 +1,45 @@
+"""Filters without the taps that never meet the image, as dilated ones have them on images that are small."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ..checks import Shape
+from ..layers import Conv2d
+
+
+def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Conv2d, np.ndarray] | None:
+    """Return a convolution of an image (C, H, W) with fewer taps, and its weight; None where all may meet the image."""
+    kept = [_met(layer, axis, shape[1 + axis]) for axis in (0, 1)]
+    if [len(taps) for taps in kept] == list(layer.kernel_size):
+        return None
+    (top, bottom), (left, right) = ((taps[0], taps[-1] + 1) for taps in kept)
+    rest = (top, left, layer.kernel_size[0] - bottom, layer.kernel_size[1] - right)
+    padding = tuple(side - taps * step for side, taps, step in zip(layer.padding, rest, layer.dilation * 2))
+    smaller = dataclasses.replace(
+        layer, kernel_size=(bottom - top, right - left), padding=(padding[0], padding[1], padding[2], padding[3])
+    )
+    return smaller, np.ascontiguousarray(weight[:, :, top:bottom, left:right])
+
+
+def _met(layer: Conv2d, axis: int, side: int) -> range:
+    """Return the taps along an axis without the first and last that are padding wherever the filter is."""
+    step, apart = layer.stride[axis], layer.dilation[axis]
+    before, after = layer.padding[axis], layer.padding[axis + 2]
+    taps = layer.kernel_size[axis]
+    outputs = (side + before + after - (taps - 1) * apart - 1) // step + 1
+
+    padding = before
+
+    def is_met(tap: int) -> bool:
+        first = tap * apart - padding  # the row of the first output
+        return any(0 <= first + output * step < side for output in range(outputs))
+
+    start, end = 0, taps
+    while end - start > 1 and before >= apart and not is_met(start):
+        start, before = start + 1, before - apart
+    while end - start > 1 and after >= apart and not is_met(end - 1):
+        end, after = end - 1, after - apart
+    return range(start, end)
