@@ -58,6 +58,8 @@ Examples:
     trninfer bench --set @benchmarks/data/earlier-constants.json
   On a chip: median and 99th percentile of 100 calls, and times on the device:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
+  What AWS's compiler, or a chip, says of kernels, beside the predictions:
+    trninfer bench --compare-archive trninfer-selftest-trn2-trn3-compiler-float32.zip
   Keep a baseline, and fail where a later run is more than 2 % slower:
     trninfer bench --format json --output baseline.json
     trninfer bench --compare baseline.json --threshold 2%
@@ -103,6 +105,11 @@ def bench(
     started = time.perf_counter()
     combined, options = options, sweep.first(options)
     options.check()
+    if subject.compare_archive is not None:
+        from .archive import bench_archive
+
+        bench_archive(subject, options, is_alone=compare is None and not constants and not sweep.is_sweep)
+        return
     options.check_kept(subject.model)
     subject.check(options, compare is not None)
     if threshold is not None and compare is None:

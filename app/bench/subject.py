@@ -80,6 +80,15 @@ class BenchSubject:
         ),
     ] = None
 
+    compare_archive: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare-archive",
+            metavar="FILE",
+            help="The kernels of an archive that trninfer doctor --selftest wrote: predictions beside AWS's estimates "
+            "and measured times.",
+        ),
+    ] = None
     advise: Annotated[
         bool,
         typer.Option(

@@ -1,0 +1,141 @@
+"""An archive of `doctor --selftest` beside today's predictions, by kernel and engine."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import simulator
+from ...kernels.nki_source import use_nki
+from ..backend import DTYPES
+from .checks import Check, checks
+
+DOCUMENT = "selftest.json"
+MAX_BYTES = 256 << 20  # of the document, unpacked
+# Engines as AWS's sources call them, by ours; others are shown as they are.
+ENGINES = {"pe": "tensor", "dve": "vector", "act": "scalar", "activation": "scalar", "pool": "gpsimd"}
+
+
+class ArchiveError(ValueError):
+    """A file that is no archive of the self-test; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class ComparedKernel:
+    """A kernel's prediction of today beside AWS's estimate and a measured device time, microseconds each; None where
+    the archive has none. `critical` and `engines` are ours, microseconds by resource and busy shares; `aws_engines` are
+    AWS's shares."""
+
+    target: str
+    dtype: str
+    kernel: str
+    variant: str
+    size: str
+    predicted_us: float
+    bound_by: str
+    aws_estimate_us: float | None = None
+    measured_device_us: float | None = None
+    critical: Mapping[str, float] = field(default_factory=dict)
+    engines: Mapping[str, float] = field(default_factory=dict)
+    aws_engines: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def explanation(self) -> str:
+        """Explanation of where the prediction is off, in the words of the critical path."""
+        parts = []
+        for label, other in (("AWS's estimate", self.aws_estimate_us), ("measured", self.measured_device_us)):
+            if other is not None:
+                parts.append(f"{label} is {other / self.predicted_us:.2f} times the prediction")
+        longest = sorted(self.critical.items(), key=lambda item: -item[1])[:2]
+        parts.append("ours: " + ", ".join(f"{name} {us:.1f} us" for name, us in longest))
+        shared = [name for name in self.engines if name in self.aws_engines]
+        gaps = {name: self.aws_engines[name] - self.engines[name] for name in shared}
+        if gaps:
+            name = max(gaps, key=lambda each: abs(gaps[each]))
+            parts.append(f"{name} is busy for {self.engines[name]:.0%} here and for {self.aws_engines[name]:.0%} there")
+        return "; ".join(parts)
+
+
+def compare_archive(path: Path) -> list[ComparedKernel]:
+    """Return the kernels of an archive that have AWS's estimate or a measured time, predicted again.
+
+    ArchiveError where the file is no archive of the self-test, and where no kernel in it has either.
+    """
+    use_nki("sim")
+    found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
+    if not found:
+        raise ArchiveError(
+            f"{path}: no kernel in it has AWS's estimate or a measured time; make one on a chip, or with "
+            "trninfer doctor --selftest --compile-only"
+        )
+    return found
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(DOCUMENT).file_size > MAX_BYTES:
+                raise ArchiveError(f"{path}: its {DOCUMENT} is larger than {MAX_BYTES >> 20} MiB")
+            document = json.loads(archive.read(DOCUMENT))
+        runs: list[dict[str, Any]] = document.get("runs") or [document]
+        for run in runs:
+            _ = (run["target"], DTYPES[run["dtype"]], [row["kernel"] for row in run["kernels"]])
+        return runs
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, ArchiveError):
+            raise
+        message = f"{path}: no archive of trninfer doctor --selftest: its {DOCUMENT} is missing or another"
+        raise ArchiveError(message) from None
+
+
+def _kernels_of(run: Mapping[str, Any]) -> Iterator[ComparedKernel]:
+    rows = {(row["kernel"], row.get("variant", ""), row.get("size", "")): row for row in run["kernels"]}
+    rows = {key: row for key, row in rows.items() if _has_times(row)}
+    for check in checks(DTYPES[run["dtype"]]) if rows else ():
+        row = rows.get((check.kernel, check.variant, check.size))
+        if row is not None and [list(shape) for shape in check.shapes] == [list(shape) for shape in row["shapes"]]:
+            yield _compared(run, check, row)
+
+
+def _has_times(row: Mapping[str, Any]) -> bool:
+    estimate = row.get("aws_estimate") or {}
+    return estimate.get("total_us") is not None or row.get("measured_device_us") is not None
+
+
+def _compared(run: Mapping[str, Any], check: Check, row: Mapping[str, Any]) -> ComparedKernel:
+    from ... import kernels  # not before the backend is chosen
+
+    specs = [simulator.TensorSpec(array.shape, array.dtype.name) for array in check.arrays]
+    named: dict[str, Any] = {n: simulator.TensorSpec(a.shape, np.dtype(a.dtype).name) for n, a in check.named.items()}
+    kernel = kernels.kernel(check.kernel)
+    predicted = simulator.run(kernel, *specs, target=run["target"], functional=False, **named, **check.parameters)
+    estimate = row.get("aws_estimate") or {}
+    shares = _shares(estimate.get("utilization") or {})
+    return ComparedKernel(
+        target=run["target"],
+        dtype=run["dtype"],
+        kernel=check.kernel,
+        variant=check.variant,
+        size=check.size,
+        predicted_us=predicted.latency_us,
+        bound_by=predicted.bound_by,
+        aws_estimate_us=estimate.get("total_us"),
+        measured_device_us=row.get("measured_device_us"),
+        critical=predicted.critical.by_resource,
+        engines={name: predicted.engines[name].share for name in ("tensor", "vector", "scalar", "gpsimd")},
+        aws_engines=shares,
+    )
+
+
+def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:
+    """Return AWS's use of engines by our names, as shares: numbers above 1 are taken for percent."""
+    found = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
+    return {name: share / 100 for name, share in found.items()} if max(found.values(), default=0) > 1 else found
