@@ -49,6 +49,7 @@ COMMANDS = {
     "lint": (".lint", "lint"),
     "migrate": (".migrate", "migrate"),
     "simulate": (".simulate", "simulate"),
+    "profile": (".profile", "profile"),
     "import": (".import_model", "import_model"),  # the word is no name for a function
 }
 

@@ -1,0 +1,120 @@
+"""A measured run beside the prediction of the same kernel, instruction by instruction.
+
+Instructions are matched in order, on each engine and of each kind of operation; a matmul of float32 is two instructions
+of the chip, a weight load none of ours. Compared are durations: from the start until the result can be read. Where the
+medians of a kind differ, the constant of the timing model is named that would make them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..timing.constants import machine
+from .read import MeasuredInstruction, MeasuredRun
+
+if TYPE_CHECKING:
+    from ..running.run import Run
+
+# Kinds of operation: the words that begin opcodes of the chip, and instructions of nki.isa.
+_KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "matmul": (("MATMUL", "MATMULT"), ("nc_matmul", "nc_matmul_mx", "nc_transpose")),
+    "two tensors": (("TENSOR_TENSOR",), ("tensor_tensor", "scalar_tensor_tensor")),
+    "tensor and scalar": (("TENSOR_SCALAR",), ("tensor_scalar",)),
+    "reduction": (("TENSOR_REDUCE",), ("tensor_reduce",)),
+    "reciprocal": (("RECIPROCAL",), ("reciprocal",)),
+    "copy": (("COPY", "TENSOR_COPY", "CAST"), ("tensor_copy",)),
+    "function": (("ACTIVATE", "ACTIVATION"), ("activation", "activation_reduce")),
+    "memset": (("MEMSET",), ("memset",)),
+}
+# The constant that adds to the duration of a kind on an engine, and its nanoseconds for one of its unit.
+_CONSTANTS = {
+    ("tensor", "matmul"): "matmul_fill_ns",
+    ("vector", "memset"): "memset_fill_cycles",
+    ("vector", ""): "vector_fill_cycles",
+    ("scalar", "copy"): "scalar_copy_psum_fill_cycles",
+    ("scalar", "function"): "scalar_fill_cycles",
+    ("gpsimd", ""): "gpsimd_fill_cycles",
+}
+SAME = 0.05  # relative difference that is none
+
+
+class Difference(NamedTuple):
+    """A kind of operation on an engine: how many were measured and predicted, medians of their durations, and
+    `constant=value` that would make the two equal, "" where they are, or where no constant explains it."""
+
+    engine: str
+    kind: str
+    measured: int
+    predicted: int
+    measured_ns: float
+    predicted_ns: float
+    explains: str
+
+    @property
+    def error(self) -> float:
+        """The error of the prediction, in percent of the measured median."""
+        return 100 * (self.predicted_ns / self.measured_ns - 1) if self.measured_ns else 0.0
+
+
+def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
+    """Return the differences by engine and kind of operation, the largest in all first."""
+    theirs: dict[tuple[str, str], list[float]] = {}
+    for instruction in measured.instructions:
+        kind = kind_of(instruction)
+        if kind:
+            theirs.setdefault((instruction.engine, kind), []).append(instruction.end_ns - instruction.start_ns)
+    ours: dict[tuple[str, str], list[float]] = {}
+    for event in predicted.timeline:
+        kind = next((name for name, (_, ops) in _KINDS.items() if event.op in ops), "")
+        if kind:
+            ours.setdefault((event.engine, kind), []).append(event.done_ns - event.start_ns)
+    found = [
+        _difference(engine, kind, theirs.get((engine, kind), []), ours.get((engine, kind), []), predicted)
+        for engine, kind in sorted({*theirs, *ours})
+    ]
+    return sorted(found, key=_total, reverse=True)
+
+
+def kind_of(instruction: MeasuredInstruction) -> str:
+    """Return the kind of operation of a measured instruction, "" for none that is compared."""
+    if not instruction.ours:
+        return ""
+    return next((name for name, (codes, _) in _KINDS.items() if instruction.opcode.upper().startswith(codes)), "")
+
+
+def _total(difference: Difference) -> float:
+    """Nanoseconds that a kind is off by, all in all."""
+    each = abs(difference.predicted_ns - difference.measured_ns)
+    return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
+
+
+def _difference(engine: str, kind: str, theirs: Sequence[float], ours: Sequence[float], run: Run) -> Difference:
+    measured = median(theirs) if theirs else 0.0
+    predicted = median(ours) if ours else 0.0
+    if engine == "tensor" and len(theirs) == 2 * len(ours):  # the two instructions of float32
+        measured *= 2
+    explains = ""
+    if theirs and ours and abs(predicted - measured) > SAME * measured:
+        explains = _explained(engine, kind, measured - predicted, run)
+    return Difference(
+        engine=engine,
+        kind=kind,
+        measured=len(theirs),
+        predicted=len(ours),
+        measured_ns=measured,
+        predicted_ns=predicted,
+        explains=explains,
+    )
+
+
+def _explained(engine: str, kind: str, more_ns: float, run: Run) -> str:
+    """Return the constant that would add `more_ns` to a kind, as `--set` takes it."""
+    name = _CONSTANTS.get((engine, kind)) or _CONSTANTS.get((engine, ""))
+    if name is None:
+        return ""
+    target = run.prediction.target
+    clock = {"vector": target.vector_ghz, "scalar": target.scalar_ghz, "gpsimd": target.scalar_ghz}.get(engine, 1.0)
+    value = getattr(machine(run.target), name) + more_ns * (clock if name.endswith("_cycles") else 1.0)
+    return f"{name}={value:.0f}" if value >= 0 else ""

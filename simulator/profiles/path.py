@@ -1,0 +1,133 @@
+"""Engines' table and critical path of a measured run, in the form of predictions.
+
+The path is walked back from what ended last. Before an instruction comes that which ended last of those it waited for,
+as the profile tells, and of its own engine; where the profile does not tell, what ended last before it on any engine.
+A piece of the path is spent by one instruction on its engine, or between two of them: `semaphore` up to SHORT_NS, else
+on `dma`, as far as packets moved, and `waiting`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from .read import ENGINES, MeasuredInstruction, MeasuredRun
+
+SHORT_NS = 100  # a hand-over between engines takes 26 to 53 ns (benchmarks/data/measured/hops.csv)
+_WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT"))  # wait rather than work
+
+
+class EngineTime(NamedTuple):
+    """Time in which an engine ran any instruction, its share of the run, and their number."""
+
+    engine: str
+    busy_us: float
+    share: float
+    instructions: int
+
+
+class PathStep(NamedTuple):
+    """A piece of the critical path, in nanoseconds from the start of the profile."""
+
+    start_ns: int
+    end_ns: int
+    resource: str  # an engine, "semaphore", "dma", "waiting" or "launch"
+    opcode: str
+    line: str
+
+
+def engines(run: MeasuredRun) -> list[EngineTime]:
+    """Return the times of the engines with the kernel's instructions; the last is of all DMA engines together."""
+    found = []
+    for engine in ENGINES:
+        own = [i for i in run.instructions if i.engine == engine and i.ours and i.opcode not in _WAITS]
+        busy = _length(_union((i.start_ns, i.end_ns) for i in own))
+        found.append(EngineTime(engine, busy / 1000, busy / max(run.total_ns, 1), len(own)))
+    moving = _length(_union((p.start_ns, p.end_ns) for p in run.packets))
+    return [*found, EngineTime("dma", moving / 1000, moving / max(run.total_ns, 1), len(run.packets))]
+
+
+def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
+    """Return packets and bytes, by the maker of their descriptors."""
+    found: dict[str, tuple[int, int]] = {}
+    for packet in run.packets:
+        count, size = found.get(packet.maker, (0, 0))
+        found[packet.maker] = count + 1, size + packet.size
+    return found
+
+
+def critical_path(run: MeasuredRun) -> list[PathStep]:
+    """The chain of instructions that decided when the run ended, first to last; it covers the run without gaps."""
+    work = [i for i in run.instructions if i.ours and i.opcode not in _WAITS]
+    moving = _union((p.start_ns, p.end_ns) for p in run.packets)
+    if not work:
+        return [PathStep(0, run.total_ns, "launch", "", "")]
+    by_id = {i.id: i for i in run.instructions}
+    by_end = sorted(work, key=lambda i: i.end_ns)
+    ends = [i.end_ns for i in by_end]
+    steps = [PathStep(by_end[-1].end_ns, run.total_ns, "launch", "", "")]
+    current: MeasuredInstruction | None = by_end[-1]
+    horizon = by_end[-1].end_ns
+    while current is not None and horizon > 0:
+        start = min(current.start_ns, horizon)
+        steps.append(PathStep(start, horizon, current.engine, current.opcode, current.line))
+        before = _before(current, start, by_id, by_end, ends)
+        if before is None:
+            steps.append(PathStep(0, start, "launch", "", ""))
+        else:
+            end = min(before.end_ns, start)
+            steps += reversed(_between(end, start, moving))
+            horizon = end
+        current = before
+    return [step for step in reversed(steps) if step.end_ns > step.start_ns]
+
+
+def _before(
+    current: MeasuredInstruction,
+    start: int,
+    by_id: dict[int, MeasuredInstruction],
+    by_end: Sequence[MeasuredInstruction],
+    ends: Sequence[int],
+) -> MeasuredInstruction | None:
+    """Return the instruction that `current` waited for last. It began before `start`, so that the walk ends."""
+    told = [by_id[one] for one in current.after if one in by_id]
+    told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
+    if told:
+        return max(told, key=lambda i: min(i.end_ns, start))
+    place = bisect_right(ends, start)
+    while place:
+        place -= 1
+        if by_end[place].start_ns < start:
+            return by_end[place]
+    return None
+
+
+def _between(start: int, end: int, moving: Sequence[tuple[int, int]]) -> list[PathStep]:
+    """Return the steps from the end of one instruction to the start of the next."""
+    if end - start <= SHORT_NS:
+        return [PathStep(start, end, "semaphore", "", "")]
+    steps, at = [], start
+    for first, last in moving[max(0, bisect_right(moving, (start, start)) - 1) :]:
+        if first >= end:
+            break
+        first, last = max(first, at), min(last, end)
+        if last > first:
+            steps += [PathStep(at, first, "waiting", "", ""), PathStep(first, last, "dma", "", "")]
+            at = last
+    return [*steps, PathStep(at, end, "waiting", "", "")]
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans that do not touch, in order, that cover the same."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _length(spans: Iterable[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in spans)

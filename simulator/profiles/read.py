@@ -1,0 +1,259 @@
+"""Reader of the profiles that neuron-explorer exports: whole profiles as JSON (up to SDK 2.33) or a folder of Parquet.
+
+Fields are those of tools/neuron-explorer/profile-schema-reference (aws-neuron-sdk): of Instruction start_ts and end_ts
+in nanoseconds, engine, opcode and nki_source_location; of DmaPacket the same times, and the queue's type. In the JSON
+of public profiles (trn2, data_version 8) they are called timestamp, duration, subgroup and queue_type, and an
+instruction names its predecessors.
+
+What is in a file is checked before it is used: a profile comes from somebody else's machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST_BYTES = 1 << 30  # of a file
+MOST_ROWS = 5_000_000  # of a table
+LATEST_NS = 3_600_000_000_000  # an hour, which no kernel takes
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+_MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
+_RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
+_NAME = 80  # characters of a name that are kept
+
+
+class ProfileError(Exception):
+    """A profile cannot be read; the message is one line: what, where, what is allowed."""
+
+
+class MeasuredInstruction(NamedTuple):
+    """An instruction as it ran, in nanoseconds from the start of the profile. `after`: the ids of those it waited for.
+    `line` is that of the kernel, "" where the profile has none."""
+
+    id: int
+    engine: str  # one of ENGINES
+    opcode: str
+    start_ns: int
+    end_ns: int
+    after: tuple[int, ...]
+    line: str
+    ours: bool  # the kernel's, not the runtime's
+
+
+class MeasuredPacket(NamedTuple):
+    """An element that a DMA engine moved; `maker` made its descriptor: "hardware", "software" or "prepared"."""
+
+    engine: int
+    maker: str
+    start_ns: int
+    end_ns: int
+    size: int
+
+
+class MeasuredRun(NamedTuple):
+    """One core's run: everything in the order of its start. `missing`: what the profile does not tell."""
+
+    name: str
+    total_ns: int
+    instructions: tuple[MeasuredInstruction, ...]
+    packets: tuple[MeasuredPacket, ...]
+    missing: tuple[str, ...]
+
+
+def read_profile(path: Path, core: int = 0) -> MeasuredRun:
+    """Read the JSON of a whole profile, or a folder of Parquet tables; ProfileError with what is wrong in one line."""
+    if path.is_dir():
+        return _run(path.name, _Parquet(path), core)
+    if path.suffix in (".ntff", ".neff"):
+        raise ProfileError(
+            f"{path.name}: a raw {path.suffix[1:].upper()}; export it: neuron-explorer view -n FILE.neff -s FILE.ntff "
+            "--output-format parquet --output-file FOLDER --ingest-only, then give FOLDER"
+        )
+    if path.suffix == ".parquet":
+        raise ProfileError(f"{path.name}: one table of a profile; give the folder that it lies in")
+    return _run(path.name, _Json(path), core)
+
+
+class _Json:
+    """Tables in one JSON object."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        try:
+            size = path.stat().st_size
+            if size > MOST_BYTES:
+                raise ProfileError(f"{self.name}: {size:,} bytes; allowed: up to {MOST_BYTES:,}; export it as Parquet")
+            found = json.loads(path.read_bytes())
+        except OSError as error:
+            raise ProfileError(f"{self.name}: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            told = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+            raise ProfileError(f"{self.name}: no JSON: {told}") from None
+        if not isinstance(found, dict) or "instruction" not in found:
+            what = "a summary, which has no instructions" if _is_summary(found) else "no profile with instructions"
+            raise ProfileError(f"{self.name}: {what}; export the whole profile: neuron-explorer view ... parquet")
+        self.tables = found
+
+    def _packets(self) -> str:
+        """The name of the table of packets: the one whose rows have a DMA engine and the type of a queue."""
+        return next((name for name, rows in self.tables.items() if _has_packets(rows)), "dma")
+
+    def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+        del columns
+        name = "instruction" if table == "Instruction" else self._packets()
+        rows = self.tables.get(name, [])
+        if not isinstance(rows, list):
+            raise ProfileError(f"{self.name}: {name} is no list of rows")
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict):
+                raise ProfileError(f"{self.name}: {name} {number} is no object")
+            yield row
+
+
+def _has_packets(rows: Any) -> bool:
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return isinstance(first, dict) and "queue_type" in first and "dma_engine" in first
+
+
+def _is_summary(found: Any) -> bool:
+    inner = next(iter(found.values()), None) if isinstance(found, dict) else None
+    return isinstance(found, dict) and ("total_time" in found or (isinstance(inner, dict) and "total_time" in inner))
+
+
+class _Parquet:
+    """Tables in a folder, each a file or numbered files."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.path = path.name, path
+        if not self._files("Instruction"):
+            raise ProfileError(f"{path.name}: a folder without Instruction.parquet, so no profile of neuron-explorer")
+
+    def _files(self, table: str) -> list[Path]:
+        found = self.path.glob(f"{table}*.parquet")
+        return sorted(path for path in found if not path.stem.removeprefix(table).strip("._-0123456789"))
+
+    def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise ProfileError(f"{self.name}: Parquet needs pyarrow: pip install pyarrow") from None
+        for path in self._files(table):
+            try:
+                file = parquet.ParquetFile(path)
+                if file.metadata.num_rows > MOST_ROWS:
+                    raise ProfileError(f"{path.name}: {file.metadata.num_rows:,} rows; allowed: up to {MOST_ROWS:,}")
+                there = [name for name in columns if name in file.schema_arrow.names]
+                for batch in file.iter_batches(columns=there):
+                    yield from batch.to_pylist()
+            except ProfileError:
+                raise
+            except Exception as error:  # whatever a damaged file makes pyarrow raise
+                raise ProfileError(f"{path.name}: no Parquet table: {str(error).splitlines()[0][:_NAME]}") from None
+
+
+_INSTRUCTION = (
+    *("start_ts", "end_ts", "engine", "opcode", "id", "pcore_idx", "nki_source_location", "bir_instruction_name"),
+    *("instruction_type", "predecessors"),
+)
+_PACKET = ("start_ts", "end_ts", "dma_engine", "queue_type", "pcore_idx", "transfer_size", "read_size", "size")
+
+
+def _run(name: str, tables: _Json | _Parquet, core: int) -> MeasuredRun:
+    instructions = list(_instructions(name, tables.rows("Instruction", _INSTRUCTION), core))
+    packets = list(_packets(name, tables.rows("DmaPacket", _PACKET), core))
+    if not instructions:
+        raise ProfileError(f"{name}: no instruction of core {core}")
+    missing = []
+    if not packets:
+        missing.append("DMA packets")
+    if not any(instruction.after for instruction in instructions):
+        missing.append("what instructions waited for: the path follows what ended last before each")
+    if not any(instruction.line for instruction in instructions):
+        missing.append("lines of the kernel")
+    ends = [instruction.end_ns for instruction in instructions] + [packet.end_ns for packet in packets]
+    instructions.sort(key=lambda instruction: (instruction.start_ns, instruction.end_ns))
+    packets.sort(key=lambda packet: packet.start_ns)
+    return MeasuredRun(name, max(ends), tuple(instructions), tuple(packets), tuple(missing))
+
+
+def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterator[MeasuredInstruction]:
+    for number, row in enumerate(rows):
+        where = f"{name}: instruction {number}"
+        if number >= MOST_ROWS:
+            raise ProfileError(f"{name}: more than {MOST_ROWS:,} instructions")
+        if not _of_core(row, core):
+            continue
+        engine = str(row.get("engine") or row.get("subgroup") or row.get("label") or "").lower()
+        engine = next((known for known in ENGINES if engine.startswith(known)), "")
+        if not engine:
+            continue  # of no compute engine
+        start, end = _times(where, row)
+        opcode = row.get("opcode")
+        if not isinstance(opcode, str):
+            raise ProfileError(f"{where}: opcode is {opcode!r:.40}; allowed: text")
+        before = row.get("predecessors") or ()
+        after = (
+            tuple(one["id"] for one in before if isinstance(one, dict) and isinstance(one.get("id"), int))
+            if isinstance(before, list)
+            else ()
+        )
+        line = row.get("nki_source_location") or ""
+        ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
+        identity = row.get("id")
+        yield MeasuredInstruction(
+            id=identity if isinstance(identity, int) else -1 - number,
+            engine=engine,
+            opcode=opcode[:_NAME],
+            start_ns=start,
+            end_ns=end,
+            after=after,
+            line=str(line)[:_NAME],
+            ours=ours,
+        )
+
+
+def _packets(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterator[MeasuredPacket]:
+    for number, row in enumerate(rows):
+        if number >= MOST_ROWS:
+            raise ProfileError(f"{name}: more than {MOST_ROWS:,} DMA packets")
+        if not _of_core(row, core):
+            continue
+        where = f"{name}: DMA packet {number}"
+        start, end = _times(where, row)
+        size = next((row[key] for key in ("transfer_size", "read_size", "size") if isinstance(row.get(key), int)), 0)
+        if size < 0:
+            raise ProfileError(f"{where}: {size} bytes; allowed: 0 or more")
+        engine = str(row.get("dma_engine") or "0")
+        maker = _MAKERS.get(str(row.get("queue_type")), "prepared")
+        yield MeasuredPacket(int(engine) if engine.isdecimal() else 0, maker, start, end, size)
+
+
+def _of_core(row: Mapping[str, Any], core: int) -> bool:
+    """True if a row is of that core of a logical core: its index, or the number of its subgraph, "sg00"."""
+    index = row.get("pcore_idx")
+    if isinstance(index, int):
+        return index == core
+    subgraph = str(row.get("subgraph") or f"sg{core:02}")
+    return subgraph == f"sg{core:02}"
+
+
+def _times(where: str, row: Mapping[str, Any]) -> tuple[int, int]:
+    """Start and end of a row, by either spelling."""
+    start: Any
+    end: Any
+    if "start_ts" in row:
+        start, end = row["start_ts"], row.get("end_ts")
+    else:
+        start, duration = row.get("timestamp"), row.get("duration")
+        end = start + duration if _is_time(start) and _is_time(duration) else None
+    if not (_is_time(start) and _is_time(end) and start <= end):
+        raise ProfileError(
+            f"{where}: from {start!r:.30} to {end!r:.30} ns; allowed: whole numbers from 0 to an hour, in this order"
+        )
+    return int(start), int(end)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST_NS
