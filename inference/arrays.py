@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..models.budget import Budget
 from ..models.errors import InputError
 from ..models.inputs import ImageInput
 from ..models.regular_files import describe, file_size, open_regular
 from .feature_tables import npy_rows, npz_rows
 
 ARRAY_SUFFIXES = (".npy", ".npz")
-MAX_ARRAY_BYTES = 1 << 30  # of one file, which is held whole
 
 
 def is_array_file(path: str) -> bool:
@@ -28,7 +28,9 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
     try:
         with open_regular(path) as file:
             rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
-            values = rows.whole(MAX_ARRAY_BYTES)
+            budget = Budget.of(file)
+            values = rows.whole(budget)
+            budget.take(8 * values.size, f"an array of shape {list(values.shape)} as float32")  # twice: in two layouts
     except (OSError, ValueError) as error:
         raise InputError(describe(error)) from None
     return in_layout(values, spec)

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..models.budget import Budget
 from ..models.errors import InputError
 from ..models.regular_files import describe
 
@@ -65,13 +66,12 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             count = min(size, len(self) - begin)
             yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
 
-    def whole(self, most_bytes: int) -> np.ndarray:
-        """The whole array in its own shape; ValueError where it takes more than `most_bytes`, or was cut short."""
+    def whole(self, budget: Budget) -> np.ndarray:
+        """Return the whole array in its own shape; ValueError where it is over the budget, or was cut short."""
         if self._values is not None:
             return self._values
         size = int(np.prod(self.shape, dtype=object)) * self._dtype.itemsize
-        if size > most_bytes:
-            raise ValueError(f"an array of shape {list(self.shape)} takes {size} bytes; at most {most_bytes} are held")
+        budget.take(size, f"an array of shape {list(self.shape)}")
         try:
             content = self._files[0].read(size)
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:

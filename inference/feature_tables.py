@@ -11,10 +11,10 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from ..models.budget import Budget
 from .feature_rows import FeatureRows
 
 MAX_HEADER_BYTES = 1 << 16  # NumPy's own are of some 128
-MAX_TURNED_BYTES = 1 << 30  # of an array stored column by column: a small archive may unpack to it
 
 
 class _Header(NamedTuple):
@@ -26,7 +26,7 @@ class _Header(NamedTuple):
 
 def npy_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
     """The rows of an array in a file of `size` bytes, which is closed with them."""
-    return _rows(name, (file,), size)
+    return _rows(name, (file,), size, Budget.for_file(size))
 
 
 def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
@@ -45,24 +45,22 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
         member = members[names[0]]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("packed in a way that NumPy does not write")
-        return _rows(name, (archive.open(member), file), member.file_size)
+        budget = Budget.for_file(file.seek(0, io.SEEK_END))
+        return _rows(name, (archive.open(member), file), member.file_size, budget)
     except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError):
         raise ValueError("not an archive that can be read, or damaged") from None
 
 
-def _rows(name: str, files: tuple[IO[bytes], ...], size: int) -> FeatureRows:
-    """The rows of an array in the first of `files`, which has `size` bytes as far as a directory can be believed."""
+def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) -> FeatureRows:
+    """Return the rows of an array in the first of `files`, which has `size` bytes as far as a directory can be
+    believed."""
     shape, fortran, dtype, offset = _read_header(files[0])
     expected = math.prod(shape) * dtype.itemsize
     if expected > size - offset:
         raise ValueError(f"an array of shape {list(shape)} takes {expected} bytes; {max(0, size - offset)} are there")
     if len(shape) < 2 or not fortran:
         return FeatureRows.in_file(name, files, offset, shape, dtype)
-    if expected > MAX_TURNED_BYTES:
-        raise ValueError(
-            f"an array of shape {list(shape)} that lies column by column takes {expected} bytes; at most "
-            f"{MAX_TURNED_BYTES} are held; save np.ascontiguousarray of it, which is read bit by bit"
-        )
+    budget.take(expected, f"an array of shape {list(shape)} stored by columns (np.ascontiguousarray of it is not held)")
     content = files[0].read(expected)
     for file in files:
         file.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..models.budget import Budget
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .csv_tables import table_cells
@@ -32,7 +33,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
             if size > MAX_BYTES:
                 raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
             if suffix == ".npy":
-                values = _whole_numbers(npy_rows(str(path), file, size).whole(MAX_BYTES))
+                values = _whole_numbers(npy_rows(str(path), file, size).whole(Budget.of(file)))
             else:
                 values = _read(file.read(), suffix, rows, labels, header)
     except (OSError, ValueError) as error:

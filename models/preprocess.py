@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from .blur import gaussian_blur
+from .budget import Budget, OverBudget
 from .cut_short import load
 from .deep_pictures import bands, to_8_bits
 from .errors import InputError as InputError  # also for those who open pictures
@@ -29,6 +30,8 @@ from .photo import PhotoError, photo
 from .plates import MIN_HEIGHT, find_plate
 
 MAX_PIXELS = 64_000_000
+MAX_DECODED_BYTES = 900 << 20
+DECODER_BYTES = {"AVIF": 12, "WEBP": 17}  # for each pixel; measured. Others take a picture of 4, and its copy turned
 MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
 MAX_STREAM_BYTES = 256 << 20  # of a stream that cannot seek, such as a pipe, which has to be held whole
 MIN_SIDE = 5
@@ -143,6 +146,11 @@ def _size_problem(image: Image.Image) -> str | None:
     """Return the reason why a picture is too large; None if it is not."""
     width, height = image.size
     if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
+        try:
+            needed = width * height * DECODER_BYTES.get(image.format or "", 9)
+            Budget(MAX_DECODED_BYTES).take(needed, f"decoding {width}x{height} pixels of {image.format}")
+        except OverBudget as error:
+            return f"too large: {error}"
         return None
     return (
         f"too large: {width}x{height} is {width * height / 1e6:.0f} megapixels; "

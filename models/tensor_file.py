@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from .budget import Budget, OverBudget
 from .checks import Shape
 from .errors import ModelError
 from .regular_files import describe, open_regular
@@ -99,13 +100,17 @@ def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray
     tensors = {}
     try:
         with file.path.open("rb") as stream:
+            budget = Budget.of(stream)
             for name in names:
                 dtype, shape, begin, end = file.entries[name]
+                budget.take(4 * math.prod(shape), f"tensor {name!r}, with those before it,")
                 stream.seek(file.data_offset + begin)
                 raw = stream.read(end - begin)
                 if len(raw) != end - begin:
                     raise ModelError(f"{file.path}: cut short within tensor {name!r}")
                 tensors[name] = np.frombuffer(raw, _DTYPES[dtype]).reshape(shape).astype(np.float32)
+    except OverBudget as error:
+        raise ModelError(f"{file.path}: {error}") from None
     except OSError as error:
         raise ModelError(f"{file.path}: cannot be read: {error.strerror or error}") from None
     return tensors

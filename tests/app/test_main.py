@@ -101,6 +101,13 @@ def test_a_start_in_a_removed_folder(pictures, picture_model, tmp_path) -> None:
     assert (done.returncode, done.stderr) == (0, "") and len(done.stdout.splitlines()) == 4
 
 
+@pytest.mark.parametrize("kilobytes", [60_000, 200_000])
+def test_too_little_memory_for_numpy_is_said_in_a_line(kilobytes: int) -> None:
+    command = f"ulimit -v {kilobytes} && exec {sys.executable} -m trninfer models"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "a limit allows" in done.stderr
+
+
 def test_a_backend_that_is_not_there_is_status_3(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
     outcome = cli("bench", "--model", feature_model, "--backend", "neuron")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from feature_files import ROWS, everything, npy_header
-from trninfer.inference import feature_tables
 from trninfer.inference.features import read_features
+from trninfer.models import budget
 from trninfer.models.errors import InputError
 
 
@@ -45,7 +45,8 @@ def test_archives_whose_headers_lie(tmp_path: Path, member: bytes, message: str)
 
 
 def test_a_small_archive_does_not_unpack_to_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_tables, "MAX_TURNED_BYTES", ROWS.nbytes)
+    monkeypatch.setattr(budget, "MIN_BYTES", ROWS.nbytes)
+    monkeypatch.setattr(budget, "EXPANSION", 0)
     np.savez_compressed(tmp_path / "x.npz", x=np.asfortranarray(ROWS))
     assert np.array_equal(everything(tmp_path / "x.npz"), ROWS)
     rows = ROWS.nbytes // 32 + 1
@@ -56,7 +57,7 @@ def test_a_small_archive_does_not_unpack_to_much(tmp_path: Path, monkeypatch: py
     ):
         member.write(header)
         member.write(bytes(32 * rows))
-    with pytest.raises(InputError, match=r"lies column by column takes .* bytes; at most"):
+    with pytest.raises(InputError, match=r"stored by columns .* takes .* bytes; at most"):
         read_features(tmp_path / "x.npz", 4)
 
 

@@ -1,4 +1,5 @@
-"""Requests of every kind of nonsense. By hand, for longer: TRNINFER_FUZZ_REQUESTS=10000 pytest THIS_FILE."""
+"""Requests of every kind of nonsense: 150 of them, and 10,000 where slow tests run. By hand: TRNINFER_FUZZ_REQUESTS and
+TRNINFER_FUZZ_SEED."""
 
 from __future__ import annotations
 
@@ -13,14 +14,18 @@ from typing import Any
 import pytest
 from serving import RunningServer, running_server
 from small_inputs import draw_picture
+from watched import watched_health
 
 pytest.importorskip("fastapi")
 
 REQUESTS = int(os.environ.get("TRNINFER_FUZZ_REQUESTS", "150"))
+MAX_SILENCE = 1.0  # seconds; a tenth of it on a machine that does nothing else
 ODD = [
+    [0, (1 << 32) - 1, (1 << 32) - 1], [1, 1 << 40], ["a" * 3000] + ["b"] * 700, [[]] * 2000, [{}] * 2000, "1" * 5000,
     None, True, -1, 0, 1, 2, 3, 256, 1 << 31, 1 << 63, 1 << 64, 10**400, 0.5, 1e308, -0.0, "", "x", "input", "FP32",
     "BYTES", "INT8", "\ud800", "\0", [], {}, [[]], [None], [1, [2]], ["1"], [1 << 70], {"name": "input"},
 ]  # fmt: skip
+NAMES = [b"x.png", b"+2AA-.png", b"\xff\xfe", b"\xed\xa0\x80", b"a" * 5000, b""]
 PATHS = [
     "/v2/models/tiny-cnn/infer", "/v2/models/tiny-cnn/versions/1/infer", "/classify", "/classify?top_k=3",
     "/classify?top_k=-1", "/v2/models/%00/infer", "/v2/models/tiny-cnn", "/metrics", "/v2//", "/%ff%fe", "/a" * 500,
@@ -86,11 +91,18 @@ def any_request(rng: random.Random, pictures: list[bytes]) -> tuple[str, bytes, 
     elif kind == 2:
         body = mutate(rng.choice(pictures), rng)
     elif kind == 3:
-        head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="x.png"\r\n\r\n'
+        head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="' + rng.choice(NAMES) + b'"\r\n\r\n'
         whole = head + rng.choice(pictures) + b"\r\n--b--\r\n"
         body = mutate(whole, rng) if rng.random() < 0.7 else whole
         headers["Content-Type"] = rng.choice(
-            ["multipart/form-data; boundary=b", "multipart/form-data; boundary=" + "b" * 300]
+            [
+                "multipart/form-data; boundary=b",
+                "multipart/form-data; boundary=" + "b" * 300,
+                "multipart/form-data; boundary=b; charset=utf-7",
+                "multipart/form-data; charset=punycode; boundary=b",
+                "multipart/form-data; boundary=",
+                "multipart/form-data",
+            ]
         )
     else:
         body = rng.randbytes(rng.choice([0, 1, 100, 5000]))
@@ -121,14 +133,16 @@ def memory_of(process: int) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requests", [REQUESTS, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path, requests: int) -> None:
     samples = Path(__file__).parents[3] / "samples"
     pictures = [draw_picture(tmp_path / "0.png").read_bytes(), (samples / "9-phone-photo.jpg").read_bytes()]
     rng = random.Random(int(os.environ.get("TRNINFER_FUZZ_SEED", "0")))
     statuses: Counter[int] = Counter()
-    with running_server("--model", picture_model, "--max-batch", 2, "--max-bytes", 100_000) as server:
+    options = ("--model", picture_model, "--max-batch", 2, "--max-bytes", 100_000)
+    with running_server(*options) as server, watched_health(server) as health:
         before = 0
-        for number in range(REQUESTS):
+        for number in range(requests):
             if rng.random() < 0.1:
                 raw_nonsense(server, rng)
                 continue
@@ -140,10 +154,12 @@ def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path) -
                 told = reply.json()  # in which there is no NaN
                 assert reply.status == 200 or len(told["error"]) <= 400, told
             assert b"Traceback" not in reply.body
-            if number == REQUESTS // 2:
+            if number == requests // 2:
                 before = memory_of(server.process.pid)
         assert server.ask("/classify", pictures[0]).status == 200
         assert memory_of(server.process.pid) < before + (40 << 20)
         text = server.log.read_text()
         assert "Traceback" not in text and "fault of the program" not in text and " ended" not in text
     assert statuses[200] and statuses[400] and statuses[422], statuses
+    assert health.asked and health.slowest < MAX_SILENCE
+    print(sum(statuses.values()), dict(statuses), f"health {1000 * health.slowest:.0f} ms")
