@@ -10,6 +10,7 @@ multiply (depthwise convolutions) is left out. The derivation is in docs/predict
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..kernels.convolution.forms import Form, matrices, worthwhile
@@ -44,7 +45,7 @@ def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1
     moved_ns = itemsize * _elements(network, batch) / rate
     least = 1.0 if is_narrow else _filtering_share(is_old, itemsize)
     shapes = network.shapes()
-    work = sum(_multiplications(layer, shapes[layer.inputs[0]], least) for layer in network.layers)
+    work = sum(_multiplications(layer, [shapes[name] for name in layer.inputs], least) for layer in network.layers)
     passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
     computed_ns = batch * work * passes / (lnc * PARTITIONS**2 * chip.tensor_ghz)
     longer = max(moved_ns, computed_ns)
@@ -86,13 +87,13 @@ def _filtering_share(gen2: bool, itemsize: int) -> float:
     return min([1.0, *(shares[form] for form in worthwhile(gen2, itemsize))])
 
 
-def _multiplications(layer: Layer, shape: tuple[int, ...], filtering: float) -> float:
+def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering: float) -> float:
     """Multiply-accumulates of a layer that the Tensor Engine cannot do without, for one example."""
     if not isinstance(layer, Conv2d):
-        return layer.multiply_accumulates(shape)
+        return layer.multiply_accumulates(*shapes)
     if layer.groups == layer.in_channels > 1:
         return 0.0
-    pairs = math.prod(_axis(layer, shape, axis)[0] for axis in (0, 1))
+    pairs = math.prod(_axis(layer, shapes[0], axis)[0] for axis in (0, 1))
     filtered = layer.stride == (1, 1) and _FILTERED in layer.kernel_size
     return pairs * layer.out_channels * (layer.in_channels // layer.groups) * (filtering if filtered else 1.0)
 

@@ -41,11 +41,18 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
 
 @lowers(Concat)
 def concat(builder: GraphBuilder, layer: Concat) -> None:
-    """The readers of the layer read the parts."""
-    shapes = [builder.shapes[read] for read in layer.inputs]
-    if len({shape[1:] for shape in shapes}) > 1:
-        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) joins values of other rows and columns")
-    builder.places[layer.name] = joined([builder.places[read] for read in layer.inputs])
+    """The readers of the layer read the parts; flattened images beside features become features by way of HBM."""
+    reads = list(layer.inputs)
+    if len({builder.shapes[read][1:] for read in reads}) > 1:
+        if len(builder.model.network.shapes()[layer.name]) != 1:
+            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) joins values of other rows and columns")
+        for number, read in enumerate(reads):
+            shape = builder.shapes[read]
+            if shape[1:] != (1, 1):
+                reads[number] = f"{layer.name}.{number}"
+                builder.cut(reads[number], read, (math.prod(shape), 1, 1), layer.kind)
+    shapes = [builder.shapes[read] for read in reads]
+    builder.places[layer.name] = joined([builder.places[read] for read in reads])
     builder.shapes[layer.name] = (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 

@@ -1,7 +1,7 @@
 """Layers that are an order of channels, or nothing: what they leave in a launch, and that they change no answer."""
 
 import pytest
-from lowered import assert_right, graph_of, kinds_of
+from lowered import applicable, assert_right, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
@@ -141,17 +141,23 @@ def test_an_image_in_other_sizes_goes_through_hbm() -> None:
         assert_right(network, Decisions(packed=packed), batch)
 
 
-def test_values_of_other_sizes_are_not_joined() -> None:
-    layers = (
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_flattened_images_beside_others_are_one_launch(batch: int, dtype: str) -> None:
+    """Images of two sizes and a row."""
+    layers: list[Layer] = [
         conv("a", 3, 4, 3, inputs=("input",)),
         Flatten("fa"),
         Pool("b", "max", (2, 1), (2, 1), inputs=("input",)),
         Flatten("fb"),
-        Concat("all", inputs=("fa", "fb")),
-        Dense("dense", 4 * 30 + 45, 4),
-    )
-    with pytest.raises(DoesNotFit, match="layer 'all' \\(concat\\) joins values of other rows and columns"):
-        graph_of(Network("n", picture(3, 6), layers, labels(4)))
+        Pool("c", "average", (6, 5), (6, 5), inputs=("input",)),
+        Flatten("fc"),
+        Concat("all", inputs=("fa", "fb", "fc")),
+        Dense("dense", 4 * 30 + 45 + 3, 4),
+    ]
+    for packed in (1, 2):
+        network = Network("n", picture(3, 6), tuple(layers), labels(4))
+        assert_right(network, applicable(network, Decisions(packed=packed), batch), batch, dtype)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
