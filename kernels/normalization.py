@@ -55,7 +55,16 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
         squares.append(square)
     variance = _sum_over_channels(squares, ones[1])
     deviation = nl.ndarray(variance.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=deviation, op=nl.rsqrt, data=variance, scale=1.0 / channels, bias=epsilon[0 : ones[1].shape[1]])
+    nisa.tensor_scalar(
+        dst=deviation,
+        data=variance,
+        op0=nl.multiply,
+        operand0=1.0 / channels,
+        op1=nl.add,
+        operand1=epsilon[0 : ones[1].shape[1]],
+        engine=nisa.engine.vector,
+    )
+    nisa.tensor_scalar(dst=deviation, data=deviation, op0=nl.power, operand0=-0.5, engine=nisa.engine.vector)
     for index in range(len(centred)):
         count = centred[index].shape[0]
         normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
