@@ -44,6 +44,7 @@ from ..tiling.tiles import (
 from .attention_operands import Tokens, head_pieces
 from .attention_values import TurnedValues
 
+GROUPS_AHEAD = 2  # groups of heads whose exponentials are on their way while the Tensor Engine multiplies others
 FEW_KEYS = PARTITIONS  # below which one instruction computes the softmax of several heads
 KEPT_BYTES = 24 * 1024  # of a partition, up to which all of the bias stays for the next image
 BANKS_OF_SCORES = 2  # that wait for their exponentials; further ones wait in SBUF
@@ -61,14 +62,14 @@ def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
     room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
     work = _Work(launch, operation, operands, room, _Bias(launch, operation))
-    waiting = None  # the second half of the units before: the Tensor Engine multiplies while others take exponentials
+    waiting: list[Any] = []  # second halves of groups of heads, behind the first halves of those after them
     for image in range(room.images):
         for finish in _Image(work, image).halves():
-            if waiting is not None:
-                waiting()
-            waiting = finish
-    if waiting is not None:
-        waiting()
+            waiting.append(finish)
+            if len(waiting) > GROUPS_AHEAD:
+                waiting.pop(0)()
+    for finish in waiting:
+        finish()
     return room
 
 
