@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,14 +29,18 @@ if TYPE_CHECKING:
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
 The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-before FILE. A line shows the kernel, its arguments, the predicted time and what bounds it; below it are the lines of
-the kernel that take most of the critical path, with what they spend it on. The last line shows the findings of
-`trninfer lint`: code that the NKI compiler refuses although the kernel runs here.
+before FILE. A line shows the kernel, its arguments, the predicted time, what bounds it, the MFU and the DMAs; below it
+are the lines of the kernel that take most of the critical path, with what they spend it on. The last line shows the
+findings of `trninfer lint`: code that the NKI compiler refuses although the kernel runs here.
+
+Scripts of older NKI dialects are migrated in memory, and the modules beside them that they import; nki.benchmark gives
+them predicted times.
 
 \b
 Examples:
   trninfer simulate my_kernels.py
   trninfer simulate --target trn1 --trace out.json my_kernels.py 512
+  trninfer simulate run_benchmark.py --kernel tiled -n 25600
   trninfer simulate --sanitize my_kernels.py
   trninfer simulate --sanitize=numeric my_kernels.py
   trninfer simulate --sweep "TILE_N=128,256,512" --sweep BUFFERS=1,2 my_kernels.py
@@ -56,6 +65,12 @@ SweepOption = Annotated[
         "given again, for every combination.",
     ),
 ]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="table|json", help="json: the launches on standard output, what FILE prints on the other."
+    ),
+]
 LinesOption = Annotated[
     int,
     typer.Option(
@@ -66,6 +81,7 @@ ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
 ]
 
+FORMATS = ("table", "json")
 SANITIZERS = ("memory", "numeric", "all")  # as in simulator/checking/sanitizing.py
 SANITIZE_HELP = (
     "Look for races, overlaps and lost values in every launch. --sanitize=numeric looks for the first NaN, infinity, "
@@ -110,11 +126,18 @@ def simulate(
     nki: NkiVersion = None,
     sweeps: SweepOption = None,
     lines: LinesOption = 3,
+    disable_dge: Annotated[
+        bool,
+        typer.Option("--disable-dge", help="As the compiler's option: no descriptors of DMAs are made by hardware."),
+    ] = False,
+    output_format: FormatOption = "table",
 ) -> None:
     """Run a file, print each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
-    from ..simulator.running.script import line_of, lines_of, run_script
+    from ..simulator.running.script import line_of, lines_of, summary
 
+    if output_format not in FORMATS:
+        raise UsageError(f"--format {output_format}: allowed: {', '.join(FORMATS)}")
     _check(file, trace, report)
     if sweeps:
         if trace is not None or report is not None or sanitize or sanitize_for:
@@ -131,6 +154,7 @@ def simulate(
         for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {shown(finding)}" for finding in run.findings)):
             write_stderr(f"{shorten(printable(line))}\n")
         counts.append(len(run.findings))
+        launches.append(summary(run, shapes))
         if keep:
             runs.append(run)
 
@@ -138,18 +162,63 @@ def simulate(
         return str(finding).replace(str(source), str(file))
 
     counts: list[int] = []
+    launches: list[dict[str, Any]] = []
+    options = _Options(target, sanitize_for or sanitize, nki, disable_dge, output_format == "json")
     try:
-        status = run_script([str(file), *(arguments or [])], observe, target, sanitize_for or sanitize, nki)
+        status, is_migrated = _run([str(file), *(arguments or [])], observe, options)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not counts and not status:
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
-    _tell_lint(source, str(file), nki)
+    if not is_migrated:
+        _tell_lint(source, str(file), nki)
+    if output_format == "json":
+        write_stdout(f"{json.dumps({'schema_version': 1, 'command': 'simulate', 'launches': launches}, indent=2)}\n")
     if not _write_files(file.name, runs, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if sum(counts) and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How a script is run."""
+
+    target: str | None
+    sanitize: bool | str
+    nki: str | None
+    disable_dge: bool
+    diverts_output: bool  # of the script to standard error
+
+
+def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
+    """Run a script, migrated in memory if it is in an older dialect; its status, and whether it was."""
+    from ..simulator.running.kernel import disabled_dge
+    from ..simulator.running.script import run_script
+
+    with ExitStack() as stack:
+        text = _migrated(arguments[0], stack)
+        if options.disable_dge:
+            stack.enter_context(disabled_dge())
+        if options.diverts_output:
+            stack.enter_context(redirect_stdout(sys.stderr))
+        status = run_script(arguments, observe, options.target, options.sanitize, options.nki, text=text)
+    return status, text is not None
+
+
+def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
+    """Have modules of older NKI dialects migrated while `stack` is open; the text of the script if it is in one."""
+    try:
+        from ..simulator.migrate.in_memory import migrated, migrated_imports
+    except ImportError:  # without libcst, which `trninfer migrate` asks for: the import of neuronxcc says so
+        return None
+    stack.enter_context(migrated_imports(lambda line: write_stderr(f"{shorten(printable(line))}\n")))
+    text = migrated(os.path.abspath(script), lambda line: write_stderr(f"{shorten(printable(line))}\n"))
+    if text is not None:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=r"nki\.\w+ is of an earlier NKI")
+    return text
 
 
 def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from ..machine.errors import EarlierNkiWarning
 from ..machine.nki_version import current
 from . import collectives as collectives
 from . import compiler as compiler
@@ -30,6 +32,8 @@ MODULES = {
 }
 """The modules under the names that kernels import."""
 
+_RUNNERS = ("baremetal", "benchmark", "profile", "simulate_kernel", "trace")  # running/runners.py
+
 isa.constants = constants
 
 
@@ -39,6 +43,15 @@ def __getattr__(name: str) -> Any:
 
         value = globals()[name] = getattr(kernel, name)
         return value
+    if name in _RUNNERS:
+        from ..running.runners import RUNNERS
+
+        warnings.warn(
+            f"nki.{name} is of an earlier NKI; on the simulator it runs, with predicted times",
+            EarlierNkiWarning,
+            stacklevel=2,
+        )
+        return RUNNERS[name]
     if name == "__version__":
         return f"{current()}.0+trninfer.simulator"
     return missing("nki", name)

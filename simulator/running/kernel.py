@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +135,24 @@ class Simulated:
         return Simulated(self.kernel[grid])
 
 
+_generates_descriptors = [True]  # of launches by a call, innermost last
+
+
+@contextmanager
+def disabled_dge() -> Iterator[None]:
+    """Launch kernels that are called inside without descriptors made by hardware (the compiler's --disable-dge)."""
+    _generates_descriptors.append(False)
+    try:
+        yield
+    finally:
+        _generates_descriptors.pop()
+
+
+def generates_descriptors() -> bool:
+    """True unless `disabled_dge` holds."""
+    return _generates_descriptors[-1]
+
+
 def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors: list[Any] = []
 
@@ -144,7 +163,7 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return array_of(value)
 
     args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
-    core = NeuronCore(default_target())
+    core = NeuronCore(default_target(), dge=_generates_descriptors[-1])
     look_for(core, chosen())
     with one_thread():
         result = execute(core, kernel, args, kwargs, update_arguments=True)

@@ -35,13 +35,15 @@ def run_script(
     sanitize: bool | str = False,
     nki: str | None = None,
     constants: Mapping[str, ast.expr] = MappingProxyType({}),
+    text: tuple[str, str] | None = None,
 ) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
 
     `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
     script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
     standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
-    `constants`: names that are assigned at the top level of the script, and what they are assigned instead.
+    `constants`: names that are assigned at the top level of the script, and what they are assigned instead. `text`:
+    what runs in place of the file's own text, and the name that its lines go by.
 
     Raises:
         NkiValidationError: the target or the version is not known, or the script is too long.
@@ -60,8 +62,8 @@ def run_script(
     kernel.observers.append(observe)
     try:
         with sanitized(sanitize), using(nki):
-            if constants:
-                _run_changed(script, constants)
+            if constants or text is not None:
+                _run_changed(script, constants, text)
             else:
                 runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
@@ -69,7 +71,7 @@ def run_script(
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:
-        _show(error, script)
+        _show(error, text[1] if text is not None else script)
         return FAILED
     finally:
         kernel.observers.remove(observe)
@@ -82,19 +84,24 @@ def run_script(
     return 0
 
 
-def _run_changed(script: str, constants: Mapping[str, ast.expr]) -> None:
-    """Run a script with other values of names that its top level assigns."""
+def _run_changed(script: str, constants: Mapping[str, ast.expr], text: tuple[str, str] | None) -> None:
+    """Run a script with other values of names that its top level assigns, or with another text."""
     module = ModuleType("__main__")
     module.__file__ = script
-    with open(script, "rb") as file:
-        tree = ast.parse(file.read(), script)
+    if text is not None:
+        source, shown = text
+        tree = ast.parse(source, shown)
+    else:
+        shown = script
+        with open(script, "rb") as file:
+            tree = ast.parse(file.read(), script)
     for statement in tree.body:
         for name in assigned(statement) & set(constants):
             statement.value = ast.copy_location(constants[name], statement.value)  # type: ignore[attr-defined]
     before = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:
-        exec(compile(ast.fix_missing_locations(tree), script, "exec"), module.__dict__)
+        exec(compile(ast.fix_missing_locations(tree), shown, "exec"), module.__dict__)
     finally:
         sys.modules["__main__"] = before
 
@@ -121,11 +128,55 @@ def _check_length(script: str, shown: str) -> None:
 
 
 def line_of(run: Run, shapes: list[str]) -> str:
-    """One line about a launch: name, shapes, target, predicted time and what bounds it."""
+    """One line about a launch: name, shapes, target, predicted time, what bounds it, MFU and DMAs."""
     note = f"; {run.note}" if run.note else ""
-    predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}{note}"
+    predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}, {describe_work(run)}{note}"
     cores = f", {run.prediction.cores} cores" if run.prediction.cores > 1 else ""
     return f"{run.name}({', '.join(shapes)}) on {run.target}{cores}: {predicted}"
+
+
+def describe_work(run: Run) -> str:
+    """MFU where the Tensor Engine multiplied, and the DMAs: "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
+    moved = dmas(run)
+    mfu = f"MFU {100 * run.mfu:.1f} %, " if run.flops and run.mfu >= 0.0005 else ""
+    if not moved:
+        return f"{mfu}no DMA"
+    counted = "1 DMA" if len(moved) == 1 else f"{len(moved):,} DMAs"
+    return f"{mfu}{counted} of {_size(sum(moved) / len(moved))}{' on average' if len(set(moved)) > 1 else ''}"
+
+
+def _size(count: float) -> str:
+    return f"{count / 1024:.4g} KiB" if count >= 1024 else f"{count:.4g} bytes"
+
+
+def dmas(run: Run) -> list[int]:
+    """Return the bytes of each DMA of a launch."""
+    return [instruction.dma.bytes for instruction in run.program if instruction.dma is not None]
+
+
+def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
+    """A launch as JSON: figures of time are predictions, sizes bytes."""
+    moved = dmas(run)
+    return {
+        "kernel": run.name,
+        "arguments": shapes,
+        "target": run.target,
+        "latency_kind": "predicted",
+        "latency_us": round(run.latency_us, 3),
+        "bound_by": run.bound_by,
+        "critical_us": {name: round(spent, 3) for name, spent in run.critical.by_resource.items()},
+        "mfu": round(run.mfu, 5),
+        "hbm_bytes": run.hbm_bytes,
+        "dma": {
+            "count": len(moved),
+            "bytes": sum(moved),
+            "average_bytes": sum(moved) / len(moved) if moved else 0.0,
+            "count_by_bytes": {str(size): moved.count(size) for size in sorted(set(moved))},
+        },
+        "sbuf_peak_bytes": run.memory.sbuf_bytes,
+        "note": run.note,
+        "findings": [str(finding) for finding in run.findings],
+    }
 
 
 def lines_of(run: Run, most: int) -> list[str]:

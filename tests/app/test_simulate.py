@@ -71,7 +71,7 @@ def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
     done = start(folder, "kernel.py", "--size", "7")
     assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr
     line, *lines = done.stderr.splitlines()
-    assert len(lines) == 3 and re.fullmatch(r"  kernel.py:\d+ [\d.]+ us \(.*dma_latency 1.10.*\), busy .*", lines[0])
+    assert len(lines) == 3 and re.fullmatch(r"  kernel.py:\d+ [\d.]+ us \(.*dma_latency [\d.]+.*\), busy .*", lines[0])
     assert line.startswith("doubled([128, 4] float32) on trn2: ") and "us predicted, bound by launch" in line
     assert " on trn1: " in start(folder, "--target", "trn1", "kernel.py").stderr
     assert " on trn3: " in start(folder, "kernel.py", NEURON_PLATFORM_TARGET_OVERRIDE="trn3").stderr
@@ -194,3 +194,65 @@ def test_scripts_that_are_too_long_are_told_and_not_compiled(folder, line, count
     done = start(folder, "long.py")
     assert done.returncode == 2 and done.stderr.startswith(f"trninfer: long.py: {told}")
     assert len(done.stderr.splitlines()) == 1
+
+
+OLD_KERNELS = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def doubled(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.load(a), nl.load(a)))
+    return out
+"""
+OLD_HARNESS = """\
+import argparse, logging
+import numpy as np
+import neuronxcc.nki as nki
+from old_kernels import doubled
+
+logging.disable(logging.OFF)
+parser = argparse.ArgumentParser()
+parser.add_argument("-n", type=int)
+a = np.ones((parser.parse_args().n, 64), np.float32)
+print(np.allclose(nki.simulate_kernel(doubled, a), 2 * a))
+timed = nki.benchmark(warmup=5, iters=20)(doubled)
+timed(a)
+print(timed.benchmark_result.nc_latency.get_latency_percentile(99))
+"""
+
+
+@pytest.fixture
+def course(tmp_path):
+    (tmp_path / "old_kernels.py").write_text(OLD_KERNELS)
+    (tmp_path / "run_benchmark.py").write_text(OLD_HARNESS)
+    return tmp_path
+
+
+def test_a_harness_of_an_older_dialect_runs_as_it_is(course):
+    done = start(course, "--lines", "0", "run_benchmark.py", "-n", "128")
+    right, latency = done.stdout.split()
+    migrated, kernels, *launches = done.stderr.splitlines()
+    assert done.returncode == 0 and right == "True"
+    assert "run_benchmark.py: an older NKI dialect, migrated in memory" in migrated
+    assert kernels.startswith("old_kernels.py: ") and len(launches) == 2
+    assert all(f"{float(latency):.1f} us predicted" in line and "3 DMAs of 32 KiB" in line for line in launches)
+
+
+def test_launches_as_json_with_the_dmas_and_what_the_script_prints_beside(course):
+    latencies = []
+    for options in ([], ["--disable-dge"]):
+        done = start(course, *options, "--format", "json", "run_benchmark.py", "-n", "128")
+        report = json.loads(done.stdout)
+        first, second = report["launches"]
+        assert report["schema_version"] == 1 and "True" in done.stderr
+        assert first["latency_kind"] == "predicted" and first["latency_us"] == second["latency_us"]
+        size = 128 * 64 * 4
+        assert first["dma"] == {
+            "count": 3, "bytes": 3 * size, "average_bytes": size, "count_by_bytes": {str(size): 3}
+        }  # fmt: skip
+        latencies.append(first["latency_us"])
+    assert latencies[0] != latencies[1]
+    done = start(course, "--format", "yaml", "run_benchmark.py")
+    assert done.returncode == 2 and "--format yaml: allowed: table, json" in done.stderr

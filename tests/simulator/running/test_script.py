@@ -9,7 +9,7 @@ from trninfer.simulator import NkiValidationError
 from trninfer.simulator.checking.sanitizing import chosen
 from trninfer.simulator.machine.nki_version import current
 from trninfer.simulator.running import kernel, script
-from trninfer.simulator.running.script import assigned, line_of, lines_of, run_script
+from trninfer.simulator.running.script import assigned, describe_work, line_of, lines_of, run_script
 
 
 def run(folder, text, *arguments, observe=None, **options):
@@ -40,8 +40,9 @@ def test_launches_are_shown_in_order(tmp_path):
     assert run(tmp_path, text, observe=lambda launch, shapes: seen.append((launch, shapes)), target="trn1") == 0
     assert [shapes for _, shapes in seen] == [["[128, 4] float32"], ["[2, 3] float16"]]
     launch = seen[0][0]
+    bound = f"bound by {launch.bound_by}, {describe_work(launch)}"
     assert line_of(launch, seen[0][1]).startswith(
-        f"kernel([128, 4] float32) on trn1: {launch.latency_us:.1f} us predicted, bound by {launch.bound_by}"
+        f"kernel([128, 4] float32) on trn1: {launch.latency_us:.1f} us predicted, {bound}"
     )
     lines = lines_of(launch, 1)
     assert len(lines) == 1 and lines[0].startswith("  ") and "broken.py:" in lines[0]

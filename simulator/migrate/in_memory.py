@@ -1,0 +1,109 @@
+"""Scripts of older NKI dialects run as they are: their text, and that of modules beside them, is migrated in memory.
+
+with migrated_imports(print):            # each file that was migrated, in a line
+    ...
+text, name = migrated("run.py", print)   # of the script itself
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import logging
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, ModuleType
+
+from . import CANNOT, LimitError, MigrationError, migrate_source
+from .names import OLD_PACKAGE
+
+Tell = Callable[[str], None]
+_INSTALLED = tuple(os.path.realpath(path) for path in {sysconfig.get_path(n) for n in ("stdlib", "purelib", "platlib")})
+
+
+def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
+    """Return the text of a file in NKI 0.7, and the name that its lines go by in messages; None where the file is in no
+    older dialect or cannot be migrated.
+
+    `tell` is given a line about a file that was migrated, or the reason why it was not.
+    """
+    text = _text(path)
+    if OLD_PACKAGE not in text:
+        return None
+    shown = os.path.basename(path)
+    try:
+        migration = migrate_source(text, keep_runners=True)
+    except SyntaxError:
+        return None
+    except (LimitError, MigrationError) as error:
+        tell(f"{shown}: an older NKI dialect that cannot be migrated: {error}")
+        return None
+    left = [note for note in migration.notes if note.kind == CANNOT]
+    todo = f"; left as it was: line {left[0].line}, {left[0].message}" if left else ""
+    tell(f"{shown}: an older NKI dialect, migrated in memory (`trninfer migrate` writes it){todo}")
+    name = f"{path} (NKI 0.7)"
+    linecache.cache[name] = (len(migration.text), None, migration.text.splitlines(keepends=True), name)
+    return migration.text, name
+
+
+@contextmanager
+def migrated_imports(tell: Tell) -> Iterator[None]:
+    """Migrate modules that are imported inside, but for installed ones."""
+    finder = _Finder(tell)
+    if not hasattr(logging, "OFF"):
+        logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]  # which neuronxcc adds; harnesses use it
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds modules of older dialects, wherever Python's own finder does."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        origin = found.origin if found is not None else None
+        if found is None or origin is None or not origin.endswith(".py"):
+            return None
+        if os.path.realpath(origin).startswith(_INSTALLED) or fullname.split(".")[0] in ("trninfer", "nki"):
+            return None
+        if OLD_PACKAGE not in _text(origin):
+            return None
+        found.loader = _Loader(fullname, origin, self._tell)
+        return found
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module from migrated text. It is migrated here and not where it is found: that holds the import lock."""
+
+    def __init__(self, fullname: str, path: str, tell: Tell) -> None:
+        super().__init__(fullname, path)
+        self._tell = tell
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        result = migrated(self.path, self._tell)
+        if result is None:
+            return super().get_code(fullname)
+        text, shown = result
+        return compile(text, shown, "exec", dont_inherit=True)
+
+
+def _text(path: str) -> str:
+    """The text of a file, empty if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""

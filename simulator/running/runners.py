@@ -1,0 +1,121 @@
+"""What ran and timed kernels in earlier versions of NKI, on the simulator: `nki.benchmark` and its siblings.
+
+Up to NKI 0.3 a script ran a kernel by `nki.baremetal(kernel)(...)`, timed it by `nki.benchmark(...)(kernel)(...)` and
+read `benchmark_result.nc_latency.get_latency_percentile(99)` (general/nki/api of SDK 2.21). Here the latencies are
+predictions, each the same: a percentile of one number.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..machine.chip import TARGET_VARIABLE
+from .kernel import Kernel, generates_descriptors, simulate
+from .launch import run
+
+NO_DGE = "--disable-dge"  # an option of the compiler, in `additional_compile_opt`
+_TARGET = "trn2"
+_OPTIONS = frozenset(inspect.signature(run).parameters)
+
+
+class NcLatency:
+    """Latencies of a benchmark in microseconds: one, predicted."""
+
+    def __init__(self, microseconds: float) -> None:
+        self.predicted_us = microseconds
+
+    def get_latency_percentile(self, percentile: float) -> float:
+        """Return the predicted latency in microseconds, for any percentile of 0 to 100. ValueError for others."""
+        if not 0 <= percentile <= 100:
+            raise ValueError(f"percentile is {percentile}; allowed: 0 to 100")
+        return self.predicted_us
+
+    def __repr__(self) -> str:
+        return f"NcLatency({self.predicted_us:.2f} us predicted)"
+
+
+class BenchmarkResult:
+    """Result of `nki.benchmark`; `nc_latency` is that of the NeuronCore."""
+
+    def __init__(self, microseconds: float) -> None:
+        self.nc_latency = NcLatency(microseconds)
+
+
+class Benchmark:
+    """A kernel that is timed when it is called. As AWS's, the call returns nothing, and no values are computed."""
+
+    def __init__(self, kernel: Callable[..., Any], dge: bool, profiled: bool = False) -> None:
+        functools.update_wrapper(self, kernel)
+        self._kernel = _kernel(kernel)
+        self._dge = dge
+        self._profiled = profiled
+        self.benchmark_result: BenchmarkResult | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        taken = set(kwargs) & _OPTIONS
+        if taken:  # parameters of the kernel that go by names of `run`'s own: by position
+            args = (*args, *(kwargs.pop(name) for name in _parameters(self._kernel)[len(args) :] if name in kwargs))
+        target = os.environ.get(TARGET_VARIABLE) or _TARGET
+        dge = self._dge and generates_descriptors()
+        result = run(self._kernel, *args, target=target, functional=False, dge=dge, profiled=self._profiled, **kwargs)
+        self.benchmark_result = BenchmarkResult(result.latency_us)
+
+    def __getitem__(self, grid: Any) -> Benchmark:
+        return Benchmark(self._kernel[grid], self._dge, self._profiled)
+
+
+def benchmark(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`nki.benchmark(kernel)` or `nki.benchmark(warmup=..., iters=...)(kernel)`: time a kernel when it is called.
+
+    `additional_compile_opt` may hold --disable-dge; other options, of warm-up and of files that only a chip's tools
+    write, change nothing.
+    """
+    dge = NO_DGE not in str(options.get("additional_compile_opt", ""))
+    return _decorated(kernel, lambda function: Benchmark(function, dge))
+
+
+def profile(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`nki.profile`: time a kernel as a profile counts it, when it is called. No files are written."""
+    dge = NO_DGE not in str(options.get("additional_compile_opt", ""))
+    return _decorated(kernel, lambda function: Benchmark(function, dge, profiled=True))
+
+
+def baremetal(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`nki.baremetal`: run a kernel when it is called, and return its outputs."""
+    return _decorated(kernel, _kernel)
+
+
+def trace(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`nki.trace`: what became `nki.jit`."""
+    return _decorated(kernel, _kernel)
+
+
+def simulate_kernel(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`nki.simulate_kernel(kernel, ...)`: run a kernel on the simulator and return its outputs."""
+    return simulate(kernel)(*args, **kwargs)
+
+
+RUNNERS = {
+    "baremetal": baremetal,
+    "benchmark": benchmark,
+    "profile": profile,
+    "simulate_kernel": simulate_kernel,
+    "trace": trace,
+}
+
+
+def _decorated(kernel: Callable[..., Any] | None, decorate: Callable[[Callable[..., Any]], Any]) -> Any:
+    return decorate if kernel is None else decorate(kernel)
+
+
+def _kernel(function: Callable[..., Any]) -> Kernel:
+    return function if isinstance(function, Kernel) else Kernel(function)
+
+
+def _parameters(kernel: Kernel) -> list[str]:
+    code = kernel.function.__code__
+    return list(code.co_varnames[: code.co_argcount])
