@@ -71,6 +71,14 @@ FormatOption = Annotated[
         "--format", metavar="table|json", help="json: the launches on standard output, what FILE prints on the other."
     ),
 ]
+TargetOption = Annotated[
+    Target | None,
+    typer.Option("--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"),
+]
+DgeOption = Annotated[
+    bool,
+    typer.Option("--disable-dge", help="As the compiler's option: no descriptors of DMAs are made by hardware."),
+]
 LinesOption = Annotated[
     int,
     typer.Option(
@@ -113,12 +121,7 @@ def simulate(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.")
     ] = None,
-    target: Annotated[
-        Target | None,
-        typer.Option(
-            "--target", help="NeuronCore to simulate.", show_default="NEURON_PLATFORM_TARGET_OVERRIDE, else trn2"
-        ),
-    ] = None,
+    target: TargetOption = None,
     trace: TraceOption = None,
     report: ReportOption = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help=SANITIZE_HELP)] = False,
@@ -126,21 +129,16 @@ def simulate(
     nki: NkiVersion = None,
     sweeps: SweepOption = None,
     lines: LinesOption = 3,
-    disable_dge: Annotated[
-        bool,
-        typer.Option("--disable-dge", help="As the compiler's option: no descriptors of DMAs are made by hardware."),
-    ] = False,
+    disable_dge: DgeOption = False,
     output_format: FormatOption = "table",
 ) -> None:
     """Run a file, print each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
     from ..simulator.running.script import line_of, lines_of, summary
 
-    if output_format not in FORMATS:
-        raise UsageError(f"--format {output_format}: allowed: {', '.join(FORMATS)}")
-    _check(file, trace, report)
+    _check(file, trace, report, output_format)
     if sweeps:
-        if trace is not None or report is not None or sanitize or sanitize_for:
+        if any((trace, report, sanitize, sanitize_for)):
             raise UsageError("--sweep goes without --trace, --report and --sanitize: run the variant that you choose")
         raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target, nki))
     # The script may change the folder.
@@ -151,15 +149,16 @@ def simulate(
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
-        for line in (line_of(run, shapes), *lines_of(run, lines), *(f"  {shown(finding)}" for finding in run.findings)):
+        for line in (
+            line_of(run, shapes),
+            *lines_of(run, lines),
+            *(f"  {finding}".replace(str(source), str(file)) for finding in run.findings),
+        ):
             write_stderr(f"{shorten(printable(line))}\n")
         counts.append(len(run.findings))
         launches.append(summary(run, shapes))
         if keep:
             runs.append(run)
-
-    def shown(finding: object) -> str:
-        return str(finding).replace(str(source), str(file))
 
     counts: list[int] = []
     launches: list[dict[str, Any]] = []
@@ -173,7 +172,7 @@ def simulate(
     if not is_migrated:
         _tell_lint(source, str(file), nki)
     if output_format == "json":
-        write_stdout(f"{json.dumps({'schema_version': 1, 'command': 'simulate', 'launches': launches}, indent=2)}\n")
+        write_stdout(f"{_as_json(launches)}\n")
     if not _write_files(file.name, runs, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if sum(counts) and not status:
@@ -183,7 +182,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Options:
-    """How a script is run."""
+    """Options of a run."""
 
     target: str | None
     sanitize: bool | str
@@ -195,7 +194,7 @@ class _Options:
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
     """Run a script, migrated in memory if it is in an older dialect; its status, and whether it was."""
     from ..simulator.running.kernel import disabled_dge
-    from ..simulator.running.script import run_script
+    from ..simulator.running.script import Edits, run_script
 
     with ExitStack() as stack:
         text = _migrated(arguments[0], stack)
@@ -203,7 +202,8 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
             stack.enter_context(disabled_dge())
         if options.diverts_output:
             stack.enter_context(redirect_stdout(sys.stderr))
-        status = run_script(arguments, observe, options.target, options.sanitize, options.nki, text=text)
+        edits = Edits(text=text) if text is not None else None
+        status = run_script(arguments, observe, options.target, options.sanitize, options.nki, edits)
     return status, text is not None
 
 
@@ -221,6 +221,10 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
     return text
 
 
+def _as_json(launches: list[dict[str, Any]]) -> str:
+    return json.dumps({"schema_version": 1, "command": "simulate", "launches": launches}, indent=2)
+
+
 def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:
     """Run the variants of a script and print them; the exit status."""
     from ..simulator import NkiValidationError
@@ -234,8 +238,10 @@ def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str
     return CHECK_FAILED if ranking.best is None else 0
 
 
-def _check(file: Path, trace: Path | None, report: Path | None) -> None:
+def _check(file: Path, trace: Path | None, report: Path | None, output_format: str) -> None:
     """UsageError where there is no such script, or a file could not be written."""
+    if output_format not in FORMATS:
+        raise UsageError(f"--format {output_format}: allowed: {', '.join(FORMATS)}")
     if not file.is_file():
         raise UsageError(f"{file}: {'no such file' if not file.exists() else 'not a regular file'}")
     if file.suffix == ".ipynb":

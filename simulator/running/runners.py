@@ -1,4 +1,4 @@
-"""What ran and timed kernels in earlier versions of NKI, on the simulator: `nki.benchmark` and its siblings.
+"""Functions of earlier versions of NKI that run and time kernels: `nki.benchmark` and its siblings.
 
 Up to NKI 0.3 a script ran a kernel by `nki.baremetal(kernel)(...)`, timed it by `nki.benchmark(...)(kernel)(...)` and
 read `benchmark_result.nc_latency.get_latency_percentile(99)` (general/nki/api of SDK 2.21). Here the latencies are

@@ -8,7 +8,8 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from ..checking.sanitizing import sanitized
@@ -28,22 +29,28 @@ MAX_SCRIPT_LINES = 200_000
 Observer = Callable[[Run, list[str]], None]
 
 
+@dataclass(frozen=True)
+class Edits:
+    """Changes to a script before it runs."""
+
+    constants: Mapping[str, ast.expr] = field(default_factory=dict)  # of names that its top level assigns
+    text: tuple[str, str] | None = None  # in place of the file's own, and the name that its lines go by
+
+
 def run_script(
     arguments: Sequence[str],
     observe: Observer,
     target: str | None = None,
     sanitize: bool | str = False,
     nki: str | None = None,
-    constants: Mapping[str, ast.expr] = MappingProxyType({}),
-    text: tuple[str, str] | None = None,
+    edits: Edits | None = None,
 ) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
 
     `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
     script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
     standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
-    `constants`: names that are assigned at the top level of the script, and what they are assigned instead. `text`:
-    what runs in place of the file's own text, and the name that its lines go by.
+    `edits`: what is changed of its text.
 
     Raises:
         NkiValidationError: the target or the version is not known, or the script is too long.
@@ -62,8 +69,8 @@ def run_script(
     kernel.observers.append(observe)
     try:
         with sanitized(sanitize), using(nki):
-            if constants or text is not None:
-                _run_changed(script, constants, text)
+            if edits is not None:
+                _run_changed(script, edits)
             else:
                 runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
@@ -71,7 +78,7 @@ def run_script(
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:
-        _show(error, text[1] if text is not None else script)
+        _show(error, edits.text[1] if edits is not None and edits.text is not None else script)
         return FAILED
     finally:
         kernel.observers.remove(observe)
@@ -84,20 +91,20 @@ def run_script(
     return 0
 
 
-def _run_changed(script: str, constants: Mapping[str, ast.expr], text: tuple[str, str] | None) -> None:
+def _run_changed(script: str, edits: Edits) -> None:
     """Run a script with other values of names that its top level assigns, or with another text."""
     module = ModuleType("__main__")
     module.__file__ = script
-    if text is not None:
-        source, shown = text
+    if edits.text is not None:
+        source, shown = edits.text
         tree = ast.parse(source, shown)
     else:
         shown = script
         with open(script, "rb") as file:
             tree = ast.parse(file.read(), script)
     for statement in tree.body:
-        for name in assigned(statement) & set(constants):
-            statement.value = ast.copy_location(constants[name], statement.value)  # type: ignore[attr-defined]
+        for name in assigned(statement) & set(edits.constants):
+            statement.value = ast.copy_location(edits.constants[name], statement.value)  # type: ignore[attr-defined]
     before = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:

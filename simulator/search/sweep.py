@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ..machine.chip import TARGET_VARIABLE, find_target
 from ..machine.errors import NkiValidationError
 from ..running.run import Run
-from ..running.script import DEFAULT_TARGET, assigned, run_script
+from ..running.script import DEFAULT_TARGET, Edits, assigned, run_script
 from .parallel import each
 from .ranking import Ranked, Ranking
 
@@ -103,7 +103,7 @@ def _run_variant(
     runs: list[Run] = []
     told = io.StringIO()
     with redirect_stdout(io.StringIO()), redirect_stderr(told):
-        status = run_script(arguments, lambda run, shapes: runs.append(run), target, nki=nki, constants=constants)
+        status = run_script(arguments, lambda run, shapes: runs.append(run), target, nki=nki, edits=Edits(constants))
     problem = ""
     if status:
         problem = _last_error(told.getvalue()) or f"the script ended with status {status}"

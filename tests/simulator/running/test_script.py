@@ -9,7 +9,7 @@ from trninfer.simulator import NkiValidationError
 from trninfer.simulator.checking.sanitizing import chosen
 from trninfer.simulator.machine.nki_version import current
 from trninfer.simulator.running import kernel, script
-from trninfer.simulator.running.script import assigned, describe_work, line_of, lines_of, run_script
+from trninfer.simulator.running.script import Edits, assigned, describe_work, line_of, lines_of, run_script
 
 
 def run(folder, text, *arguments, observe=None, **options):
@@ -131,7 +131,7 @@ def test_constants_at_the_top_level_are_replaced(tmp_path, capsys):
     )
     before = sys.modules["__main__"]
     constants = {name: ast.parse(value, mode="eval").body for name, value in (("ROWS", "2 + 5"), ("COLUMNS", "[1]"))}
-    assert run(tmp_path, text, constants=constants) == 0
+    assert run(tmp_path, text, edits=Edits(constants)) == 0
     assert capsys.readouterr().out == "7 [1] 5 __main__\n"
     assert sys.modules["__main__"] is before
 
