@@ -141,7 +141,6 @@ def simulate(
         if any((trace, report, sanitize, sanitize_for)):
             raise UsageError("--sweep goes without --trace, --report and --sanitize: run the variant that you choose")
         raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target, nki))
-    # The script may change the folder.
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
     runs: list[Run] = []
@@ -149,12 +148,8 @@ def simulate(
     keep = trace is not None or report is not None
 
     def observe(run: Run, shapes: list[str]) -> None:
-        for line in (
-            line_of(run, shapes),
-            *lines_of(run, lines),
-            *(f"  {finding}".replace(str(source), str(file)) for finding in run.findings),
-        ):
-            write_stderr(f"{shorten(printable(line))}\n")
+        found = [f"  {finding}".replace(str(source), str(file)) for finding in run.findings]
+        _show([line_of(run, shapes), *lines_of(run, lines), *found])
         counts.append(len(run.findings))
         launches.append(summary(run, shapes))
         if keep:
@@ -219,6 +214,10 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=r"nki\.\w+ is of an earlier NKI")
     return text
+
+
+def _show(lines: list[str]) -> None:
+    write_stderr("".join(f"{shorten(printable(line))}\n" for line in lines))
 
 
 def _as_json(launches: list[dict[str, Any]]) -> str:
