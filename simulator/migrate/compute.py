@@ -101,7 +101,10 @@ def _elementwise(
         written = _clipped_destination(made, op, like, operands.clips)
     else:
         written = target.text
-    call = f"{ex.ctx.nisa}.{op}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
+    name_of = f"{ex.ctx.nisa}.{op}"
+    if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
+        name_of = ex.ctx.needs("transpose_into")  # they may differ, which only the first NKI took
+    call = f"{name_of}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
     emit_call(ex.ctx, operands, call)
     if cast:
         shown = target.tensor.shape

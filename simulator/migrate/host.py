@@ -11,6 +11,7 @@ from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
+MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel, or one that runs it
 TIMERS = ("nki.benchmark", "nki.profile")
 
 
@@ -33,7 +34,7 @@ class Host(cst.CSTTransformer):
         super().__init__()
         self._names = names
         self._notes = notes
-        self._programs = programs
+        self._programs = set(programs)
         self._line_of = line_of
         self._line = 0
         self._support = support
@@ -62,6 +63,14 @@ class Host(cst.CSTTransformer):
     def _enter(self, parameters: cst.Parameters) -> None:
         every = (*parameters.params, *parameters.posonly_params, *parameters.kwonly_params)
         self._parameters.append({each.name.value for each in every})
+
+    def leave_Assign(self, original: cst.Assign, updated: cst.Assign) -> cst.Assign:  # noqa: N802
+        value = updated.value  # run = kernel, run = nki.jit(kernel): a name for a kernel with a grid
+        while isinstance(value, cst.Call) and len(value.args) == 1 and dotted_of(value.func) in MAKERS:
+            value = value.args[0].value
+        if dotted_of(value) in self._programs:
+            self._programs |= {dotted_of(each.target) for each in updated.targets} - {""}
+        return updated
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
         self._called.add(id(node.func))

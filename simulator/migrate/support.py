@@ -102,6 +102,17 @@ class TileBlocks(dict):
         return tile[part] if part else tile
 '''
 
+TRANSPOSE_INTO = '''
+def transpose_into(dst, data, **options):
+    """nisa.nc_transpose to a tile of any data type; the instruction writes that of its operand."""
+    if dst.dtype == data.dtype:
+        nisa.nc_transpose(dst=dst, data=data, **options)
+        return
+    tile = nl.ndarray(dst.shape, dtype=data.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=tile, data=data, **options)
+    nisa.tensor_copy(dst=dst, src=tile)
+'''
+
 AS_KERNEL = '''
 def as_kernel(kernel=None, **options):
     """The kernel itself, jitted where it is a plain function. `options` of what ran or timed kernels have no effect."""
@@ -125,6 +136,7 @@ TEXTS = {
     "assign": ASSIGN,
     "as_rows": AS_ROWS,
     "TileBlocks": TILE_BLOCKS,
+    "transpose_into": TRANSPOSE_INTO,
     "as_kernel": AS_KERNEL,
     "simulate_kernel": SIMULATE_KERNEL,
 }

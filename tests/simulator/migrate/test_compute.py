@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from migrated_kernels import computed_each, migrate_kernel, migrated_each, refused_each
+from migrated_kernels import computed_each, migrate_kernel, migrated_each, refused_each, run_migrated
 from nki_tensors import normal
 
 pytest.importorskip("libcst")
@@ -159,3 +159,12 @@ def test_what_is_left_to_the_author():
         ),
     }
     assert refused_each(list(cases), "x = nl.load(a)\n", "a, n") == list(cases.values())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_transpose_into_psum_of_another_dtype(dtype):
+    body = "out = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+    body += "p = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.psum)\n"
+    body += "p[...] = nisa.nc_transpose(nl.load(a[0:4, 0:8]))\nnl.store(out, nl.copy(p))\nreturn out"
+    a = np.arange(32, dtype=dtype).reshape(4, 8)
+    np.testing.assert_array_equal(run_migrated(body, a), a.T.astype(np.float32))

@@ -58,6 +58,13 @@ def test_what_timed_a_kernel_is_noted(line):
     assert note.message.startswith(line[4:].split("(")[0] + " is gone: the kernel itself is called")
 
 
+@pytest.mark.parametrize(
+    "value", ["nki.baremetal(kernel)", "kernel", "nki.jit(kernel)", "nki.benchmark(warmup=2)(kernel)"]
+)
+def test_a_grid_by_another_name_of_the_kernel(value):
+    assert host(f"run = {value}\ny = run[2](a)")[0].splitlines()[1] == "y = run(a, grid=(2,))"
+
+
 def test_results_of_a_benchmark_are_left_to_the_author():
     line = "t = kernel.benchmark_result.nc_latency"
     text, (note,) = host(line)
