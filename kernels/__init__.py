@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .pooling import average_pool as average_pool
     from .psum_sums import psum_side_by_side as psum_side_by_side
     from .psum_sums import psum_within as psum_within
+    from .rule_breakers import psum_half_word as psum_half_word
+    from .rule_breakers import sbuf_without_fallback as sbuf_without_fallback
+    from .rule_breakers import single_column as single_column
     from .transpose import transpose as transpose
     from .vector_add import vector_add_direct_allocation as vector_add_direct_allocation
     from .vector_add import vector_add_naive as vector_add_naive
@@ -51,6 +54,9 @@ _MODULES = {
     "argmax": "argmax",
     "psum_side_by_side": "psum_sums",
     "psum_within": "psum_sums",
+    "psum_half_word": "rule_breakers",
+    "single_column": "rule_breakers",
+    "sbuf_without_fallback": "rule_breakers",
     "fused_conv2d_add_packed": "conv2d",
     "fused_conv2d_maxpool": "conv2d",
     "fused_conv2d_maxpool_packed": "conv2d",

@@ -31,6 +31,7 @@ from ..measure.kernel_cases import kernel_case
 from . import layer_checks
 
 SIZES = ("small", "odd")
+INFORMATIONAL = ("psum_side_by_side", "psum_half_word", "single_column", "sbuf_without_fallback")
 _Shape = Mapping[str, Any]
 
 # The families of `bench --kernel`, by their shapes; each is one kernel, or one for each variant.
@@ -92,14 +93,16 @@ class Check:
     @property
     def informational(self) -> bool:
         """True if it asks for what is reported not to work on some chips: several accumulation groups in one PSUM
-        bank, of which all but the last lose terms on trn1 and trn2 (docs/chip.md)."""
-        return self.kernel == "psum_side_by_side"
+        bank, of which all but the last lose terms on trn1 and trn2, and rules broken on purpose (docs/chip.md)."""
+        return self.kernel in INFORMATIONAL
 
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
     """All of them in one dtype; what is known to have failed on a chip comes first."""
     for number, size in enumerate(SIZES):
         yield from _psum(size, number, dtype)
+    for number, size in enumerate(SIZES):
+        yield from _breakers(size, number, dtype)
     for number, size in enumerate(SIZES):
         for family, *shapes, variants in _FAMILIES:
             for variant in variants or ("",):
@@ -137,6 +140,18 @@ def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
 
     yield Check("psum_side_by_side", size, (left, right), {"slices": (2, 5)[number]}, product)
     yield Check("psum_within", size, (left, right), {}, narrowing)
+
+
+def _breakers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
+    """Kernels that break rules on purpose (kernels/rule_breakers.py)."""
+    (halves,) = _draw(dtype, ((3, 8), (127, 125))[number])
+    (column,) = _draw(dtype, ((4, 1), (127, 1))[number])
+    blocks, width = ((2, 16), (11, 4097))[number]  # of SBUF, the second takes most in 32 bits
+    (rows,) = _draw(dtype, (blocks * PARTITIONS, width))
+    turned = rows.reshape(blocks, PARTITIONS, width)[::-1].reshape(rows.shape)
+    yield Check("psum_half_word", size, (halves,), {}, lambda: _wide(halves.T))
+    yield Check("single_column", size, (column,), {}, lambda: (2 * column.astype(np.float32),))
+    yield Check("sbuf_without_fallback", size, (rows,), {}, lambda: _wide(turned))
 
 
 def _of_family(family: str, shape: Mapping[str, Any], size: str, dtype: np.dtype[Any]) -> Check:

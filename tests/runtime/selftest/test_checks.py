@@ -70,5 +70,6 @@ def operands_read(kernel: Any, arrays: list[TensorSpec], arguments: dict[str, An
 def test_odd_sizes_are_beyond_a_tile_and_no_multiple_of_it() -> None:
     for check in checks(DTYPES["float32"]):
         sizes = [side for shape in check.shapes for side in shape]
-        if check.size == "odd" and check.kernel != "run_network":
+        within_a_tile = ("run_network", "psum_half_word", "single_column")
+        if check.size == "odd" and check.kernel not in within_a_tile:
             assert any(side > 128 and side % 128 for side in sizes), check.kernel

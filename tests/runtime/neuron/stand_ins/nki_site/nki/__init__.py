@@ -213,5 +213,5 @@ def _spoiled(result):
 
 def jit(fn=None, *, compile_config=None, specialization_config=None, **kwargs):
     assert not kwargs, "none is documented by name"
-    assert compile_config is None and specialization_config is None
+    assert specialization_config is None and (compile_config is None or not compile_config.nki_alloc_fallback)
     return Kernel if fn is None else Kernel(fn)

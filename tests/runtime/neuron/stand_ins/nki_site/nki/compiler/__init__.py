@@ -1,1 +1,3 @@
-"""Of the stand-in for nki: the package compiler."""
+"""Of the stand-in for nki: the configurations of nki.compiler."""
+
+from trninfer.simulator.nki.compiler import CompileConfig  # noqa: F401

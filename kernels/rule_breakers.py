@@ -1,0 +1,72 @@
+"""Kernels that break undocumented rules on purpose, so that a compiler or a chip says whether they hold.
+
+`psum_half_word` writes an odd number of 16-bit columns to PSUM, `single_column` has 16-bit tiles of one column in SBUF.
+`sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: where NKI's own allocation
+does not fit, that is an error, and neuronx-cc's allocation does not hide it. `trninfer doctor --selftest` runs them as
+information; no other kernel here does what they do.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+from .tiling.tiles import PARTITIONS, check_matrix, copy_by_hardware, tiles
+
+
+def _jit_without_fallback(function):
+    """`nki.jit` with `nki_alloc_fallback=False`, or without it where this nki has no CompileConfig."""
+    try:
+        from nki.compiler import CompileConfig
+    except ImportError:
+        return nki.jit(function)
+    return nki.jit(function, compile_config=CompileConfig(nki_alloc_fallback=False))
+
+
+@nki.jit
+def psum_half_word(a):
+    """The transpose [N, M] of a [M, N] in HBM, both at most 128, by one transpose in the dtype of `a`: with an odd M,
+    16 bits end within a word of PSUM."""
+    check_matrix("a", a)
+    rows, columns = a.shape
+    assert max(rows, columns) <= PARTITIONS, f"a must have at most {PARTITIONS} rows and columns, got {a.shape}"
+    data = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.sbuf)
+    copy_by_hardware(dst=data, src=a)
+    turned = nl.ndarray((columns, rows), dtype=a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=data, engine=nisa.engine.tensor)
+    out = nl.ndarray((columns, rows), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=out, src=turned, engine=nisa.engine.vector)
+    result = nl.ndarray((columns, rows), dtype=a.dtype, buffer=nl.shared_hbm)
+    copy_by_hardware(dst=result, src=out)
+    return result
+
+
+@nki.jit
+def single_column(a):
+    """Twice a [M, 1] in HBM, M at most 128, by tiles of one column in the dtype of `a`."""
+    check_matrix("a", a)
+    rows, columns = a.shape
+    assert rows <= PARTITIONS and columns == 1, f"a must be [1 to {PARTITIONS}, 1], got {a.shape}"
+    data = nl.ndarray((rows, 1), dtype=a.dtype, buffer=nl.sbuf)
+    copy_by_hardware(dst=data, src=a)
+    twice = nl.ndarray((rows, 1), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=twice, data=data, op0=nl.multiply, operand0=2.0)
+    result = nl.ndarray((rows, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    copy_by_hardware(dst=result, src=twice)
+    return result
+
+
+@_jit_without_fallback
+def sbuf_without_fallback(a):
+    """The blocks of 128 rows of a [128 * blocks, N] in HBM in reverse order, all of them in SBUF at the same time."""
+    check_matrix("a", a)
+    assert a.shape[0] % PARTITIONS == 0, f"a must have a multiple of {PARTITIONS} rows, got {a.shape[0]}"
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    blocks = tiles(a.shape[0], PARTITIONS)
+    held = []
+    for block in blocks:
+        tile = nl.ndarray((PARTITIONS, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+        copy_by_hardware(dst=tile, src=a[block.start : block.end])
+        held.append(tile)
+    for block, tile in zip(blocks, reversed(held)):
+        copy_by_hardware(dst=result[block.start : block.end], src=tile)
+    return result
