@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from .reports.report import Cores
 
 
+def load(model: str, quiet: bool = False) -> Model:
+    """Read a model by bundled name or path, and say where an ONNX file was imported for this run alone."""
+    from ..runtime.open_model import open_model
+
+    return open_model(model, None if quiet else complain)
+
+
 def open_backend(options: RunOptions) -> Backend:
     """Open the backend that the options ask for. It reports long steps and problems on standard error."""
     from ..runtime.choose import choose_backend

@@ -154,13 +154,14 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
 
     from ..inference.arguments import in_layout
     from ..inference.pictures import ignore_warnings
-    from ..models.files import load_model
     from .answering import answer_inputs, begin
+    from .backends import load
 
     begun = begin(options, started)  # reports a missing backend before anything is read
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
-    loaded = load_model(model) if options.layout is None else in_layout(load_model(model), options.layout)
+    loaded = load(model, options.quiet)
+    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
     assumed = _assumptions(loaded)
     if assumed and not options.quiet:
         complain(f"assumed, as nobody said otherwise at trninfer import: {assumed}")

@@ -111,17 +111,17 @@ class RowData:
         typer.Option(
             "--model",
             autocompletion=complete_model,
-            help=f"A bundled name or a .safetensors file, in place of --weights. [default: {BUNDLED}]",
+            help=f"A bundled name, a .safetensors or an ONNX file, in place of --weights. [default: {BUNDLED}]",
         ),
     ] = None
 
-    def load(self) -> Model:
+    def load(self, quiet: bool) -> Model:
         """The network; UsageError for one that does not read rows."""
         from ..inference.features import read_weights
-        from ..models.files import load_model
         from ..models.inputs import FeatureInput, SeveralInputs
+        from .backends import load
 
-        loaded = read_weights(self.weights) if self.weights is not None else load_model(self.model or BUNDLED)
+        loaded = read_weights(self.weights) if self.weights is not None else load(self.model or BUNDLED, quiet)
         if isinstance(loaded.network.input, SeveralInputs):
             raise UsageError(f"model {self.model!r} reads several inputs; use trninfer classify --input NAME=FILE")
         if not isinstance(loaded.network.input, FeatureInput):
@@ -146,7 +146,7 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
     from .row_inputs import RowInputs
 
     begun = begin(options, started)  # reports a missing backend before anything is read
-    loaded = given.load()
+    loaded = given.load(options.quiet)
     with read_features(given.data, loaded.network.input.shape[0], given.header) as rows:
         truth = None
         if given.labels is not None:

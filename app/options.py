@@ -130,7 +130,12 @@ OutputOption = Annotated[
     ),
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", autocompletion=complete_model, help="A bundled name or a .safetensors file.")
+    str,
+    typer.Option(
+        "--model",
+        autocompletion=complete_model,
+        help="A bundled name, a .safetensors file or an ONNX file, which is imported.",
+    ),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Answers and errors only: no layer tables, no progress.")
@@ -349,7 +354,6 @@ class PictureOptions(AnswerOptions):
             "--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."
         ),
     ] = False
-
     picture_timeout: Annotated[
         float,
         typer.Option(
@@ -359,7 +363,6 @@ class PictureOptions(AnswerOptions):
             help="For one picture to be decoded; one that takes longer is reported.",
         ),
     ] = 10.0
-
     resume_check: Annotated[
         ResumeCheck,
         typer.Option(

@@ -68,6 +68,6 @@ def _is_plain(value: Any, kind: Any) -> bool:
         return isinstance(value, (list, tuple)) and all(_is_plain(item, get_args(kind)[0]) for item in value)
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    if kind in (str, int, bool):
+    if kind in (str, int, float, bool):
         return type(value) is kind
     return any(_is_plain(value, each) for each in get_args(kind) if each is not type(None))

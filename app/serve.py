@@ -181,10 +181,10 @@ def _calibration(model: str, told: ServeOptions) -> Calibration | None:
     options.check_eight_bits(told.dtype, told.calibrate, told.eight_bits)
     if told.calibrate is None:
         return None
-    from ..models.files import load_model
+    from .backends import load
     from .calibration import read_calibration
 
-    return read_calibration(told.calibrate, load_model(model))
+    return read_calibration(told.calibrate, load(model, quiet=True))
 
 
 def _settings(model: str, told: ServeOptions) -> ServingSettings:

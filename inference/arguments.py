@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..models.errors import ArgumentError, ModelError
-from ..models.files import Model, load_model
+from ..models.files import Model
 from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 from ..models.network import Network
 from ..runtime.backend import NETWORK_DTYPES
 from ..runtime.choose import choose_backend
 from ..runtime.launch_options import LNC, BackendName, Dtype, Target
+from ..runtime.open_model import open_model
 from ..runtime.session import BatchSession, Session
 
 Layout = Literal["CHW", "HWC"]
@@ -96,7 +97,7 @@ class RunArguments:
         """A model whose arrays have the layout that was asked for. ModelError where it cannot be read."""
         if not isinstance(model, (str, os.PathLike, Model)):
             raise ArgumentError(f"model is {_shown(model)}; a bundled name, the path of a file or a Model is needed")
-        loaded = model if isinstance(model, Model) else load_model(model)
+        loaded = model if isinstance(model, Model) else open_model(model)
         return loaded if self.layout is None else in_layout(loaded, self.layout)
 
 

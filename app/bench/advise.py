@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...models.bundled import bundled_models
-from ...models.files import load_model
 from ...runtime.advice import Adviser, Setting
 from ...runtime.launch_options import LaunchOptions
+from ..backends import load
 from ..errors import UsageError
 from ..options import RunOptions
 from ..reports.report import NetworkAdvice, Report
@@ -21,7 +21,7 @@ def advise(report: Report, subject: BenchSubject, options: RunOptions) -> None:
     setting = Setting(options.dtype, options.batch_size, launches)
     report.advice = []
     for name in names:
-        model = load_model(name)
+        model = load(name, quiet=True)
         adviser = Adviser(model, report.target, setting)
         total = adviser.result.total_us
         report.advice.append(NetworkAdvice(model.network.name, total, adviser.what_ifs(), adviser.advice()))

@@ -37,6 +37,8 @@ docs/convolutions.md).
 Examples:
   All bundled networks, sixteen inputs at a time, in half precision:
     trninfer bench --batch-size 16 --dtype bfloat16
+  A network of your own, from its ONNX file to a table of times:
+    trninfer bench network.onnx
   A kernel at a shape (a wrong key names those there are), on another chip:
     trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
     trninfer bench --kernel conv2d \\
@@ -103,6 +105,7 @@ def bench(
 ) -> None:
     """Time what is named, and hold it against an earlier bench where one is given."""
     started = time.perf_counter()
+    subject = subject.named()
     combined, options = options, sweep.first(options)
     options.check()
     if subject.compare_archive is not None:

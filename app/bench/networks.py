@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...models.bundled import bundled_models
-from ...models.files import load_model
 from ...runtime.backend import EIGHT_BITS, Backend
 from ...runtime.calibration import Calibration, own_calibration
 from ...runtime.floor import floor_of
 from ...runtime.session import Result, Session
 from ...runtime.verify import Verification, Verifier, merge
-from ..backends import session_on
+from ..backends import load, session_on
 from ..calibration import agreement_of, is_compared, read_calibration
 from ..options import RunOptions
 from ..output import write_output
@@ -30,7 +29,7 @@ def bench_networks(
     verdicts: list[Verification] = []
     timelines: list[tuple[str, object]] = []
     for name in names:
-        loaded = load_model(name)
+        loaded = load(name, options.quiet)
         network = loaded.network.name
         report.model = network if model is not None else None
         calibration = read_calibration(options.calibrate, loaded)

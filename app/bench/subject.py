@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,11 +44,15 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
 class BenchSubject:
     """Subject of a bench: at most one of a model, a kernel and a suite; all bundled models if none is named."""
 
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=complete_model, show_default=False),
+    ] = None
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help="A bundled name or a .safetensors file. [default: all bundled]",
+            help="A bundled name, a .safetensors file or an ONNX file, which is imported. [default: all bundled]",
             show_default=False,
             autocompletion=complete_model,
         ),
@@ -111,6 +115,12 @@ class BenchSubject:
             help="Write an SVG of the network of --model: its layers and what reads what, coloured by time.",
         ),
     ] = None
+
+    def named(self) -> BenchSubject:
+        """The subject with its model in `model`; UsageError where two are named."""
+        if self.name is not None and self.model is not None:
+            raise UsageError(f"{self.name} and --model {self.model} both name a network; give one of them")
+        return replace(self, model=self.model if self.name is None else self.name)
 
     def check(self, options: RunOptions, compared: bool) -> None:
         """UsageError where the options do not go with it."""

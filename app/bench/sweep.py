@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from ...models.bundled import bundled_models
-from ...models.files import Model, load_model
+from ...models.files import Model
 from ...runtime.backend import latency_note
 from ...runtime.floor import floor_of
 from ...runtime.simulated import what_if
 from ...runtime.sweep import SweepPoint, marked, shared_hbm, sweep_point, with_cores
-from ..backends import choice_note, open_backend, session_on
+from ..backends import choice_note, load, open_backend, session_on
 from ..errors import UsageError
 from ..options import RunOptions
 from ..progress import progress_bar
@@ -45,7 +45,7 @@ def bench_sweep(
     """The report with a point for each combination of each network."""
     limit = microseconds(sweep.latency_limit)
     names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
-    models = [load_model(name) for name in names]
+    models = [load(name, options.quiet) for name in names]
     combinations = list(sweep.combinations(options))
     note = choice_note(options.backend)
     points: list[SweepPoint] = []

@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...models.files import Model, load_model
+from ...models.files import Model
 from ...runtime.backend import BACKENDS, NETWORK_DTYPES
 from ...runtime.launch_options import DEFAULT_LAUNCHES, LNC, LaunchOptions
+from ...runtime.open_model import open_model
 
 VERSION = "1"  # of the one model that is served, as the protocol counts versions
 
@@ -67,13 +68,13 @@ class ServingSettings:
 
     def load(self) -> Model:
         """The model; ModelError where it cannot be read."""
-        return self.model if isinstance(self.model, Model) else load_model(self.model)
+        return self.model if isinstance(self.model, Model) else open_model(self.model)
 
     def model_name(self, model: Model) -> str:
         """Return the clients' name of the model, in characters that need no escapes in an address."""
         told = self.name or model.network.name
         if not self.name and not isinstance(self.model, Model):
-            told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors")
+            told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors").removesuffix(".onnx")
         return re.sub(r"[^\w.-]", "_", told, flags=re.ASCII) or "model"
 
     def batch_sizes(self) -> tuple[int, ...]:

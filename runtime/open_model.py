@@ -1,0 +1,114 @@
+"""Models by name or path, ONNX files among them, which are imported into the cache the first time.
+
+A cache entry depends on the ONNX file, the files that hold its weights, the configuration beside it and trninfer's
+version. It is written whole or not at all; an entry that cannot be read is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..lowering.cache_folder import user_cache
+from ..models.errors import ModelError
+from ..models.files import Model, StagedModel, load_model
+from ..version import __version__
+
+SUFFIXES = (".onnx", ".onnx.gz")
+FOLDER = "imported"  # of the cache
+_EXTERNAL = b"location"  # the key with which an ONNX file names a file of weights
+_LOG = logging.getLogger(__name__)
+
+Note = Callable[[str], None]
+
+
+def open_model(name_or_path: str | os.PathLike[str], note: Note | None = None) -> Model:
+    """Read a bundled model, a model file or an ONNX file.
+
+    An ONNX file is imported as by `trninfer import` without options: checked against ONNX Runtime and on the simulator.
+    `note` is called with a line that says how to keep the result. ModelError, one line, as from `load_model` and
+    `import_network`.
+    """
+    text = os.fspath(name_or_path)
+    if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
+        return load_model(name_or_path)
+    path = Path(text)
+    entry = _entry(path)
+    model = _read(entry) or _import(path, entry)
+    if note is not None:
+        kept = path.name[: path.name.lower().rindex(".onnx")] + ".safetensors"
+        command = shlex.join(["trninfer", "import", text, "-o", kept])
+        note(f"{text}: imported for this run; {command} keeps the network and prints what was assumed")
+    return model
+
+
+def _entry(path: Path) -> Path | None:
+    """The cache entry of an ONNX file; None where nothing can be cached."""
+    folder = user_cache(FOLDER, FOLDER)
+    if folder is None:
+        return None
+    try:
+        content = path.read_bytes()
+        parts = [__version__.encode(), content, *_states(path, content)]
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return folder / f"{digest.hexdigest()[:32]}.safetensors"
+
+
+def _states(path: Path, content: bytes) -> Iterator[bytes]:
+    """Yield the configuration that an import reads, then names, sizes and times of files that may hold weights."""
+    from ..models.importing.preprocessor import CONFIG, PREPROCESSOR
+
+    for folder in (path.parent, path.resolve().parent.parent):
+        for name in (CONFIG, PREPROCESSOR):
+            with contextlib.suppress(OSError):
+                yield (folder / name).read_bytes()
+    if _EXTERNAL in content:
+        for file in sorted(path.parent.rglob("*")):
+            with contextlib.suppress(OSError):
+                state = file.stat()
+                yield f"{file}\0{state.st_size}\0{state.st_mtime_ns}".encode("utf-8", "surrogateescape")
+
+
+def _read(entry: Path | None) -> Model | None:
+    """The network in a cache entry; None where there is none that can be read."""
+    if entry is None or not entry.is_file():
+        return None
+    try:
+        return load_model(entry)
+    except ModelError as error:
+        _LOG.info("imported anew: %s", error)
+        return None
+
+
+def _import(path: Path, entry: Path | None) -> Model:
+    """Import an ONNX file, and keep it in the cache where that can be written."""
+    from ..models.importing import import_network
+    from .network_check import check_network
+
+    imported = import_network(path)
+    if not imported.comparison.passed:
+        raise ModelError(f"{path}: the imported network differs from ONNX Runtime; see trninfer import {path}")
+    metadata = {"imported_from": f"{imported.source}, {path.name}", "notes": json.dumps(imported.notes)}
+    if imported.assumed:
+        metadata["assumed"] = json.dumps(imported.assumed)
+    model = Model(imported.network, dict(imported.tensors), metadata)
+    if not check_network(model).passed:
+        raise ModelError(
+            f"{path}: the imported network is computed wrongly on the simulator; see trninfer import {path}"
+        )
+    if entry is not None:
+        with contextlib.suppress(OSError):
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            with StagedModel(entry, model.network, model.tensors, metadata) as staged:
+                staged.commit()
+    return model
