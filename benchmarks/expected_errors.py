@@ -4,10 +4,10 @@
     python benchmarks/expected_errors.py
 
 The first keeps the errors in data/left-out.csv, the second prints what simulator/timing/expected_error.py must hold:
-for each target and each kind of bound the least whole percentage within which two thirds of the rows lie, whichever one
-repository's rows are not counted; and for a kernel unlike all of them that within which two thirds of the families lie,
-each with its worst row. A kind is no surer than that of which fewer than FEWEST rows were measured, all in all or
-outside of one repository. A target of fewer than FEW_FAMILIES families is no surer than the least sure target.
+for each target and each kind of bound the least whole percentage within which two thirds of the rows of each repository
+lie, be it a stranger's; and for a kernel unlike all of them that within which two thirds of the families lie, each with
+its worst row. A kind is no surer than that of which fewer than FEWEST rows were measured, all in all or outside of one
+repository. A target of fewer than FEW_FAMILIES families is no surer than the least sure target.
 """
 
 from __future__ import annotations
@@ -112,13 +112,20 @@ def _worst_of_families(records: Sequence[Record]) -> list[Record]:
 
 
 def _whoever_measured(records: Sequence[Record], rest: float) -> float:
-    """The share of a kind, and no less where any one repository is not counted: many rows of one author must not make
-    it look sure. No less than `rest` where too few rows are left."""
+    """The share of a kind within which two thirds of each repository's rows lie, as a stranger's would be one more; no
+    less than `rest` where too few rows are left without one repository."""
+    authors: dict[str, list[Record]] = {}
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
-    authors = {repositories[record.id] for record in records}
-    counted = [[r for r in records if repositories[r.id] != one] for one in authors]
-    shares = [_share(rows) if len(rows) >= FEWEST else rest for rows in counted]
-    return max([_share(records), *shares])
+    for record in records:
+        authors.setdefault(repositories[record.id], []).append(record)
+    few = any(len(records) - len(rows) < FEWEST for rows in authors.values())
+    return max([*map(_next_share, authors.values()), *([rest] if few else [])])
+
+
+def _next_share(records: Sequence[Record]) -> float:
+    """The least whole percentage within which one more row lies in two cases of three, if it is like these."""
+    errors = sorted(abs(record.error) for record in records)
+    return math.ceil(errors[min(len(errors), math.ceil(INSIDE * (len(errors) + 1))) - 1]) / 100
 
 
 def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
@@ -126,22 +133,36 @@ def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
     return abs(record.error) <= 100 * of_target.get(record.kind, of_target[REST])
 
 
+def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
+    """Return, of each kind of a target ("trn2 tensor"), how many rows lie within the error that all other repositories
+    give, and how many there are."""
+    found: dict[str, tuple[int, int]] = {}
+    for record, is_inside in zip(records, _unseen(records)):
+        within, count = found.get(f"{record.device} {record.kind}", (0, 0))
+        found[f"{record.device} {record.kind}"] = within + is_inside, count + 1
+    return found
+
+
 def coverage(records: Sequence[Record]) -> tuple[int, int]:
     """Return the number of rows within their expected error; and of those within the error expected from the rows of
     all other repositories, which leaves them out."""
-    repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     everything = expected_errors(records)
-    known = sum(inside(record, everything) for record in records)
+    return sum(inside(record, everything) for record in records), sum(_unseen(records))
+
+
+def _unseen(records: Sequence[Record]) -> list[bool]:
+    """Return of each row whether it lies within the error expected from the rows of all other repositories."""
+    repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     without = {
         one: expected_errors([r for r in records if repositories[r.id] != one]) for one in set(repositories.values())
     }
-    unseen = 0
+    found = []
     for record in records:
         errors = without[repositories[record.id]]
         # A target that no other repository has measured is as sure as the least sure of the others.
         least_sure = {REST: max((by_kind[REST] for by_kind in errors.values()), default=0.0)}
-        unseen += inside(record, {record.device: errors.get(record.device, least_sure)})
-    return known, unseen
+        found.append(inside(record, {record.device: errors.get(record.device, least_sure)}))
+    return found
 
 
 def coverage_line(records: Sequence[Record]) -> str:
@@ -157,6 +178,8 @@ def main() -> None:
     for device, errors in expected_errors(records).items():
         print(f'    "{device}": {{' + ", ".join(f'"{kind}": {share}' for kind, share in errors.items()) + "},")
     print(f"DIFFERENCES = {differences(records)}")
+    for kind, (within, count) in sorted(coverage_by_kind(records).items()):
+        print(f"{kind}: {within} of {count} rows within the error that other repositories give")
     print(coverage_line(records))
 
 

@@ -156,7 +156,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
         hbm_bytes=one.hbm_bytes + other.hbm_bytes,
         bound_by=max(critical, key=lambda name: critical[name]) if critical else longest.bound_by,
         mfu=_utilization([(_active(time), time.mfu) for time in (one, other)]),
-        latency_error=mean_error([(one.latency_us, one.latency_error), (other.latency_us, other.latency_error)]),
+        latency_error=widest_error([(one.latency_us, one.latency_error), (other.latency_us, other.latency_error)]),
         form=longest.form,
         hardware_flops=one.hardware_flops + other.hardware_flops,
         hfu=_utilization([(_active(time), time.hfu) for time in (one, other)]),
@@ -201,16 +201,16 @@ def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
     return used / total if total else None
 
 
-def mean_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """The expected error of a sum of times (microseconds, error): as one model predicted them all, their errors may go
-    one way, so they are weighed by the times; None where one is not known or there is nothing."""
-    total = weighed = 0.0
+def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
+    """Return the expected error of a sum of times (microseconds, error): that of its weakest part, as one model
+    predicted them all; None where one is not known or there is nothing."""
+    widest = None
     for latency, error in parts:
         if error is None:
             return None
-        total += latency
-        weighed += latency * error
-    return weighed / total if total else None
+        if latency > 0:
+            widest = error if widest is None else max(widest, error)
+    return widest
 
 
 def _plus(one: float | None, other: float | None) -> float | None:

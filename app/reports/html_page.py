@@ -15,6 +15,7 @@ from .html_memory import line_section, memory_section
 from .html_score import score_section
 from .html_timeline import collect, timeline_section
 from .regression import verdict
+from .report import plus_minus
 from .score_table import score_line
 
 if TYPE_CHECKING:
@@ -100,10 +101,6 @@ def _header(report: Report, name: str) -> Markup:
     )
 
 
-def _plus_minus(error: float | None) -> str:
-    return "" if error is None else f" \u00b1 {100 * error:.0f} %"
-
-
 def _label(report: Report) -> str:
     """Return the kind of times: predicted; measured, host round trip."""
     return report.latency_label or report.latency_kind
@@ -116,7 +113,7 @@ def _tiles(report: Report) -> Markup | None:
         return None
     total = report.total_us
     tiles = [
-        (f"{microseconds(total)} us", f"{_label(report)}, in all{_plus_minus(report.latency_error)}"),
+        (f"{microseconds(total)} us", f"{_label(report)}, in all{plus_minus(report.latency_error)}"),
         _rows_tile(report),
     ]
     if report.cores is not None:

@@ -132,7 +132,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "critical": report.critical,
         "mfu": report.utilization[0],
         "hfu": report.utilization[1],
-        "latency_error": report.latency_error,
+        "latency_error": None if report.latency_error == math.inf else report.latency_error,
         "host_seconds": report.host_seconds,
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],

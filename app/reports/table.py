@@ -14,7 +14,7 @@ from ..text import count
 from .advice_table import print_advice
 from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
 from .html_markup import percent
-from .report import LayerTable, Report
+from .report import LayerTable, Report, plus_minus
 from .resources import by_size, short
 from .score_table import print_score
 from .sweep_table import print_sweep
@@ -221,7 +221,7 @@ def _measured_columns(layers: LayerTable, report: Report) -> list[Columns]:
 
 def _total(table: LayerTable, report: Report) -> str:
     kind, _, detail = (report.latency_label or report.latency_kind).partition(", ")
-    error = "" if table.latency_error is None else f" \u00b1 {100 * table.latency_error:.0f} %"
+    error = plus_minus(table.latency_error)
     total = f"{kind} {_microseconds(table.total_us)} us{error}{f' ({detail})' if detail else ''}"
     device = [layer.device_us for layer in table.layers if layer.device_us is not None]
     if len(device) == len(table.layers):

@@ -20,7 +20,7 @@ from ..tiling.tiles import (
 from .value import Value, store_value
 
 MOST_AXES = 5  # of an access pattern
-FEW_ROWS = 16  # rows of features up to which a descriptor for each number costs less than transposing them
+FEW_ROWS = 1  # rows of features up to which a descriptor for each number costs less than transposing them
 
 
 def load(seen, plan):

@@ -15,7 +15,7 @@ from ..timing.by_line import LineTime, line_times
 from ..timing.capacity import Memory
 from ..timing.constants import scaled_note
 from ..timing.critical_path import RESOURCES, Step, critical_times
-from ..timing.expected_error import expected_error, kind_of
+from ..timing.expected_error import kind_of, weakest_error
 from ..timing.memory_use import REGIONS, MemoryUse, memory_use
 from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from ..timing.schedule import QUEUES
@@ -195,9 +195,14 @@ class Run:
 
     @property
     def latency_error(self) -> float | None:
-        """Likely error of `latency_us`, as a share of it: two of three measurements are within it. None for a target
-        without measurements, and for a machine with other constants."""
-        return None if self.prediction.changed else expected_error(self.target, self.kind)
+        """Likely error of `latency_us`, as a share of it: two of three measurements are within it.
+
+        Infinite for a kind of kernel that nobody has measured on the target; None for a target without measurements,
+        and for a machine with other constants.
+        """
+        if self.prediction.changed:
+            return None
+        return weakest_error(self.target, self.kind, self.critical.by_resource)
 
     @property
     def kind(self) -> str:

@@ -3,7 +3,17 @@
 import pytest
 from trninfer import simulator
 from trninfer.kernels import vector_add_stream
-from trninfer.simulator.timing.expected_error import DIFFERENCES, ERRORS, KINDS, REST, SHORT_US, expected_error, kind_of
+from trninfer.simulator.timing.expected_error import (
+    DIFFERENCES,
+    ERRORS,
+    KINDS,
+    NOT_VALIDATED,
+    REST,
+    SHORT_US,
+    expected_error,
+    kind_of,
+    weakest_error,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,10 +40,19 @@ def test_kernels_are_told_apart_by_what_bounds_them(
     assert kind in KINDS
 
 
-def test_a_kind_that_nobody_measured_is_as_sure_as_the_rest() -> None:
+def test_a_kind_that_nobody_measured_is_not_validated() -> None:
     assert expected_error("trn2", "tensor") == ERRORS["trn2"]["tensor"] < ERRORS["trn2"][REST]
-    assert "latency" not in ERRORS["trn2"] and expected_error("trn2", "latency") == ERRORS["trn2"][REST]
+    assert "latency" not in ERRORS["trn2"] and expected_error("trn2", "latency") == NOT_VALIDATED
     assert expected_error("trn4", "tensor") is None
+
+
+def test_a_kernel_is_as_sure_as_the_weakest_kind_of_time_that_counts() -> None:
+    """One of a sixth of the critical path or more; of a kind that is not measured alone as the rest."""
+    tensor, rest = ERRORS["trn2"]["tensor"], ERRORS["trn2"][REST]
+    assert weakest_error("trn2", "tensor", {"launch": 10, "tensor": 90, "vector": 5}) == tensor
+    assert weakest_error("trn2", "tensor", {"launch": 10, "tensor": 70, "vector": 20}) == rest
+    assert weakest_error("trn2", "latency", {"vector": 90}) == NOT_VALIDATED
+    assert weakest_error("trn4", "tensor", {"tensor": 90}) is None
 
 
 def test_every_target_has_a_share_for_what_was_not_measured() -> None:
@@ -51,5 +70,5 @@ def test_a_prediction_says_how_sure_it_is() -> None:
 
     run = timed()
     assert run.latency_error == expected_error("trn2", run.kind) == ERRORS["trn2"][run.kind]
-    assert timed(target="trn3").latency_error == ERRORS["trn3"][REST]
+    assert timed(target="trn3").latency_error == NOT_VALIDATED  # of a kernel that its launch bounds
     assert timed(constants={"dma_sustained": 100}).latency_error is None  # another machine, which nobody measured
