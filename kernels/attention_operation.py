@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .operation import Operation, Packing
+from .operation import Operation, Packing, Surroundings
 from .places import Pair
+from .tiling.packing import ceil_div
+
+ATTENTION_BYTES = 32 * 1024  # of its turned weights, its turned values or its bias at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,16 @@ class Attention(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: scores, weights, turned weights and values, queries among zeros, and the bias."""
+        _, rows, columns = around.operands[1]
+        tokens = columns if self.by_rows else rows * columns
+        tiles, itemsize, bank = ceil_div(tokens, around.partitions), around.itemsize, around.bank_bytes // 4
+        turned = min(max(bank * tiles * itemsize, around.bank_bytes), ATTENTION_BYTES)
+        values = min(tiles * around.partitions * self.heads * itemsize, ATTENTION_BYTES)
+        bias = min(ATTENTION_BYTES, itemsize * math.prod(self.bias_shape or (0,)) // around.partitions)
+        return 2 * turned + values + bias + 2 * max(bank, tokens) * (itemsize + 4)
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return False."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .convolution.adding import Adding
-from .convolution.forms import Form
+from .convolution.forms import Form, combined_elements
 from .convolution.row_blocks import RowBlocks
-from .operation import NO_SIDES, Operation, Packing, Rows, Sides, aligned, groups_of_rows
+from .operation import NO_SIDES, Operation, Packing, Rows, Sides, Surroundings, aligned, groups_of_rows
 from .output_order import OutputOrder
 from .places import (
     IDENTITY,
@@ -22,7 +22,10 @@ from .places import (
     RowGroups,
     WeightsAt,
 )
-from .tiling.packing import Taps
+from .tiling.packing import Taps, ceil_div
+
+GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
+FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,29 @@ class Convolution(Filtered):
         """See `Operation`."""
         return {"padding": padding, "row_groups": groups_of_rows(self.row_groups, rows, self.rows)}
 
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: diagonals, groups of rows, what is loaded, or what minimal filtering combines."""
+        if self.form is Form.MADE:
+            return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
+        if self.form.rows > 1:
+            geometry, columns = self.row_blocks(around.partitions), around.operands[0][2]
+            inputs = geometry.in_groups * (columns + self.padding[1] + self.padding[3])
+            outputs = geometry.out_groups * self.columns
+            return GROUPED_TILES * around.images * (inputs + outputs) * around.itemsize
+        filtering = FILTERING_BYTES if self.form.is_minimal else 0
+        if around.reads_hbm:
+            return filtering + (self.group_bytes or around.loaded_bytes(self.padding))
+        if not filtering:
+            return 0
+        elements = combined_elements(self.form, self.outputs_at_once, self.kernel[0])
+        combined = around.tiles * around.images_read * elements * around.itemsize
+        return filtering + 2 * min(self.group_bytes, combined)
+
+    @property
+    def outputs_at_once(self) -> Pair:
+        """Rows and columns that it computes of each output channel at a time, before pooling."""
+        return ceil_div(self.rows * self.pool_size, self.rows_at_once), self.columns * self.pool_size
+
     @property
     def filter_form(self) -> Form:
         """See `Filtered`."""
@@ -151,9 +177,14 @@ class Answers(Operation):
 
     ending: Ending = Ending.RAW
 
+    has_answers: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: what is loaded, in float32, and what is stored."""
+        return self.channels * (4 + 2 * around.itemsize)
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return False."""
@@ -178,6 +209,10 @@ class Scores(Answers, Filtered):
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
         """See `Filtered`."""
         return [packed_in * self.channels]
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: what is loaded."""
+        return around.loaded_bytes(NO_SIDES) if around.reads_hbm else 0
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""

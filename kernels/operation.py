@@ -33,6 +33,32 @@ class Packing(Enum):
     NONE = "none"
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What an operation finds in a launch, for the memory that it takes beside its value.
+
+    `images`: along the free axis of its value, `images_read` of its first operand, `at_once` of the input. `tiles`: of
+    the first operand. `operands`: (channels, rows, columns) of each. `reads_hbm`: the first is in HBM. `itemsize`:
+    bytes of a number. `partitions`, `bank_bytes`: of the chip, those of a bank of PSUM.
+    """
+
+    images: int
+    images_read: int
+    at_once: int
+    tiles: int
+    operands: tuple[tuple[int, ...], ...]
+    reads_hbm: bool
+    itemsize: int
+    partitions: int
+    bank_bytes: int
+
+    def loaded_bytes(self, padding: Sides) -> int:
+        """Return the bytes of a partition that the first operand takes as a whole, with zeros around it."""
+        _, rows, columns = self.operands[0]
+        high, wide = rows + padding[0] + padding[2], columns + padding[1] + padding[3]
+        return self.tiles * self.at_once * high * wide * self.itemsize
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """One step of a program; its value is [channels, rows, columns] for each image.
@@ -61,6 +87,9 @@ class Operation:
     mixes_channels: ClassVar[bool]  # what it computes of a channel depends on others of its first operand
     packing: ClassVar[Packing]  # of the images of its first operand
 
+    is_load: ClassVar[bool] = False  # its value is in HBM already, and comes into SBUF
+    has_answers: ClassVar[bool] = False  # scores and classes in HBM, which the launch returns
+
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if it can compute some rows of its value alone, of an operand of `window` (rows, columns)."""
         raise NotImplementedError(f"{type(self).__name__} does not say whether its rows can be cut")
@@ -79,6 +108,10 @@ class Operation:
         `padding`: of it, for these rows. `first`: the first row that there is of its operand.
         """
         return {}
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """Return about the bytes of a partition that it takes beside its value, its weights and what all take."""
+        return 0
 
     @property
     def filtered(self) -> Filtered | None:
@@ -145,6 +178,7 @@ class Resident(Operation):
 class Load(Operation):
     """A value in HBM, as it is, into SBUF."""
 
+    is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
@@ -167,6 +201,7 @@ class TapsLoad(Operation):
     fills: bool = False
     copies: Copies = ONE_COPY
 
+    is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY

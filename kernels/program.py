@@ -25,6 +25,7 @@ from .operation import Room as Room
 from .operation import Rows as Rows
 from .operation import Sides as Sides
 from .operation import Store as Store
+from .operation import Surroundings as Surroundings
 from .operation import TapsLoad as TapsLoad
 from .operation import Windows as Windows
 from .output_order import OutputOrder as OutputOrder

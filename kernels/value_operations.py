@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .operation import Operation, Packing, Rows, Sides, aligned
+from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
 from .places import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
+
+
+def products_bytes(operation: Operation, around: Surroundings) -> int:
+    """Return the bytes of a partition of two values in float32, of the size of an operation's; none in a room."""
+    if operation.into is not None:
+        return 0
+    top, _, bottom, _ = operation.margin
+    return 8 * around.tiles * around.images * (operation.rows + top + bottom) * operation.columns_held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +28,10 @@ class Combine(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: products in float32."""
+        return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if there are several."""
@@ -52,6 +64,10 @@ class Affine(Numbered):
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
 
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: products in float32."""
+        return products_bytes(self, around)
+
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless each element has its own numbers."""
         return not self.by_element
@@ -66,6 +82,10 @@ class Slope(Numbered):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: products in float32."""
+        return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless each element has its own numbers."""

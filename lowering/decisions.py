@@ -72,8 +72,7 @@ class Decisions:
         """See `Advisor`."""
         for chosen, form, room in self.forms:
             for candidate in candidates:
-                operation = candidate.operation
-                assert isinstance(operation, Convolution)
+                operation = candidate.convolution
                 if (chosen, Form(form), room) == (number, operation.form, operation.group_bytes):
                     return candidate
         return candidates[0]

@@ -73,8 +73,7 @@ def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_b
         largest = _largest(eight_bits, nodes[number], name) if narrow_together(narrow, number) == {number} else None
         if largest is None:
             continue
-        operation = nodes[number].operation
-        assert isinstance(operation, Convolution)
+        operation = nodes[number].convolution
         readers = {reader for reader, _ in graph.readers(number)}
         is_free = operation.groups == 1 and operation.activation.name in SCALABLE
         if is_free and not readers.intersection(with_groups):
@@ -86,8 +85,7 @@ def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_b
 
 def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
     """Return the largest magnitude of a value, by which its scale is; None where it has none that is right."""
-    assert isinstance(node.operation, Convolution)
-    activation = node.operation.activation
+    activation = node.convolution.activation
     if activation.name in SCALABLE:
         return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))
     if activation.name == "clip":  # no need of room beyond its bounds

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..kernels.program import (
-    Answers,
     Convolution,
     Copies,
     Filtered,
@@ -176,7 +175,7 @@ class _Emission:
     def _return(self, number: int) -> None:
         """Store a value that the launch returns and later nodes read."""
         node = self._graph.nodes[number]
-        if node.output is None or isinstance(node.operation, Answers) or self._memory(number) is Memory.OUTPUT:
+        if node.output is None or node.operation.has_answers or self._memory(number) is Memory.OUTPUT:
             return
         value = self._places[number]
         room = self._append(room_of(node.operation, Memory.OUTPUT), number)
@@ -247,7 +246,7 @@ class _Emission:
     def _memory(self, number: int) -> Memory | None:
         """Return where the room of a node's value is; None for a value that needs none."""
         node = self._graph.nodes[number]
-        is_returned = node.output is not None and not isinstance(node.operation, Answers)
+        is_returned = node.output is not None and not node.operation.has_answers
         if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):
             return Memory.OUTPUT
         if node.memory is Memory.HBM:

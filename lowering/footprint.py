@@ -4,46 +4,24 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..kernels.attention_operation import Attention
-from ..kernels.convolution.forms import Form, combined_elements
 from ..kernels.program import (
-    Affine,
     Answers,
-    Combine,
     Convolution,
     Memory,
     Operation,
     Room,
-    Scores,
-    Slope,
     Stage,
     Store,
+    Surroundings,
 )
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.instructions.checks import MAX_STRIDE
-from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS
+from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from .emit import Emitted
-from .graph import Graph, Node
-from .passes.add_margins import outputs_of
-from .weights import WeightLayout, bias_numbers
+from .weights import WeightLayout
 
 UNREACHABLE = 1 << 40  # bytes: of images that are further apart than instructions can step
 SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
-GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
-ATTENTION_BYTES = 32 * 1024  # of attention's turned weights, its turned values or its bias at most
-FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
-
-
-def attention_bytes(operation: Attention, node: Node, graph: Graph) -> int:
-    """Return about the bytes of a partition that attention takes beside its value: scores, weights, turned weights and
-    values, queries among zeros, and the bias."""
-    keys = graph.nodes[node.sources[1][0]].operation
-    tokens = keys.columns if operation.by_rows else keys.rows * keys.columns
-    tiles, itemsize = ceil_div(tokens, PARTITIONS), graph.itemsize
-    turned = min(max(PSUM_BANK_FLOATS * tiles * itemsize, PSUM_BANK_BYTES), ATTENTION_BYTES)
-    values = min(tiles * PARTITIONS * operation.heads * itemsize, ATTENTION_BYTES)
-    bias = min(ATTENTION_BYTES, itemsize * bias_numbers(node) // PARTITIONS)
-    return 2 * turned + values + bias + 2 * max(PSUM_BANK_FLOATS, tokens) * (itemsize + 4)
 
 
 class Footprint:
@@ -143,26 +121,23 @@ class Footprint:
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
     def _scratch(self, number: int) -> int:
-        operation = self._operations[number]
-        if isinstance(operation, Convolution):
-            filtering = FILTERING_BYTES if operation.form.is_minimal else 0
-            if operation.form is Form.MADE:
-                made = operation.kernel[0] * operation.kernel[1] * PARTITIONS * self._graph.itemsize
-                return SCRATCH_BYTES + 2 * made
-            if operation.form.rows > 1:
-                return SCRATCH_BYTES + self._grouped(number, operation)
-            if self._reads_hbm(operation):
-                return SCRATCH_BYTES + filtering + (operation.group_bytes or self._loaded(number))
-            return SCRATCH_BYTES + filtering + (2 * self._combined(number, operation) if filtering else 0)
-        if isinstance(operation, Attention):
-            return SCRATCH_BYTES + attention_bytes(operation, self._graph.nodes[self.node_of(number)], self._graph)
-        if isinstance(operation, Scores):
-            return SCRATCH_BYTES + (self._loaded(number) if self._reads_hbm(operation) else 0)
-        if isinstance(operation, Answers):  # what is loaded, in float32, and what is stored
-            return SCRATCH_BYTES + operation.channels * (4 + 2 * self._graph.itemsize)
-        if isinstance(operation, (Affine, Combine, Slope)):  # products in float32
-            return SCRATCH_BYTES + 8 * self.value(number) // self._itemsize(number)
-        return SCRATCH_BYTES
+        """Return the bytes of a partition that an operation takes beside its value and its weights."""
+        operation, node = self._operations[number], self._graph.nodes[self.node_of(number)]
+        if not operation.sources:
+            return SCRATCH_BYTES
+        at_once = self._stages[number].at_once
+        around = Surroundings(
+            images=self._images(number, operation),
+            images_read=at_once * (self._graph.packed // self._graph.packed_in(node)),
+            at_once=at_once,
+            tiles=len(self._graph.heights(node.sources[0])),
+            operands=(node.before, *(self._graph.shape_of(parts[0]) for parts in node.sources[1:])),
+            reads_hbm=self._reads_hbm(operation),
+            itemsize=self._graph.itemsize,
+            partitions=PARTITIONS,
+            bank_bytes=PSUM_BANK_BYTES,
+        )
+        return SCRATCH_BYTES + operation.scratch_bytes(around)
 
     def _reads_hbm(self, operation: Operation) -> bool:
         part = operation.sources[0][0]
@@ -170,26 +145,3 @@ class Footprint:
             return True
         source = self._operations[part]
         return isinstance(source, Room) and source.memory is not Memory.SBUF
-
-    def _combined(self, number: int, operation: Convolution) -> int:
-        node = self._graph.nodes[self.node_of(number)]
-        tiles = len(self._graph.heights(node.sources[0]))
-        packed = self._graph.packed_in(node)
-        images = self._stages[number].at_once * (self._graph.packed // packed)
-        elements = combined_elements(operation.form, outputs_of(operation), operation.kernel[0])
-        return min(operation.group_bytes, tiles * images * elements * self._graph.itemsize)
-
-    def _grouped(self, number: int, operation: Convolution) -> int:
-        """Return the bytes of the tiles of groups of rows that are there at a time."""
-        geometry, columns = operation.row_blocks(PARTITIONS), self._graph.nodes[self.node_of(number)].before[2]
-        inputs = geometry.in_groups * (columns + operation.padding[1] + operation.padding[3])
-        outputs = geometry.out_groups * operation.columns
-        return GROUPED_TILES * self._images(number, operation) * (inputs + outputs) * self._graph.itemsize
-
-    def _loaded(self, number: int) -> int:
-        operation = self._operations[number]
-        node = self._graph.nodes[self.node_of(number)]
-        padding = getattr(operation, "padding", (0, 0, 0, 0))
-        tiles = len(self._graph.heights(node.sources[0]))
-        high, wide = node.before[1] + padding[0] + padding[2], node.before[2] + padding[1] + padding[3]
-        return tiles * self._stages[number].at_once * high * wide * self._graph.itemsize

@@ -64,6 +64,12 @@ class Node:
         """The parts of each operand."""
         return self.operation.sources
 
+    @property
+    def convolution(self) -> Convolution:
+        """Its operation, of a node that is a convolution."""
+        assert isinstance(self.operation, Convolution)
+        return self.operation
+
     def changed(self, **fields: Any) -> Node:
         """Return the node with other fields of its operation."""
         return replace(self, operation=replace(self.operation, **fields))
@@ -131,6 +137,10 @@ class Graph:
     def last_readers(self) -> dict[int, int]:
         """Return the last node that reads each node that is read."""
         return {part: n for n, node in enumerate(self.nodes) for parts in node.sources for part in parts}
+
+    def shape_of(self, part: int) -> Shape:
+        """Return (channels, rows, columns) of a node's value, or of an input."""
+        return self.inputs[-1 - part] if part < 0 else self.nodes[part].operation.shape
 
     def packed_of(self, part: int) -> int:
         """Return the images on the partitions of a node's value, or of the input."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import use_nki
-from ..kernels.program import Convolution, Load, TapsLoad
+from ..kernels.program import Convolution
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.machine.host import uncollected
 from .decide import PlanRequest, decide_elsewhere
@@ -265,7 +265,7 @@ class LaunchPlanner:
             return [whole]
         found = [whole] if whole.stages[0].at_once == staging.images else [*staging.split(decisions), whole]
         found.sort(key=staging.loaded)
-        computing = (node.operation for node in graph.nodes if not isinstance(node.operation, (TapsLoad, Load)))
+        computing = (node.operation for node in graph.nodes if not node.operation.is_load)
         first = next(computing, graph.nodes[-1].operation)
         columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
         passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)

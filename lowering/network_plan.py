@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.program import Answers
 from ..kernels.tiling.packing import ceil_div
 from ..models.files import Model
 from . import rules  # noqa: F401 (registers them)
@@ -186,7 +185,7 @@ def _is_border(nodes: Sequence[Node], number: int) -> bool:
     later = [parts for node in nodes[number + 1 :] for parts in node.sources]
     alone = all(parts == (number,) or min(parts) > number for parts in later)
     alone = alone and (number == len(nodes) - 1 or all(node.output is None for node in nodes[: number + 1]))
-    return alone and (number == len(nodes) - 1 or not isinstance(nodes[number].operation, Answers))
+    return alone and (number == len(nodes) - 1 or not nodes[number].operation.has_answers)
 
 
 def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:

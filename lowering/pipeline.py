@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Answers, Combine, Convolution, Memory, Program, Room
+from ..kernels.program import Combine, Convolution, Memory, Program, Room
 from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
 from ..models.checks import Shape
 from ..simulator.machine.chip import PARTITIONS
@@ -95,7 +95,7 @@ class LaunchPlan:
         found: dict[int, tuple[Any, Any]] = {}
         for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
             position = self.graph.nodes[number].output
-            if isinstance(operation, Answers):
+            if operation.has_answers:
                 found[position or 0] = next(left), next(left)
             elif isinstance(operation, Room) and operation.memory is Memory.OUTPUT:
                 assert position is not None

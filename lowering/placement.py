@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution, Load, Memory, TapsLoad
+from ..kernels.program import Convolution, Load, Memory
 from .bands import BandPlan, can_band
 from .decisions import Decisions
 from .emit import BAND_UNIT, band_rows
@@ -163,7 +163,7 @@ def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | Non
     for number, size in footprint.values_at_peak.items():
         node = footprint.node_of(number)
         region = schedule.region_of(node)
-        is_value = not isinstance(graph.nodes[node].operation, (Load, TapsLoad))
+        is_value = not graph.nodes[node].operation.is_load
         if is_value and graph.nodes[node].memory is Memory.SBUF and (region is None or region.end == node + 1):
             whole[node] = whole.get(node, 0) + size
     if sum(whole.values()) <= room // 2:

@@ -32,8 +32,7 @@ class Pricing:
         best = direct
         least = self._priced(graph, number, _with_taps(graph, direct)) / FORM_GAIN
         for node in others:
-            operation = node.operation
-            assert isinstance(operation, Convolution)
+            operation = node.convolution
             if FormChoice(number, operation.form, operation.group_bytes) in self._refused:
                 continue
             try:
@@ -105,8 +104,7 @@ class Pricing:
         """Return the price of a convolution in place of node `number`, its input having the copies that it reads."""
         nodes = list(graph.nodes)
         nodes[number] = node
-        operation = node.operation
-        assert isinstance(operation, Convolution)
+        operation = node.convolution
         source = operation.sources[0][0]
         if operation.taps.count > 1 and not graph.is_from_hbm(node):
             nodes[source] = nodes[source].changed(copies=_copies(operation))
@@ -114,8 +112,7 @@ class Pricing:
 
     def _copying(self, graph: Graph, number: int, reader: Node) -> float:
         """Return what the copies for a reader add to the price of a node."""
-        operation = reader.operation
-        assert isinstance(operation, Convolution)
+        operation = reader.convolution
         nodes = list(graph.nodes)
         nodes[number] = nodes[number].changed(copies=_copies(operation))
         with_copies = self._clock.price(graph.with_nodes(nodes), number, self._images).nanoseconds
@@ -124,8 +121,7 @@ class Pricing:
 
 def _with_taps(graph: Graph, node: Node) -> Node:
     """Return a convolution with the taps that it would have."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     if operation.form is Form.DIRECT:
         return node.changed(taps=possible_taps(graph, node)[0])
     rows = graph.heights(operation.sources[0])

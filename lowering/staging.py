@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..kernels.program import Answers, Load, Memory, TapsLoad
+from ..kernels.program import Memory
 from ..kernels.tiling.packing import ceil_div
 from .decisions import Decisions
 from .footprint import Footprint
@@ -85,7 +85,7 @@ def candidates(graph: Graph, images: int, room: int) -> list[int]:
     found: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]
-        if node.memory is not Memory.SBUF or isinstance(node.operation, (Answers, Load, TapsLoad)):
+        if node.memory is not Memory.SBUF or (node.operation.has_answers or node.operation.is_load):
             continue
         size = whole_bytes(graph, number) * images * (graph.packed // node.operation.packed)
         if size <= room // SHARE and (not found or size * SHRINK <= found[-1][1]):

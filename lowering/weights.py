@@ -284,8 +284,7 @@ def columns_of(graph: Graph, node: Node) -> int:
     if isinstance(operation, Scores):
         return operation.channels * (2 if operation.weights.narrow else 1)
     if isinstance(operation, Convolution):
-        operation = multiplied(graph, node)[0].operation
-        assert isinstance(operation, Convolution)
+        operation = multiplied(graph, node)[0].convolution
         return operation.columns_of_constants * ceil_div(operation.channels, PARTITIONS)
     if operation.numbered is None:
         return 0

@@ -36,7 +36,7 @@ OTHERS = {
     ("kernels/tiling/windows.py", 16384): "columns that a window may span",
     ("kernels/vector_add.py", 128): "the default of a parameter that users set",
     ("lowering/builder.py", 2048): "channels that are laid out anew; scores of a launch",
-    ("lowering/footprint.py", 16384): "bytes for sums of minimal filtering",
+    ("kernels/filter_operations.py", 16384): "bytes for sums of minimal filtering",
     ("lowering/placement.py", 128): "bands that an image may be cut into",
     ("runtime/measure/kernel_cases.py", 16384): "elements of a chunk of argmax and pooling",
     ("runtime/neuron/processes.py", 1.2): "the factor by which a pause grows",

@@ -17,7 +17,7 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.weights import WeightStream
 from ..places import ZERO_COLUMNS
-from ..program import LAUNCH_INPUT, Answers, Convolution, Memory, Program, WeightLoad, WeightsAt
+from ..program import LAUNCH_INPUT, Convolution, Memory, Program, WeightLoad, WeightsAt
 from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
@@ -288,7 +288,7 @@ class Launch:
     def _open_output(self, number, operation):
         each = round_up(self.program.pictures, operation.packed)
         given, own = self._shares * each, slice(self._share * each, (self._share + 1) * each)
-        if isinstance(operation, Answers):
+        if operation.has_answers:
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
             self._scores[number] = scores[own], classes[own]

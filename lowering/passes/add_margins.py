@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...kernels.program import NO_SIDES, Convolution, MaxPool, RowGroupsPool, Sides
-from ...kernels.tiling.packing import ceil_div
 from ..graph import Graph, Node
 from .split_columns import reached
 
@@ -50,14 +49,6 @@ def can_combine(node: Node) -> bool:
     return max(*operation.stride, *operation.dilation, operation.groups) == 1
 
 
-def outputs_of(operation: Convolution) -> tuple[int, int]:
-    """Return the rows and columns that a convolution computes of each output channel at a time, before pooling."""
-    return (
-        ceil_div(operation.rows * operation.pool_size, operation.rows_at_once),
-        operation.columns * operation.pool_size,
-    )
-
-
 def widest_padding(node: Node) -> Sides:
     """Return the zeros around a node's input in any form: its outputs become an even number of rows and columns."""
     operation = node.operation
@@ -65,5 +56,5 @@ def widest_padding(node: Node) -> Sides:
     if not isinstance(operation, Convolution) or not can_combine(node):
         return operation.padding
     top, left, bottom, right = operation.padding
-    high, wide = outputs_of(operation)
+    high, wide = operation.outputs_at_once
     return top, left, bottom + high % 2, right + wide % 2

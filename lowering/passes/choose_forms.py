@@ -20,7 +20,7 @@ from ...kernels.program import Convolution, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..graph import Graph, Node
-from .add_margins import can_combine, outputs_of, widest_padding, with_wide_weights
+from .add_margins import can_combine, widest_padding, with_wide_weights
 from .pack_taps import loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
@@ -57,14 +57,12 @@ def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Gra
 
 def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
     """Return a depthwise node in groups of rows; None where it cannot take them, or they save too few matmuls."""
-    operation = node.operation
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     heights = graph.heights(operation.sources[0])
     changed = node.changed(form=form, taps=Taps(1, 1, heights[0]))
-    assert isinstance(changed.operation, Convolution)
-    geometry = changed.operation.row_blocks(PARTITIONS)
+    geometry = changed.convolution.row_blocks(PARTITIONS)
     tiles = len(heights) * operation.kernel[0] * operation.rows
     grouped = len(geometry.blocks(heights)) * geometry.steps * geometry.out_groups
     is_worth = grouped * (100 + LEAST_SAVING) < 100 * tiles
@@ -73,10 +71,9 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
 
 def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
     """Return a depthwise node most of whose diagonals are made on the chip; None for one of few, or few taps."""
-    operation = node.operation
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     heights = graph.heights(operation.sources[0])
     taps = operation.kernel[0] * operation.kernel[1]
     if len(heights) < 2 or taps < FEWEST_MADE or heights != tile_sizes(operation.channels, PARTITIONS):
@@ -86,8 +83,7 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
 
 def _is_alone(graph: Graph, node: Node) -> bool:
     """True if a node is from SBUF to SBUF, not in 8 bits, of one image on the partitions, with nothing added."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     if len(operation.sources) > 1 or operation.packed > 1 or graph.packed_in(node) > 1:
         return False
     if operation.is_scaled or operation.rows_at_once > 1 or operation.row_groups.count > 1 or operation.pool_size > 1:
@@ -112,7 +108,7 @@ def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
     loaded = graph.is_from_hbm(node)
     rows = graph.heights(operation.sources[0])
     taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # what is combined has no copies
-    wide = outputs_of(operation)[1]
+    wide = operation.outputs_at_once[1]
     if taps.columns > 1 or taps.rows >= operation.kernel[0] > 1:
         return None
     if ceil_div(wide, 2) > most_columns(form, PSUM_BANK_FLOATS):
@@ -132,7 +128,6 @@ def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
 
 def _all_combined(graph: Graph, node: Node, form: Form) -> int:
     """Return the bytes of a partition that the combinations of a whole image take."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
-    elements = combined_elements(form, outputs_of(operation), operation.kernel[0])
+    operation = node.convolution
+    elements = combined_elements(form, operation.outputs_at_once, operation.kernel[0])
     return len(graph.heights(operation.sources[0])) * elements * graph.itemsize

@@ -67,5 +67,4 @@ def _narrowed(graph: Graph, plain: Graph, together: Sequence[int]) -> Graph:
 
 
 def _with_narrow_weights(node: Node) -> Node:
-    assert isinstance(node.operation, Convolution)
-    return node.changed(weights=replace(node.operation.weights, narrow=True))
+    return node.changed(weights=replace(node.convolution.weights, narrow=True))

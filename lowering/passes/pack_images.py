@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.program import (
-    Answers,
     Convolution,
     Packing,
     Scores,
@@ -103,7 +102,7 @@ def _at_most(graph: Graph, images: int, most: Sequence[int]) -> list[int]:
     for node, own in zip(graph.nodes, most):
         part = node.sources[0][0]
         own = min(own, images if part < 0 else packed[part])
-        while not isinstance(node.operation, Answers) and own > 1 and own * node.operation.channels > PARTITIONS:
+        while not node.operation.has_answers and own > 1 and own * node.operation.channels > PARTITIONS:
             own //= 2
         packed.append(own)
     return packed

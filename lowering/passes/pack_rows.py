@@ -192,8 +192,7 @@ def _is_one_of_parts(graph: Graph, number: int) -> bool:
 def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
     """True if a convolution can compute groups of rows of what is in groups among the nodes before it, and what is not:
     another reads groups and computes single rows."""
-    operation, parts = node.operation, node.sources[0]
-    assert isinstance(operation, Convolution)
+    operation, parts = node.convolution, node.sources[0]
     read = [part for part in parts if part in found]
     if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
         return False

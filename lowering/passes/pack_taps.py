@@ -57,8 +57,8 @@ def strides_of_filled(graph: Graph) -> list[int]:
 def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
     """Return a load of taps that fills the partitions between its copies, and the convolution that reads it."""
     operation = load.operation
-    assert isinstance(operation, TapsLoad) and isinstance(node.operation, Convolution)
-    taps = replace(node.operation.taps, stride=stride)
+    assert isinstance(operation, TapsLoad)
+    taps = replace(node.convolution.taps, stride=stride)
     return load.changed(copies=replace(operation.copies, stride=stride), fills=True), node.changed(taps=taps)
 
 

@@ -91,8 +91,7 @@ def _span(node: Node, rows: int, taken: int, each: int, offset: int) -> tuple[in
 
     The group of outputs has `each` rows and an offset.
     """
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     stride = operation.stride[0]
     start = taken - stride * offset - operation.padding[0]  # row of group 0 of the first tap of the first output
     return start // rows, (start + (each - 1) * stride + operation.kernel[0] - 1) // rows
@@ -189,8 +188,7 @@ class RowPacking:
 
 def _dense(node: Node) -> Node:
     """Return a convolution of groups of channels as one of all of them."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     assert node.filters is not None
     return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)
 
@@ -221,8 +219,7 @@ def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
 def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
     """Return a convolution of single rows into groups: its filters move on by a group of outputs, and compute each row
     of it further down."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     each, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     tall = height + (each - 1) * stride
     top = operation.padding[0] + stride * given
@@ -247,8 +244,7 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
 def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None, given: int) -> Node:
     """Return a convolution of groups into groups, or single rows where `given_lanes` is None: the filters then come
     again for each row that a group of inputs gives."""
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     rows, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     rows_at_once = max(1, rows // stride) if given_lanes is None else 1
     each, offset = (rows_at_once, 0) if given_lanes is None else (given_lanes.rows, given)
@@ -287,13 +283,12 @@ def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None
 
 def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
     """Return a depthwise convolution of an expansion's groups into groups: each block is a group of channels."""
-    operation = node.operation
-    assert isinstance(operation, Convolution) and node.filters is not None
+    operation = node.convolution
+    assert node.filters is not None
     one = node.filters.changed((1, 1, *node.filters.shape[2:]), lambda array: array[:1])
     of_one = replace(node, before=(1, *node.before[1:]), filters=one, numbers=()).changed(channels=1, groups=1)
     single = _from_groups(of_one, Lanes(lanes.rows, 1), taken, Lanes(lanes.rows, 1), given)
-    assert isinstance(single.operation, Convolution)
-    kernel = single.operation.kernel
+    kernel = single.convolution.kernel
     first, _ = _span(node, lanes.rows, taken, lanes.rows, given)
     start = taken - operation.stride[0] * given - operation.padding[0]
 
@@ -315,7 +310,7 @@ def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
 
     filters = node.filters.changed((lanes.count, lanes.rows * lanes.block, *kernel), spread)
     return replace(_in_groups(node, lanes, given), before=(lanes.count, *single.before[1:]), filters=filters).changed(
-        groups=lanes.blocks, kernel=kernel, stride=single.operation.stride, padding=single.operation.padding
+        groups=lanes.blocks, kernel=kernel, stride=single.convolution.stride, padding=single.convolution.padding
     )
 
 

@@ -56,8 +56,7 @@ def _can_be_split(graph: Graph, node: Node) -> bool:
 
 def _can_read(node: Node, reader: Node) -> bool:
     """True if a node is a pool that reads another's columns in phases, with zeros around them where it reads more."""
-    operation, source = reader.operation, node.operation
-    assert isinstance(source, Convolution)
+    operation, source = reader.operation, node.convolution
     if not isinstance(operation, (MaxPool, RowGroupsPool)) or len(operation.sources[0]) > 1:
         return False
     stride, taps = operation.stride[1], operation.kernel[1]

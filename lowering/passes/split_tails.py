@@ -48,7 +48,7 @@ def _pairs(graph: Graph) -> list[tuple[int, int]]:
         operation = node.operation
         if not node.is_depthwise() or node.output is not None or sum(map(len, operation.sources)) > 1:
             continue
-        assert isinstance(operation, Convolution)
+        operation = node.convolution
         source, tail = operation.sources[0][0], operation.channels % PARTITIONS
         copies = copies_in_partitions(tail or PARTITIONS, operation.kernel[0], PARTITIONS)
         if copies.rows > 1 and operation.channels > PARTITIONS and source >= 0 and _can_be_cut(graph, source):

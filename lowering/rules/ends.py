@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...kernels.program import Answers, Convolution, Ending, Scores
+from ...kernels.program import Convolution, Ending, Scores
 from ...models.layers import Softmax
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_SCORES, GraphBuilder, lowers
@@ -39,14 +39,14 @@ def end(builder: GraphBuilder) -> None:
         builder.mark_output(named.layer, number)
     for node in builder.nodes:
         for part in (part for parts in node.sources for part in parts if part >= 0):
-            if isinstance(builder.nodes[part].operation, Answers):
+            if builder.nodes[part].operation.has_answers:
                 raise DoesNotFit(f"layer {node.name!r} ({node.kind}) reads a softmax")
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:
     """Let the leading output be scores, where it has classes or is a dense layer."""
     last = builder.nodes[-1] if builder.nodes else None
-    if last is not None and isinstance(last.operation, Answers) and builder.is_last(name):
+    if last is not None and last.operation.has_answers and builder.is_last(name):
         return
     if last is not None and builder.is_last(name) and _can_score(last, builder.dtype.itemsize):
         builder.nodes[-1] = _as_scores(last, Ending.RAW)
@@ -79,8 +79,7 @@ def _can_score(node: Node, itemsize: int) -> bool:
 
 
 def _as_scores(node: Node, ending: Ending) -> Node:
-    operation = node.operation
-    assert isinstance(operation, Convolution)
+    operation = node.convolution
     scores = Scores(
         name=operation.name,
         sources=operation.sources,

@@ -134,8 +134,8 @@ def _without_zeros(node: Node) -> Node:
 
     Its padding may then be below 0: it does not read all of its input.
     """
-    operation, filters = node.operation, node.filters
-    assert isinstance(operation, Convolution) and filters is not None
+    operation, filters = node.convolution, node.filters
+    assert filters is not None
     array = filters.make()
     used = [np.flatnonzero(array.any(axis=axes)) for axes in ((0, 1, 3), (0, 1, 2))]
     if not all(map(len, used)):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.program import Answers, input_name
+from ...kernels.program import input_name
 from ...kernels.tiling.packing import round_up
 from ...lowering.network_plan import NetworkPlan
 from ...lowering.pipeline import LaunchPlan
@@ -215,7 +215,7 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         planned = case.plan(tensors, dtype)
         operands = {input_name(n): planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays)}
         golden = _golden(case.layer, tensors, arrays, planned)
-        scores = (lambda golden=golden: golden()[0]) if isinstance(planned.program.operations[-1], Answers) else None
+        scores = (lambda golden=golden: golden()[0]) if planned.program.operations[-1].has_answers else None
         yield Check(
             kernel="run_network",
             size=size,
@@ -236,7 +236,7 @@ def _golden(
     def outputs() -> tuple[np.ndarray, ...]:
         own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
         values = run_layer(layer, own, *_wide(*arrays))
-        if not isinstance(planned.program.operations[-1], Answers):
+        if not planned.program.operations[-1].has_answers:
             return (values.reshape(len(values), *planned.graph.nodes[-1].operation.shape),)
         return values, values.argmax(axis=1).astype(np.int32)
 

@@ -3,7 +3,7 @@
 import pytest
 from lowered import after, convolution_of, graph_of, operation_of
 from random_networks import ending_in_dense
-from trninfer.lowering.passes.add_margins import add_margins, can_combine, outputs_of, widest_padding
+from trninfer.lowering.passes.add_margins import add_margins, can_combine, widest_padding
 from trninfer.lowering.passes.load_taps import load_input
 from trninfer.models.layers import Combine, Conv2d, Layer
 
@@ -51,7 +51,7 @@ def test_filters_that_cannot_be_combined_have_their_own_padding() -> None:
 
 def test_outputs_before_pooling() -> None:
     graph = graph_of(ending_in_dense((3, 7, 9), [STEM, Conv2d("a", 8, 4, (3, 3), (1, 1, 1, 1), 2)]))
-    assert outputs_of(convolution_of(graph, "a")) == (6, 8)
+    assert convolution_of(graph, "a").outputs_at_once == (6, 8)
 
 
 def test_an_input_in_hbm_has_no_margin() -> None:
