@@ -35,7 +35,7 @@ class Packing(Enum):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an operation finds in a launch, for the memory that it takes beside its value.
+    """Surroundings of an operation in a launch, on which the memory that it takes beside its value depends.
 
     `images`: along the free axis of its value, `images_read` of its first operand, `at_once` of the input. `tiles`: of
     the first operand. `operands`: (channels, rows, columns) of each. `reads_hbm`: the first is in HBM. `itemsize`:
