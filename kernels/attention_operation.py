@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .operation import Operation, Packing, Surroundings
 from .places import Pair
@@ -33,6 +33,10 @@ class Attention(Operation):
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
 
+    def fields_unplaced(self) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"bias_at": 0}
+
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: scores, weights, turned weights and values, queries among zeros, and the bias."""
         _, rows, columns = around.operands[1]
@@ -55,6 +59,10 @@ class ReshapePixels(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+
+    def keeps_numbers(self, count: int) -> bool:
+        """See `Operation`."""
+        return True
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return False."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from .convolution.adding import Adding
@@ -37,6 +37,14 @@ class Filtered(Operation):
     weights: WeightsAt = NO_WEIGHTS
     bias: int = 0
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
+
+    def fields_unplaced(self) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"weights": replace(self.weights, loads=(), stay=False), "bias": 0}
+
+    def count_constants(self, partitions: int) -> int:
+        """Return how many columns of constants it has."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how many constants it has")
 
     @property
     def filtered(self) -> Filtered:
@@ -112,6 +120,10 @@ class Convolution(Filtered):
     def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
         """See `Operation`."""
         return {"padding": padding, "row_groups": groups_of_rows(self.row_groups, rows, self.rows)}
+
+    def count_constants(self, partitions: int) -> int:
+        """See `Filtered`."""
+        return self.columns_of_constants * ceil_div(self.channels, partitions)
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: diagonals, groups of rows, what is loaded, or what minimal filtering combines."""
@@ -209,6 +221,12 @@ class Scores(Answers, Filtered):
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
         """See `Filtered`."""
         return [packed_in * self.channels]
+
+    def count_constants(self, partitions: int) -> int:
+        """See `Filtered`."""
+        if self.by_columns:
+            return ceil_div(self.channels, partitions) + 1
+        return self.channels * (2 if self.weights.narrow else 1)
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: what is loaded."""

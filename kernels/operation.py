@@ -109,6 +109,18 @@ class Operation:
         """
         return {}
 
+    def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
+        """Return the rows of an operand that it reads for `own` rows of its value, `read` being those of the first."""
+        return read if operand == 0 else own
+
+    def fields_unplaced(self) -> dict[str, Any]:
+        """Return the fields that it has before weights and constants have places."""
+        return {}
+
+    def keeps_numbers(self, count: int) -> bool:
+        """Return True if its value is the `count` numbers of its operand as they are in HBM, whatever its shape."""
+        return False
+
     def scratch_bytes(self, around: Surroundings) -> int:
         """Return about the bytes of a partition that it takes beside its value, its weights and what all take."""
         return 0
@@ -182,6 +194,10 @@ class Load(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+
+    def keeps_numbers(self, count: int) -> bool:
+        """See `Operation`."""
+        return True
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if there are several."""

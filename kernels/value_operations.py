@@ -44,6 +44,10 @@ class Numbered(Operation):
 
     constants: int = 0
 
+    def fields_unplaced(self) -> dict[str, Any]:
+        """See `Operation`."""
+        return {"constants": 0}
+
     @property
     def numbered(self) -> Numbered:
         """See `Operation`."""
@@ -200,6 +204,10 @@ class Interleave(Operation):
         """Return True if there are several."""
         return self.rows > 1
 
+    def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
+        """See `Operation`: all operands are alike."""
+        return read
+
     def whole_rows(self, rows: Rows) -> Rows:
         """See `Operation`."""
         return aligned(rows, self.step[0], self.rows)
@@ -221,6 +229,10 @@ class Rearrange(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def keeps_numbers(self, count: int) -> bool:
+        """See `Operation`."""
+        return self.order == (0,) and self.split == (count,)
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return False."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..kernels.program import NO_SIDES, Interleave, Operation, Rows, Sides, Windows
+from ..kernels.program import NO_SIDES, Operation, Rows, Sides, Windows
 from .graph import DoesNotFit, Graph, Node
 
 
@@ -46,7 +46,7 @@ def reach_of(node: Node, rows: Rows) -> Reach:
 
 def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
     """Return the rows of an operand that a node reads for `own` rows of its value."""
-    return reach.inside if operand == 0 or isinstance(node.operation, Interleave) else own
+    return node.operation.operand_rows(operand, own, reach.inside)
 
 
 def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
@@ -85,7 +85,8 @@ class BandPlan:
 
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
     """False if an operand is the same for all rows: a number for each channel of each image."""
-    by_row = operand == 0 or isinstance(node.operation, Interleave)
+    read, own = (0, 0), (1, 1)
+    by_row = node.operation.operand_rows(operand, own, read) == read
     return by_row or graph.nodes[part].operation.rows == node.operation.rows
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..kernels.convolution.forms import ROW_BLOCKS, Form
-from ..kernels.program import Convolution
 from ..kernels.tiling.packing import Taps
 from .graph import Graph, Node
 from .schedule import Region, Schedule, StageOf
@@ -127,7 +126,7 @@ class Decisions:
 def forms_of(graph: Graph) -> tuple[tuple[int, str, int], ...]:
     """Return number, form and room of each node that is not in the direct form."""
     return tuple(
-        (number, node.operation.form.value, node.operation.group_bytes)
-        for number, node in enumerate(graph.nodes)
-        if isinstance(node.operation, Convolution) and node.operation.form is not Form.DIRECT
+        (number, filtered.filter_form.value, graph.nodes[number].convolution.group_bytes)
+        for number, filtered in enumerate(node.operation.filtered for node in graph.nodes)
+        if filtered is not None and filtered.filter_form is not Form.DIRECT
     )

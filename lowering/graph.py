@@ -82,8 +82,8 @@ class Node:
 
     def is_depthwise(self) -> bool:
         """True if it is a convolution by one filter or more for each channel."""
-        operation = self.operation
-        return isinstance(operation, Convolution) and operation.groups == operation.channels == self.before[0] > 1
+        filtered = self.operation.filtered
+        return filtered is not None and filtered.filter_groups == filtered.channels == self.before[0] > 1
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.attention_operation import ReshapePixels
-from ..kernels.program import MAX_INPUTS, Load, Rearrange
+from ..kernels.program import MAX_INPUTS, Load
 from ..models.checks import Shape
 from ..models.files import Model
 from ..models.layers import Layer
@@ -52,11 +51,4 @@ def as_image(shape: Shape) -> Shape:
 
 def computes_nothing(graph: Graph) -> bool:
     """True if the value of a layer's graph is its only input as it is in HBM, whatever its shape."""
-    return len(graph.inputs) == 1 and all(_moves_nothing(node) for node in graph.nodes)
-
-
-def _moves_nothing(node: Node) -> bool:
-    operation, numbers = node.operation, math.prod(node.before)
-    if isinstance(operation, Rearrange):
-        return list(operation.order) == [0] and operation.split == (numbers,)
-    return isinstance(operation, (Load, ReshapePixels))
+    return len(graph.inputs) == 1 and all(node.operation.keeps_numbers(math.prod(node.before)) for node in graph.nodes)

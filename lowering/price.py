@@ -15,7 +15,6 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels, simulator
-from ..kernels.attention_operation import Attention
 from ..kernels.places import Pair
 from ..kernels.program import (
     LAUNCH_INPUT,
@@ -213,15 +212,8 @@ class _Alone:
 
     def __init__(self, graph: Graph, number: int) -> None:
         self._graph, self._node = graph, graph.nodes[number]
-        fields: dict[str, Any] = {"margin": NO_SIDES}
         operation = self._node.operation
-        if operation.filtered is not None:
-            fields.update(weights=replace(operation.filtered.weights, loads=(), stay=False), bias=0)
-        elif isinstance(operation, Attention):
-            fields.update(bias_at=0)
-        elif hasattr(operation, "constants"):
-            fields.update(constants=0)
-        self._operation: Operation = replace(operation, name="", **fields)
+        self._operation = replace(operation, name="", margin=NO_SIDES, **operation.fields_unplaced())
         self._packed = graph.packed_in(self._node)
 
     @property

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from ..kernels.convolution.row_blocks import RowBlocks, on_row_blocks
-from ..kernels.program import Convolution
 from ..simulator.machine.chip import PARTITIONS
 from .graph import Graph, Node
 
 
 def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
     """Return a node as the convolution that is multiplied, and the partitions of each tile that it reads."""
-    operation = node.operation
-    heights = graph.heights(operation.sources[0])
-    if not isinstance(operation, Convolution) or operation.form.rows == 1:
+    filtered = node.operation.filtered
+    heights = graph.heights(node.sources[0])
+    if filtered is None or filtered.filter_form.rows == 1:
         return node, heights
+    operation = node.convolution
     geometry = operation.row_blocks(PARTITIONS)
     blocks = geometry.blocks(heights)
     grouped = on_row_blocks(operation, len(blocks), PARTITIONS)

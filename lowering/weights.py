@@ -12,7 +12,7 @@ import numpy as np
 from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
 from ..kernels.program import Convolution, Filtered, Scores, WeightLoad
-from ..kernels.tiling.packing import ceil_div, filter_steps
+from ..kernels.tiling.packing import filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
 from ..simulator.machine.chip import PARTITIONS
@@ -279,13 +279,10 @@ def _first_column(node: Node) -> int:
 def columns_of(graph: Graph, node: Node) -> int:
     """Return how many columns of constants a node has."""
     operation = node.operation
-    if isinstance(operation, Scores) and operation.by_columns:
-        return ceil_div(operation.channels, PARTITIONS) + 1
-    if isinstance(operation, Scores):
-        return operation.channels * (2 if operation.weights.narrow else 1)
-    if isinstance(operation, Convolution):
-        operation = multiplied(graph, node)[0].convolution
-        return operation.columns_of_constants * ceil_div(operation.channels, PARTITIONS)
+    if operation.filtered is not None:
+        filtered = multiplied(graph, node)[0].operation.filtered
+        assert filtered is not None
+        return filtered.count_constants(PARTITIONS)
     if operation.numbered is None:
         return 0
     tiles = len(graph.heights(operation.sources[0]))

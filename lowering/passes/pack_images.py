@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.program import (
-    Convolution,
     Packing,
     Scores,
 )
@@ -45,11 +44,11 @@ def pack_images(graph: Graph, images: int) -> Graph:
 def _ungrouped(graph: Graph, node: Node) -> Node:
     """Return a convolution of packed images with zeros for the channels of other groups: the filters of each image are
     on the diagonal as groups are."""
-    operation = node.operation
-    if not isinstance(operation, Convolution) or operation.groups == 1 or graph.packed_in(node) == 1:
+    filtered = node.operation.filtered
+    if filtered is None or filtered.filter_groups == 1 or graph.packed_in(node) == 1:
         return node
     assert node.filters is not None
-    return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)
+    return replace(node, filters=ungrouped(node.filters, filtered.filter_groups)).changed(groups=1)
 
 
 def _can_pack(graph: Graph, images: int) -> bool:
