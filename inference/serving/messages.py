@@ -156,7 +156,7 @@ def _decode(text: memoryview) -> _Request:
         raise ProtocolError("the JSON is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise ProtocolError(f"the request: {str(error)[:200]}") from None
-    except ValueError as error:  # DecodeError, and UnicodeDecodeError
+    except (ValueError, msgspec.DecodeError) as error:  # ValueError: UnicodeDecodeError
         raise ProtocolError(f"not valid JSON: {str(error)[:100]}") from None
 
 
@@ -185,7 +185,7 @@ def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
     needed = f"[N, {', '.join(map(str, spec.shape[1:]))}] is needed, N from 1 up"
     try:
         shape = tuple(_SHAPE.decode(text)) if len(text) <= MAX_SHAPE else ()
-    except ValueError:
+    except (ValueError, msgspec.DecodeError):
         shape = ()
     if not shape or shape[0] < 1 or shape[1:] != spec.shape[1:]:
         given = text.decode("utf-8", "replace") if len(text) <= MAX_SHAPE else "too long"
