@@ -16,6 +16,10 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views
 from ..view import View
 
+MAX_IN_PLACE = (
+    1 << 15
+)  # numbers of a channel, of which a softmax over others is computed by channels of its rows instead
+
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
@@ -140,6 +144,18 @@ def _count(view: View, axes: tuple[int, ...]) -> int:
 
 def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
     """A softmax over some axes, or its logarithm, by its steps: exponents of what is left of the maximum."""
+    rest = tuple(axis for axis in range(len(view.axes)) if axis not in axes)
+    if rest and _count(view, tuple(range(1, len(view.axes)))) > MAX_IN_PLACE:
+        rows = view.permuted((*rest, *axes))
+        sizes = rows.shape
+        whole = (_count(view, rest), 1, _count(view, axes))
+        flat = View.of(importer.builder.arrange(rows, whole), whole, view.batched)
+        made = _softmax_steps(importer, flat, (2,), log).reshaped(sizes, view.batched)
+        return made.permuted(tuple((*rest, *axes).index(axis) for axis in range(len(view.axes))))
+    return _softmax_steps(importer, view, axes, log)
+
+
+def _softmax_steps(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
     less = combine_views(importer, "subtract", view, _largest(importer, view, axes, True))
     powers = activate(importer, less, "exp")
     total = sum_axes(importer, powers, axes, True)

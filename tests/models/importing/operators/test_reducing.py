@@ -12,6 +12,7 @@ from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d, Dense, Flatten
 from trninfer.models.importing.onnx_file import Node
+from trninfer.models.importing.operators import reducing
 from trninfer.models.importing.operators.reducing import OPERATORS, softmax_over
 from trninfer.models.layers import Pool, Reshape, Transpose
 
@@ -122,7 +123,9 @@ def test_reductions_of_an_image_that_lies_turned(op: str, axes: tuple[int, ...],
 
 @pytest.mark.parametrize("axes", [(0,), (2,), (1, 2)])
 @pytest.mark.parametrize("log", [False, True])
-def test_a_softmax_by_its_steps(axes: tuple[int, ...], log: bool) -> None:
+@pytest.mark.parametrize("most", [reducing.MAX_IN_PLACE, 1])  # as it is, and by rows as channels
+def test_a_softmax_by_its_steps(axes: tuple[int, ...], log: bool, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reducing, "MAX_IN_PLACE", most)
     importer, x = importer_of(3, 4, 5), 40 * numbers(3, 4, 5)  # whose exponentials float32 does not hold
     made = softmax_over(importer, importer.views["x"], axes, log)
     own = tuple(axis + 1 for axis in axes)
