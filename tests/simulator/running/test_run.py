@@ -72,7 +72,8 @@ def test_the_critical_path_adds_up_to_the_latency(run):
 
 def test_a_resource_that_is_faster(run):
     assert run.what_if("launch", 4.0) == pytest.approx(run.latency_us - run.launch_us * 3 / 4)
-    assert run.what_if("dma_latency") < run.latency_us == run.what_if("tensor", 1.0) == run.what_if("gpsimd", 5.0)
+    assert run.what_if("dma_latency") < run.latency_us == run.what_if("tensor", 1.0) == run.what_if("dma_issue", 5.0)
+    assert run.what_if("gpsimd") < run.latency_us  # which makes the descriptors of arguments and outputs
     with pytest.raises(NkiValidationError, match="what_if: resource 'dma'; allowed: launch, dma_issue, "):
         run.what_if("dma")
     for times in (0, -1.0, float("inf"), float("nan")):
