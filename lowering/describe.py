@@ -26,10 +26,9 @@ def rows_of(graph: Graph) -> list[LayerRow]:
     """Return the layers of a graph in the order in which they run: one for all nodes of a name."""
     rows: dict[str, LayerRow] = {}
     for node in graph.nodes:
-        before, after = node.shown
-        first = rows.get(node.name)
-        row = LayerRow(node.name, node.kind, before, after) if first is None else replace(first, after=after)
-        rows[node.name] = row
+        row = rows.setdefault(node.name, LayerRow(node.name, node.kind, *node.shown))
+        if node.kind == row.kind:  # not what lays its value out anew, or finds the answers in it
+            rows[node.name] = replace(row, after=node.shown[1])
     own: dict[str, list[str]] = {name: [] for name in rows}
     for layer, name in graph.layers:
         own[name].append(layer)

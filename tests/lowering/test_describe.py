@@ -42,3 +42,6 @@ def test_a_layer_of_several_nodes_is_one_row() -> None:
     shape, after = (8, 6, 5), (4, 3, 2)
     nodes = (Node(CONV, "conv2d", shape, (shape, after)), Node(replace(CONV, channels=1), "x", after, (after, shape)))
     assert rows_of(Graph(nodes, shape, 4)) == [LayerRow("a", "conv2d", shape, after)]
+    steps = (Node(CONV, "affine", shape, (shape, after)), Node(CONV, "affine", after, (after, shape)))
+    found = rows_of(Graph(steps, shape, 4, layers=(("a", "a"), ("sum", "a"))))
+    assert found == [LayerRow("a", "affine", shape, shape, ("a", "sum"))]
