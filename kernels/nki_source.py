@@ -106,8 +106,7 @@ def _is_of_simulator(file: str) -> bool:
 
 def path_of_packages() -> list[str]:
     """Return `sys.path` without the folder by which processes that multiprocessing spawns find the simulator's nki."""
-    of_simulator = Path(__file__).resolve().parent.parent / "simulator" / "spawned"
-    return [folder for folder in sys.path if Path(folder).resolve() != of_simulator]
+    return [folder for folder in sys.path if not folder or not _is_of_simulator(folder)]
 
 
 def _real_nki_is_installed() -> bool:
