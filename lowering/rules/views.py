@@ -33,7 +33,8 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
         return
-    if layer.shape[0] == shape[0] and layer.inputs[0] != INPUT:
+    is_input = builder.is_whole and layer.inputs[0] == INPUT
+    if layer.shape[0] == shape[0] and not is_input:
         builder.add_by_channel(ReshapePixels, layer, layer.shape)
         return
     builder.cut(layer.name, layer.inputs[0], layer.shape, layer.kind)

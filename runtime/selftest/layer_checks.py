@@ -86,6 +86,7 @@ def cases(number: int) -> Iterator[LayerCase]:
     yield LayerCase(layers.Pad("l", (1, 2, 0, 3), -1.5), (shape,))
     yield LayerCase(layers.Pad("l", (1, 2, 0, 3), mode="reflect"), (shape,), "reflect")
     yield LayerCase(layers.Transpose("l", shape[1:], (1, 2, 0), (math.prod(shape[1:]),)), (shape,))
+    yield LayerCase(layers.Reshape("l", (channels, width, height)), (shape,))
     yield LayerCase(layers.LayerNorm("l", channels), (shape,))
     yield LayerCase(layers.GroupNorm("l", channels, 3), (shape,))
     yield LayerCase(layers.LocalResponseNorm("l", 5, 1e-2, 0.75, 1.0), (shape,))

@@ -32,8 +32,8 @@ def test_every_body_of_an_operation_is_checked() -> None:
         if check.kernel == "run_network"
         for operation in check.parameters["program"].operations
     }
-    # Packed rows and reshaped pixels are of whole networks; resident values time others.
-    assert {kind.__name__ for kind in set(BODIES) - bodies} == {"ReshapePixels", "RowGroupsPool", "Resident"}
+    # Packed rows are decisions about whole networks; resident values time others.
+    assert {kind.__name__ for kind in set(BODIES) - bodies} == {"RowGroupsPool", "Resident"}
 
 
 def test_what_failed_on_a_chip_comes_first() -> None:
