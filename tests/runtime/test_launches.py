@@ -97,7 +97,7 @@ def test_sizes_of_batches_that_lay_weights_out_alike_share_them() -> None:
 
     class Noting(SimulatedBackend):
         def launch(self, kernel, *arrays, **parameters):  # type: ignore[no-untyped-def]
-            given.append(arrays[1:])
+            given.append(parameters)
             return super().launch(kernel, *arrays, **parameters)
 
     model = load_model("digits-cnn")
@@ -105,8 +105,8 @@ def test_sizes_of_batches_that_lay_weights_out_alike_share_them() -> None:
     for size in (17, 20, 9, 1):
         running.run(np.zeros((size, *model.network.input.shape), np.float32))
     first, *alike, alone = given
-    assert all(weights is first[0] and constants is first[1] for weights, constants in alike)
-    assert alone[0].nbytes < first[0].nbytes  # nothing beside one picture
+    assert all(each[name] is first[name] for each in alike for name in ("weights", "channel_constants"))
+    assert alone["weights"].nbytes < first["weights"].nbytes  # nothing beside one picture
 
 
 @pytest.mark.parametrize("classes", [1, 7, 8, 9, 512, 513, 1000])
