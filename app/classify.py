@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import UsageError, complain
+from .errors import UsageError
 from .option_groups import takes_options
 from .options import ModelOption, PictureOptions
 
@@ -162,9 +161,6 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load(model, options.quiet)
     loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
-    assumed = _assumptions(loaded)
-    if assumed and not options.quiet:
-        complain(f"assumed, as nobody said otherwise at trninfer import: {assumed}")
     ignore_warnings()
     right_class = _right_class(pictures.labels, loaded, names)
     opened = _open_inputs(loaded, pictures.inputs or [], names, problems, options)
@@ -186,15 +182,6 @@ def _right_class(source: str | None, model: Model, names: list[str]) -> RightCla
         return next((found for name in sources if (found := labels.class_of(name)) is not None), None)
 
     return right_class
-
-
-def _assumptions(model: Model) -> str:
-    """Return the assumptions made about pictures on import, in one line; empty if the model file states all of it."""
-    try:
-        notes = json.loads(model.metadata.get("assumed", "[]"))
-    except ValueError:
-        return ""
-    return "; ".join(map(str, notes)) if isinstance(notes, list) else ""
 
 
 def _open_inputs(

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..inference.picture_check import PictureCheck
     from ..models.files import StagedModel
     from ..models.importing import Comparison, Imported
-    from ..models.inputs import ImageInput
-    from ..models.outputs import NamedOutput
     from ..runtime.network_check import NetworkCheck
 
 HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
@@ -34,8 +32,8 @@ An ONNX file is run beside ONNX Runtime on random inputs, where that is installe
 network on the simulator in batches; exit status 1, and no file, where answers differ.
 What cannot be run there is refused, unless --unchecked is given. Hugging Face's preprocessor_config.json and
 config.json beside the file say what its pictures and classes are. Assumptions
-are listed, kept in the model file, and repeated by classify: --check-pictures shows
-whether they are right.
+are listed, kept in the model file, and repeated by trninfer models show:
+--check-pictures shows whether they are right.
 
 \b
 Examples:
@@ -129,6 +127,7 @@ def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> st
     """Describe an import: what was read, assumed, checked and written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
+    from .network_text import describe_answers, describe_preprocessing, first_labels
 
     network = imported.network
     parameters = sum(tensor.size for tensor in imported.tensors.values())
@@ -138,13 +137,13 @@ def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> st
     for part in parts:
         lines.append(("input", (f"{part.name}: " if several else "") + describe_shape(part.input.shape)))
         if isinstance(part.input, ImageInput):
-            lines.append(("pictures", _preprocessing(part.input)))
+            lines.append(("pictures", describe_preprocessing(part.input)))
     for named in network.named_outputs:
         name = f"{named.name} {list(named.shape)}: " if network.others else ""
         labelled = bool(imported.labels_from) and named is network.named_outputs[0]
-        lines.append(("output", name + _answers(named, labelled)))
+        lines.append(("output", name + describe_answers(named, labelled)))
     if imported.labels_from not in ("", "the user"):
-        lines.append(("labels", f"{_some(network.labels)}, from {imported.labels_from}"))
+        lines.append(("labels", f"{first_labels(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
         lines += [(title if not position else "", note) for position, note in enumerate(notes)]
     lines += [("checked", _describe(imported.comparison)), ("", _tried(trial)), ("wrote", str(output))]
@@ -160,44 +159,6 @@ def _accuracy(checked: PictureCheck) -> str:
     if better is not None:
         lines.append(f"{better.name} is right more often: import with {better.options}")
     return "".join(f"{'' if number else 'accuracy:':<10}{line}\n" for number, line in enumerate(lines))
-
-
-def _some(labels: tuple[str, ...]) -> str:
-    """The first few labels."""
-    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
-
-
-def _answers(named: NamedOutput, labelled: bool) -> str:
-    """Describe the meaning of an output in words."""
-    count = named.size
-    if named.output.kind == "values":
-        return f"{count} value{'s' if count > 1 else ''}, printed as they are"
-    kinds = {
-        "": "probabilities of their own (sigmoid)",
-        "raw": "raw scores",
-        "softmax": "probabilities",
-        "log_softmax": "logarithms of probabilities",
-    }
-    names = "" if labelled or not named.labels else ", numbered (--labels gives them names)"
-    return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
-
-
-def _preprocessing(source: ImageInput) -> str:
-    if source.preprocess == "none":
-        return "none: it reads arrays (.npy, .npz) alone"
-    mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (source.mean, source.std))
-    order = "red, green, blue" if source.channel_order == "rgb" else "blue, green, red"
-    colours = order if source.channels == 3 else "grey"
-    if source.preprocess == "digit":
-        return f"a digit is found and centred in {source.height}x{source.width}, ink 1, less {mean}, by {std}"
-    image = f"{source.height}x{source.width}"
-    ways = {
-        "crop": f"shorter side to {source.resize}, the middle {image}",
-        "squash": f"squashed to {source.resize}, the middle {image}",
-        "pad": f"fitted into {image}, black around it",
-    }
-    by = "" if source.filter == "bilinear" else f" ({source.filter})"
-    return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"
 
 
 def _tried(trial: NetworkCheck | None) -> str:

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
 
 from . import options
+from .completion import complete_model
+from .errors import UsageError
 
 
-def models(form: options.FormatOption = "table", output: options.OutputOption = None) -> None:
+def models(
+    action: Annotated[
+        Literal["show"] | None,
+        typer.Argument(help="show: describe one model and its layers.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="Of show: a bundled name, a .safetensors file or an ONNX file.",
+            autocompletion=complete_model,
+            show_default=False,
+        ),
+    ] = None,
+    form: options.FormatOption = "table",
+    output: options.OutputOption = None,
+) -> None:
     """List the bundled models: what they read, their size, and their accuracy on what was held out of training.
+
+    With show, describe one model: its input, how pictures are converted to it, outputs, labels, layers and parameters,
+    what was assumed when it was imported, and how to change that.
 
     Any of the names goes with --model of classify, ffnn and bench. The accuracy is that of the float32 network; how it
     was measured is in the card beside each file in weights/. Use trninfer import for networks of your own.
@@ -16,18 +40,32 @@ def models(form: options.FormatOption = "table", output: options.OutputOption = 
     \b
     Examples:
       trninfer models
+      trninfer models show network.onnx
       What programs want to know, layers, classes and file sizes among it:
         trninfer models --format json
       The names alone:
         trninfer models --format csv | tail -n +2 | cut -d, -f1
     """
+    from .output import check_output
+
+    check_output(output)
+    if action is not None:
+        from .show_model import show_model
+
+        if name is None:
+            raise UsageError("models show describes one model; name it, such as trninfer models show digits-cnn")
+        show_model(name, form, output)
+    else:
+        _list_models(form, output)
+
+
+def _list_models(form: options.Format, output: Path | None) -> None:
     from ..models.bundled import bundled_models
     from ..models.checks import describe_shape
-    from .output import check_output, stream_of, write_output
+    from .output import stream_of, write_output
     from .reports.console import render_records
     from .reports.emit import emit_rows
 
-    check_output(output)
     rows: list[dict[str, Any]] = [
         {
             "name": model.name,

@@ -40,6 +40,23 @@ class Model:
     tensors: Mapping[str, np.ndarray]
     metadata: dict[str, str]
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The assumptions about pictures made on import, in words; empty where file and options stated it all."""
+        return self._notes("assumed")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes of the import, in words."""
+        return self._notes("notes")
+
+    def _notes(self, key: str) -> tuple[str, ...]:
+        try:
+            notes = json.loads(self.metadata.get(key, "[]"))
+        except (ValueError, RecursionError):
+            return ()
+        return tuple(map(str, notes)) if isinstance(notes, list) else ()
+
 
 @dataclass(frozen=True)
 class Header:

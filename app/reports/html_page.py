@@ -86,6 +86,7 @@ def _asset(name: str) -> Markup:
 
 
 def _header(report: Report, name: str) -> Markup:
+    assumed = f"assumed at trninfer import: {'; '.join(report.assumed)}" if report.assumed else None
     facts = [
         element("li", f"{_label(report)} times", class_=f"kind {report.latency_kind}"),
         element("li", report.chip.replace(",", ", ")),
@@ -97,7 +98,7 @@ def _header(report: Report, name: str) -> Markup:
         element("p", f"trninfer {report.command}", class_="eyebrow"),
         element("h1", name),
         element("ul", facts, class_="facts"),
-        [element("p", note, class_="note") for note in (report.choice_note, report.latency_note) if note],
+        [element("p", note, class_="note") for note in (report.choice_note, report.latency_note, assumed) if note],
     )
 
 

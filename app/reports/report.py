@@ -139,6 +139,7 @@ class Report:
     latency_note: str | None = None
     latency_label: str | None = None  # what the times are, in words; None: the latency_kind
     choice_note: str | None = None  # why the backend is the one
+    assumed: tuple[str, ...] = ()  # of pictures, when the network was imported; on a page alone
     cores: Cores | None = None
     comparison: BackendComparison | None = None  # the chip beside the simulator
     tables: list[LayerTable] = field(default_factory=list)

@@ -190,16 +190,17 @@ def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Pa
     assert outcome.status == 0 and "not on the simulator (--unchecked)" in outcome.out and model.exists()
 
 
-def test_classify_repeats_what_is_assumed_until_the_file_states_it(cli, tmp_path: Path, photos: Path) -> None:
-    model, onnx = tmp_path / "net.safetensors", write_onnx(tmp_path / "net.onnx")
-    cli("import", onnx, "-o", model)
-    outcome = cli("classify", photos / "0.jpg", "--model", model)
-    assert outcome.err.count("assumed") == 1 and "(--mean, --std, --input-range)" in outcome.err
-    assert "(--resize, --resize-mode)" in outcome.err
-    assert "assumed" not in cli("classify", photos / "0.jpg", "--model", model, "--quiet").err
+def test_what_is_assumed_is_shown_once_then_where_it_is_asked_for(cli, tmp_path: Path, photos: Path) -> None:
+    model, onnx, page = tmp_path / "net.safetensors", write_onnx(tmp_path / "net.onnx"), tmp_path / "page.html"
+    assert "assumed:" in cli("import", onnx, "-o", model).out
+    outcome = cli("classify", photos / "0.jpg", "--model", model, "--report", page)
+    assert outcome.status == 0 and "bilinear" not in outcome.err + outcome.out
+    assert "assumed at trninfer import: pictures are photos" in page.read_text()
+    shown = " ".join(cli("models", "show", model).out.split())
+    assert "(--mean, --std, --input-range)" in shown and "(--resize, --resize-mode)" in shown
     told = ("--pictures", "photo", "--input-range", "0,1", "--resize-mode", "squash", "--filter", "bilinear")
     assert "assumed:" not in cli("import", onnx, "-o", model, *told, "--channel-order", "rgb").out
-    assert "assumed" not in cli("classify", photos / "0.jpg", "--model", model).err
+    assert "(--mean, --std" not in cli("models", "show", model).out
 
 
 def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) -> None:

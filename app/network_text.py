@@ -1,0 +1,48 @@
+"""Words for people on a network: how pictures become its input, and what its outputs mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..models.inputs import ImageInput
+    from ..models.outputs import NamedOutput
+
+
+def first_labels(labels: tuple[str, ...]) -> str:
+    """The first few labels."""
+    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
+
+
+def describe_answers(named: NamedOutput, labelled: bool) -> str:
+    """Describe the meaning of an output in words."""
+    count = named.size
+    if named.output.kind == "values":
+        return f"{count} value{'s' if count > 1 else ''}, printed as they are"
+    kinds = {
+        "": "probabilities of their own (sigmoid)",
+        "raw": "raw scores",
+        "softmax": "probabilities",
+        "log_softmax": "logarithms of probabilities",
+    }
+    names = "" if labelled or not named.labels else ", numbered (--labels gives them names)"
+    return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
+
+
+def describe_preprocessing(source: ImageInput) -> str:
+    """Describe the conversion of a picture to the input in words."""
+    if source.preprocess == "none":
+        return "none: it reads arrays (.npy, .npz) alone"
+    mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (source.mean, source.std))
+    order = "red, green, blue" if source.channel_order == "rgb" else "blue, green, red"
+    colours = order if source.channels == 3 else "grey"
+    if source.preprocess == "digit":
+        return f"a digit is found and centred in {source.height}x{source.width}, ink 1, less {mean}, by {std}"
+    image = f"{source.height}x{source.width}"
+    ways = {
+        "crop": f"shorter side to {source.resize}, the middle {image}",
+        "squash": f"squashed to {source.resize}, the middle {image}",
+        "pad": f"fitted into {image}, black around it",
+    }
+    by = "" if source.filter == "bilinear" else f" ({source.filter})"
+    return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"

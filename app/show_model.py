@@ -1,0 +1,143 @@
+"""`trninfer models show`: a network in a file, without running it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..models.files import Model
+    from ..models.network import Network
+    from ..models.outputs import NamedOutput
+    from .options import Format
+
+SHOWN_LABELS = 10  # of an output, in the table; machine formats have all
+
+
+def show_model(name: str, form: Format, output: Path | None) -> None:
+    """Print what a bundled model, a model file or an ONNX file is."""
+    from ..runtime.open_model import open_model
+    from .output import stream_of, write_output
+    from .reports.console import render_records
+    from .reports.emit import emit_rows
+
+    model = open_model(name)
+    if form != "table":
+        emit_rows([to_record(model, name)], "models", form, output)
+        return
+    stream = stream_of(output)
+    network = model.network
+    shapes, sizes = network.shapes(), _sizes(network)
+    layers = [
+        (layer.name, layer.kind, " ".join(map(str, shapes[layer.name])), f"{sizes[layer.name]:,}")
+        for layer in network.layers
+    ]
+    text = render_records(network.name, ("", "what it is"), _facts(model, name), stream)
+    text += "\n" + render_records("layers", ("layer", "kind", "output", "parameters"), layers, stream)
+    write_output(text, output)
+
+
+def to_record(model: Model, name: str) -> dict[str, Any]:
+    """The same as plain values, for machine formats."""
+    from ..models.bundled import parse_accuracy
+
+    network = model.network
+    shapes, sizes = network.shapes(), _sizes(network)
+    return {
+        "name": network.name,
+        "source": name,
+        "inputs": [
+            {"name": part_name, "shape": list(part.shape), "kind": part.kind, **dataclasses.asdict(part)}
+            for part_name, part in _inputs(network)
+        ],
+        "outputs": [
+            {
+                "name": named.name,
+                "shape": list(named.shape),
+                "kind": named.output.kind,
+                "scores": named.output.scores,
+                "labels": list(named.labels),
+            }
+            for named in network.named_outputs
+        ],
+        "parameters": sum(sizes.values()),
+        "layers": [
+            {
+                "name": layer.name,
+                "kind": layer.kind,
+                "output_shape": list(shapes[layer.name]),
+                "parameters": sizes[layer.name],
+            }
+            for layer in network.layers
+        ],
+        "assumed": list(model.assumed),
+        "notes": list(model.notes),
+        "imported_from": model.metadata.get("imported_from", ""),
+        "trained_on": model.metadata.get("trained_on", ""),
+        "accuracy": [dataclasses.asdict(score) for score in parse_accuracy(model.metadata.get("accuracy", "[]"))],
+    }
+
+
+def _facts(model: Model, name: str) -> list[tuple[str, str]]:
+    from ..models.bundled import parse_accuracy
+    from ..models.checks import describe_shape
+    from ..models.inputs import ImageInput
+    from .network_text import describe_answers, describe_preprocessing
+
+    network = model.network
+    facts = [("file", name)]
+    several = len(_inputs(network)) > 1
+    for part_name, part in _inputs(network):
+        facts.append(("input", (f"{part_name}: " if several else "") + describe_shape(part.shape)))
+        if isinstance(part, ImageInput):
+            facts.append(("pictures", describe_preprocessing(part)))
+    for named in network.named_outputs:
+        title = f"{named.name} {list(named.shape)}: " if network.others else ""
+        facts.append(("output", title + describe_answers(named, not _is_numbered(named))))
+        if named.answer_labels:
+            more = len(named.labels) - SHOWN_LABELS
+            labels = ", ".join(named.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
+            facts.append(("labels", labels))
+    facts.append(("parameters", f"{sum(_sizes(network).values()):,} in {len(network.layers)} layers"))
+    for title in ("imported_from", "trained_on", "license"):
+        if model.metadata.get(title):
+            facts.append((title.replace("_", " "), model.metadata[title]))
+    facts += [
+        ("accuracy", f"{100 * score.fraction:.2f} % on {score.on}")
+        for score in parse_accuracy(model.metadata.get("accuracy", "[]"))
+    ]
+    facts += [("assumed", note) for note in model.assumed] + [("noted", note) for note in model.notes]
+    advice = _advice(model, name)
+    return [*facts, ("to change it", advice)] if advice else facts
+
+
+def _advice(model: Model, name: str) -> str:
+    """Return how to change what is shown; empty for networks that no import made."""
+    if name.lower().endswith((".onnx", ".onnx.gz")):
+        told = f"trninfer import {name} -o FILE.safetensors"
+    elif model.metadata.get("imported_from"):
+        told = "trninfer import of the file it is from"
+    else:
+        return ""
+    options = "the options in parentheses" if model.assumed else "options"
+    return f"{told}, with {options} (labels: --labels, meaning of outputs: --output-kind)"
+
+
+def _inputs(network: Network) -> list[tuple[str, Any]]:
+    from ..models.inputs import SeveralInputs
+
+    if isinstance(network.input, SeveralInputs):
+        return [(part.name, part.input) for part in network.input.parts]
+    return [(network.input.kind, network.input)]
+
+
+def _is_numbered(named: NamedOutput) -> bool:
+    """True if the labels are the numbers of the classes."""
+    return named.labels == tuple(map(str, range(len(named.labels))))
+
+
+def _sizes(network: Network) -> dict[str, int]:
+    """The number of parameters of each layer, by name."""
+    return {layer.name: sum(math.prod(shape) for shape in layer.tensors().values()) for layer in network.layers}
