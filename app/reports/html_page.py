@@ -161,8 +161,11 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
     if report.none is not None and report.none.count:
         lines.append(element("li", f"none of what the network knows: {report.none.count} of {report.none.total}"))
     if report.score is not None:
-        under = f" (--fail-under {report.fail_under:g})" if report.fail_under is not None else ""
-        line(not report.is_below, score_line(report.score) + under)
+        text = score_line(report.score)
+        if report.fail_under is None:
+            lines.append(element("li", text))
+        else:
+            line(not report.is_below, f"{text} (--fail-under {report.fail_under:g})")
     if comparison is not None:
         line(comparison.passed, verdict(comparison))
     for problem in report.errors:

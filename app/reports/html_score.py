@@ -39,7 +39,7 @@ def _classes(score: Score) -> Markup:
     note = None
     if len(shown) < len(score.classes):
         note = element("p", f"The {len(shown)} of {len(score.classes)} classes with the lowest F1.", class_="note")
-    return element("div", note, _table(_COLUMNS, rows))
+    return element("div", note, _table(_COLUMNS, rows, "numbers"))
 
 
 def _confusions(score: Score) -> Markup:
