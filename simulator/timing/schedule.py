@@ -163,12 +163,11 @@ class _Simulation:
         """The order in which engines take instructions that could start: modulo the length of the program, which."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
-        first = -2 * count * count  # of loads, before all else
+        dmas = [instruction.dma for instruction in self.program if instruction.dma is not None]
+        first = -2 * count * count if any(dma.dge for dma in dmas) else 0  # of loads: before stores
         for index, instruction in enumerate(self.program if loads_by_use else ()):
             if instruction.dma is not None and instruction.dma.load and instruction.dma.hbm and self.successors[index]:
-                turns[index] = (
-                    (first if instruction.dma.dge else 0) + (2 * (min(self.successors[index]) >> 2) - 1) * count + index
-                )
+                turns[index] = first + (2 * (min(self.successors[index]) >> 2) - 1) * count + index
         return turns
 
     def _look_ahead(self, limit: int) -> None:

@@ -53,6 +53,36 @@ def test_loads_by_gpsimds_descriptors_come_in_the_order_of_use_too() -> None:
 
 
 @nki.jit
+def row_first(table, row):
+    """Use a row, whose descriptors are prepared, before the tiles of a table, whose are generated."""
+    first = nl.ndarray((1, 512), dtype=row.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=first, src=row, name="row")
+    doubled = nl.ndarray((1, 512), dtype=row.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=doubled, data=first, op0=nl.multiply, operand0=2.0)
+    total = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(total, value=0.0)
+    for t in range(TILES):
+        tile = nl.ndarray((128, 2048), dtype=table.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=table[t * 128 : (t + 1) * 128, :], dge_mode=nisa.dge_mode.hwdge, name=f"load {t}")
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    out = nl.ndarray((129, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[0:128, :], src=total)
+    nisa.dma_copy(dst=out[128:129, 0:512], src=doubled)
+    return out
+
+
+def test_loads_come_by_their_use_whoever_makes_their_descriptors() -> None:
+    """Else the weights of all layers would come before a network's input."""
+    run = simulator.run(row_first, TABLE, TensorSpec((1, 512), "float32"), functional=False)
+    assert {instruction.dma.dge for instruction in run.program if instruction.dma and instruction.dma.load} == {
+        True,
+        False,
+    }
+    loads = [event for event in run.timeline if event.name]
+    assert min(loads, key=lambda event: event.start_ns).name == "row"
+
+
+@nki.jit
 def streamed(table, buffers):
     """Add up the tiles of a table, loaded into so many buffers in turn."""
     tiles = [nl.ndarray((128, 2048), dtype=table.dtype, buffer=nl.sbuf) for _ in range(buffers)]
