@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from .plain_values import PlainValues
 from .text import printable, shorten
 
 if TYPE_CHECKING:
+    from ..runtime.selftest.archive import ArchivedKernel, ComparedKernel
     from ..simulator import Run
 
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
@@ -44,6 +45,7 @@ Examples:
   trninfer simulate --sanitize my_kernels.py
   trninfer simulate --sanitize=numeric my_kernels.py
   trninfer simulate --sweep "TILE_N=128,256,512" --sweep BUFFERS=1,2 my_kernels.py
+  trninfer simulate --compare-archive trninfer-selftest-trn2-chip-float32.zip my_kernels.py
 
 Exit status: the script's own; 1 where it raises, --sanitize has findings, or no variant
 of --sweep can be used; 2 where it cannot be run.
@@ -88,6 +90,15 @@ LinesOption = Annotated[
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
 ]
+CompareArchiveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--compare-archive",
+        metavar="ARCHIVE",
+        help="Print launches beside AWS's estimates and measured times from an archive of trninfer doctor --selftest; "
+        "kernels are paired by name, shapes, dtypes and target.",
+    ),
+]
 
 FORMATS = ("table", "json")
 SANITIZERS = ("memory", "numeric", "all")  # as in simulator/checking/sanitizing.py
@@ -131,48 +142,109 @@ def simulate(
     lines: LinesOption = 3,
     disable_dge: DgeOption = False,
     output_format: FormatOption = "table",
+    compare_archive: CompareArchiveOption = None,
 ) -> None:
     """Run a file, print each launch, and write the trace and page that were asked for."""
     from ..simulator import NkiValidationError
-    from ..simulator.running.script import line_of, lines_of, summary
 
     _check(file, trace, report, output_format)
     if sweeps:
-        if any((trace, report, sanitize, sanitize_for)):
-            raise UsageError("--sweep goes without --trace, --report and --sanitize: run the variant that you choose")
+        if any((trace, report, sanitize, sanitize_for, compare_archive)):
+            others = "--trace, --report, --sanitize and --compare-archive"
+            raise UsageError(f"--sweep goes without {others}: run the variant that you choose")
         raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target, nki))
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
-    runs: list[Run] = []
+    archived = _read_archive(compare_archive) if compare_archive is not None else []
     started = time.perf_counter()
-    keep = trace is not None or report is not None
-
-    def observe(run: Run, shapes: list[str]) -> None:
-        found = [f"  {finding}".replace(str(source), str(file)) for finding in run.findings]
-        _show([line_of(run, shapes), *lines_of(run, lines), *found])
-        counts.append(len(run.findings))
-        launches.append(summary(run, shapes))
-        if keep:
-            runs.append(run)
-
-    counts: list[int] = []
-    launches: list[dict[str, Any]] = []
+    launches = _Launches(source, str(file), lines, trace is not None or report is not None, archived)
     options = _Options(target, sanitize_for or sanitize, nki, disable_dge, output_format == "json")
     try:
-        status, is_migrated = _run([str(file), *(arguments or [])], observe, options)
+        status, is_migrated = _run([str(file), *(arguments or [])], launches.observe, options)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
-    if not counts and not status:
+    if not launches.summaries and not status:
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     if not is_migrated:
         _tell_lint(source, str(file), nki)
+    if compare_archive is not None:
+        launches.show_compared(compare_archive)
     if output_format == "json":
-        write_stdout(f"{_as_json(launches)}\n")
-    if not _write_files(file.name, runs, time.perf_counter() - started, trace, report):
+        write_stdout(f"{launches.as_json(compare_archive is not None)}\n")
+    if not _write_files(file.name, launches.kept, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
-    if sum(counts) and not status:
+    if launches.findings and not status:
         status = CHECK_FAILED
     raise typer.Exit(status)
+
+
+@dataclass
+class _Launches:
+    """Launches of a script, shown as they come. `name` is the script's as it was given, `lines` how many of a kernel's
+    lines are shown, `keeps` whether whole runs are kept, `archived` what launches are compared with."""
+
+    source: Path
+    name: str
+    lines: int
+    keeps: bool
+    archived: list[ArchivedKernel]
+    kept: list[Run] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    compared: list[ComparedKernel] = field(default_factory=list)
+    matched: int = 0
+    findings: int = 0
+
+    def observe(self, run: Run, shapes: list[str]) -> None:
+        """Show a launch, and keep what is asked for later."""
+        from ..simulator.running.script import line_of, lines_of, summary
+
+        found = [f"  {finding}".replace(str(self.source), self.name) for finding in run.findings]
+        _show([line_of(run, shapes), *lines_of(run, self.lines), *found])
+        self.findings += len(run.findings)
+        self.summaries.append(summary(run, shapes))
+        if self.keeps:
+            self.kept.append(run)
+        alike = [
+            each
+            for each in self.archived
+            if (each.check.kernel, each.target, each.operands) == (run.name, run.target, shapes)
+        ]
+        if len(alike) == 1:  # layers of networks may differ in their program alone
+            self.matched += 1
+            paired = alike[0].beside(run)
+            if paired not in self.compared:  # as the same launch again is
+                self.compared.append(paired)
+
+    def show_compared(self, archive: Path) -> None:
+        """Print launches beside what the archive has of them, and how many it has nothing of."""
+        from .reports.compared import render_compared
+
+        if self.compared:
+            title = f"{archive} beside the predictions of {self.name}"
+            write_stderr(render_compared(printable(title), self.compared, sys.stderr))
+        missing = len(self.summaries) - self.matched
+        if missing:
+            kernels = ", ".join(sorted({each.check.kernel for each in self.archived}))
+            counted = "1 launch is" if missing == 1 else f"{missing} launches are"
+            told = f"{archive}: {counted} not in it by name, shapes, dtypes and target; its kernels are {kernels}"
+            write_stderr(f"{shorten(printable(told))}\n")
+
+    def as_json(self, is_compared: bool) -> str:
+        """Return the launches, and the comparison if there is one, as a document."""
+        from .reports.compared import rows_of
+
+        compared = {"compare_archive": rows_of(self.compared)} if is_compared else {}
+        document = {"schema_version": 1, "command": "simulate", "launches": self.summaries, **compared}
+        return json.dumps(document, indent=2)
+
+
+def _read_archive(path: Path) -> list[ArchivedKernel]:
+    from ..runtime.selftest.archive import ArchiveError, read_archive
+
+    try:
+        return read_archive(path)
+    except ArchiveError as error:
+        raise UsageError(f"--compare-archive {error}") from None
 
 
 @dataclass(frozen=True)
@@ -218,10 +290,6 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
 
 def _show(lines: list[str]) -> None:
     write_stderr("".join(f"{shorten(printable(line))}\n" for line in lines))
-
-
-def _as_json(launches: list[dict[str, Any]]) -> str:
-    return json.dumps({"schema_version": 1, "command": "simulate", "launches": launches}, indent=2)
 
 
 def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ..errors import UsageError
 from ..options import RunOptions
 from .subject import BenchSubject
@@ -16,7 +14,7 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
     """
     from ...runtime.selftest.archive import ArchiveError, compare_archive
     from ..output import stream_of, write_output
-    from ..reports.console import render_records
+    from ..reports.compared import render_compared, rows_of
     from ..reports.emit import emit_rows
 
     path = subject.compare_archive
@@ -28,19 +26,7 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
     except ArchiveError as error:
         raise UsageError(f"--compare-archive {error}") from None
     if options.form != "table":
-        rows = [{**dataclasses.asdict(each), "explanation": each.explanation} for each in compared]
-        emit_rows(rows, "compare_archive", options.form, options.output)
+        emit_rows(rows_of(compared), "compare_archive", options.form, options.output)
         return
-    columns = ("kernel", "predicted us", "AWS's estimate us", "measured, device us", "bound by")
-    records = [
-        (
-            f"{each.kernel} {each.variant} {each.size} {each.dtype} {each.target}".replace("  ", " "),
-            f"{each.predicted_us:.1f}",
-            *("-" if us is None else f"{us:.1f}" for us in (each.aws_estimate_us, each.measured_device_us)),
-            each.bound_by,
-        )
-        for each in compared
-    ]
-    text = render_records(f"{path} beside today's predictions", columns, records, stream_of(options.output))
-    lines = [f"{each.kernel} {each.variant} {each.size}: {each.explanation}".replace("  ", " ") for each in compared]
-    write_output(text + "".join(f"{line}\n" for line in lines), options.output)
+    title = f"{path} beside today's predictions"
+    write_output(render_compared(title, compared, stream_of(options.output)), options.output)

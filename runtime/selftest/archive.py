@@ -62,8 +62,62 @@ class ComparedKernel:
         return "; ".join(parts)
 
 
+@dataclass(frozen=True)
+class ArchivedKernel:
+    """A check of an archive with its times, microseconds, and AWS's use of engines, shares by our names; None where the
+    archive has none. At least one of the times is there."""
+
+    target: str
+    dtype: str
+    check: Check
+    aws_estimate_us: float | None
+    measured_device_us: float | None
+    aws_engines: Mapping[str, float]
+
+    @property
+    def operands(self) -> list[str]:
+        """Shapes and dtypes of the operands in the kernel's order, as observers of launches get them."""
+        arrays = (*self.check.arrays, *self.check.named.values())
+        return [f"{list(array.shape)} {array.dtype.name}" for array in arrays]
+
+    def predicted(self) -> ComparedKernel:
+        """Return the comparison with the kernel of trninfer, predicted again."""
+        from ... import kernels  # not before the backend is chosen
+
+        check = self.check
+        specs = [_spec(array) for array in check.arrays]
+        named: dict[str, Any] = {name: _spec(array) for name, array in check.named.items()}
+        kernel = kernels.kernel(check.kernel)
+        return self.beside(
+            simulator.run(kernel, *specs, target=self.target, functional=False, **named, **check.parameters)
+        )
+
+    def beside(self, run: simulator.Run) -> ComparedKernel:
+        """Return the comparison with a launch on the simulator."""
+        return ComparedKernel(
+            target=self.target,
+            dtype=self.dtype,
+            kernel=self.check.kernel,
+            variant=self.check.variant,
+            size=self.check.size,
+            predicted_us=run.latency_us,
+            bound_by=run.bound_by,
+            aws_estimate_us=self.aws_estimate_us,
+            measured_device_us=self.measured_device_us,
+            critical=run.critical.by_resource,
+            engines={name: run.engines[name].share for name in ("tensor", "vector", "scalar", "gpsimd")},
+            aws_engines=self.aws_engines,
+        )
+
+
 def compare_archive(path: Path) -> list[ComparedKernel]:
-    """Return the kernels of an archive that have AWS's estimate or a measured time, predicted again.
+    """Return the kernels of an archive that have AWS's estimate or a measured time, predicted again; ArchiveError as
+    `read_archive` raises it."""
+    return [kernel.predicted() for kernel in read_archive(path)]
+
+
+def read_archive(path: Path) -> list[ArchivedKernel]:
+    """Return the kernels of an archive that have AWS's estimate or a measured time.
 
     ArchiveError where the file is no archive of the self-test, and where no kernel in it has either.
     """
@@ -96,13 +150,21 @@ def _runs(path: Path) -> list[dict[str, Any]]:
         raise ArchiveError(message) from None
 
 
-def _kernels_of(run: Mapping[str, Any]) -> Iterator[ComparedKernel]:
+def _kernels_of(run: Mapping[str, Any]) -> Iterator[ArchivedKernel]:
     rows = {(row["kernel"], row.get("variant", ""), row.get("size", "")): row for row in run["kernels"]}
     rows = {key: row for key, row in rows.items() if _has_times(row)}
     for check in checks(DTYPES[run["dtype"]]) if rows else ():
         row = rows.get((check.kernel, check.variant, check.size))
         if row is not None and [list(shape) for shape in check.shapes] == [list(shape) for shape in row["shapes"]]:
-            yield _compared(run, check, row)
+            estimate = row.get("aws_estimate") or {}
+            yield ArchivedKernel(
+                target=run["target"],
+                dtype=run["dtype"],
+                check=check,
+                aws_estimate_us=estimate.get("total_us"),
+                measured_device_us=row.get("measured_device_us"),
+                aws_engines=_shares(estimate.get("utilization") or {}),
+            )
 
 
 def _has_times(row: Mapping[str, Any]) -> bool:
@@ -110,29 +172,8 @@ def _has_times(row: Mapping[str, Any]) -> bool:
     return estimate.get("total_us") is not None or row.get("measured_device_us") is not None
 
 
-def _compared(run: Mapping[str, Any], check: Check, row: Mapping[str, Any]) -> ComparedKernel:
-    from ... import kernels  # not before the backend is chosen
-
-    specs = [simulator.TensorSpec(array.shape, array.dtype.name) for array in check.arrays]
-    named: dict[str, Any] = {n: simulator.TensorSpec(a.shape, np.dtype(a.dtype).name) for n, a in check.named.items()}
-    kernel = kernels.kernel(check.kernel)
-    predicted = simulator.run(kernel, *specs, target=run["target"], functional=False, **named, **check.parameters)
-    estimate = row.get("aws_estimate") or {}
-    shares = _shares(estimate.get("utilization") or {})
-    return ComparedKernel(
-        target=run["target"],
-        dtype=run["dtype"],
-        kernel=check.kernel,
-        variant=check.variant,
-        size=check.size,
-        predicted_us=predicted.latency_us,
-        bound_by=predicted.bound_by,
-        aws_estimate_us=estimate.get("total_us"),
-        measured_device_us=row.get("measured_device_us"),
-        critical=predicted.critical.by_resource,
-        engines={name: predicted.engines[name].share for name in ("tensor", "vector", "scalar", "gpsimd")},
-        aws_engines=shares,
-    )
+def _spec(array: np.ndarray) -> simulator.TensorSpec:
+    return simulator.TensorSpec(array.shape, array.dtype.name)
 
 
 def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:

@@ -1,0 +1,52 @@
+"""Predictions beside AWS's estimates and measured times of an archive of the self-test: a table, and records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import IO, Any
+
+from ...runtime.selftest.archive import ComparedKernel
+from .console import render_records
+
+_TIMES = ("kernel", "predicted us", "AWS's estimate us", "measured, device us", "bound by")
+_USE = ("kernel", "engine", "busy, predicted", "busy, AWS's estimate")
+
+
+def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[str] | None) -> str:
+    """Return a table of times, one of engines where AWS's use of them is known, and a line for each kernel that says
+    where the prediction is off."""
+    times = [
+        (
+            _name(each),
+            f"{each.predicted_us:.1f}",
+            *("-" if us is None else f"{us:.1f}" for us in (each.aws_estimate_us, each.measured_device_us)),
+            each.bound_by,
+        )
+        for each in compared
+    ]
+    text = render_records(title, _TIMES, times, stream)
+    use = [
+        (_name(each), engine, *(f"{100 * share:.1f} %" if share is not None else "-" for share in shares))
+        for each in compared
+        if each.aws_engines
+        for engine, shares in _shares(each).items()
+    ]
+    if use:
+        text += render_records("engines: shares of the time in which they are busy", _USE, use, stream)
+    return text + "".join(f"{_name(each)}: {each.explanation}\n" for each in compared)
+
+
+def rows_of(compared: Sequence[ComparedKernel]) -> list[dict[str, Any]]:
+    """Return the comparison as plain records."""
+    return [{**dataclasses.asdict(each), "explanation": each.explanation} for each in compared]
+
+
+def _name(each: ComparedKernel) -> str:
+    return " ".join(filter(None, (each.kernel, each.variant, each.size, each.dtype, each.target)))
+
+
+def _shares(each: ComparedKernel) -> dict[str, tuple[float | None, float | None]]:
+    """Return what the prediction and AWS's estimate say of each engine that either knows."""
+    engines = dict.fromkeys((*each.engines, *each.aws_engines))
+    return {engine: (each.engines.get(engine), each.aws_engines.get(engine)) for engine in engines}
