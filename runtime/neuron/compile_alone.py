@@ -4,7 +4,8 @@ They are seen in AWS's sources and used by others: `nki.framework.compiled` has 
 called with what was compiled, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
 `nki.compiler.ncc_driver` makes a NEFF of. Either has AWS's prediction (`total_time_ns`, `estimated_utilization` by
 engine, `mac_count`, `hbm_bytes`), and, where they are asked for, the outputs of BIRSim, neuronx-cc's simulator of
-instructions. Wheels that lack them, or have them otherwise, raise ImportError, AttributeError or TypeError: then the
+instructions. Public code that reads the prediction asks for it by `emit_predicted_latency`, with the optimizations of
+the pipeline that a StandaloneKernel turns off: where what was compiled has none, it is asked for so. Wheels that lack them, or have them otherwise, raise ImportError, AttributeError or TypeError: then the
 next way is tried, and last of all the call that compiles and executes (compile_worker.py).
 """
 
@@ -24,6 +25,7 @@ from .errors import first_useful_line
 from .jobs import array_type
 
 REPORT = "report.json"
+ESTIMATE = "AWS's estimate"
 _OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # the wheel is not as expected
 
 
@@ -98,7 +100,13 @@ def compile_alone(
                 continue
             outputs = getattr(compiled, "birsim_outputs", None) if birsim else None
             simulated = tuple(np.asarray(each) for each in outputs) if outputs is not None else None
-            return CompileReport(label, tuple(tried), _estimate_of(compiled), simulated)
+            estimate = _estimate_of(getattr(compiled, "bir", None))
+            if estimate is None or estimate.total_us is None:
+                try:
+                    estimate = _estimate_alone(kernel, inputs, parameters, artifacts / "estimate") or estimate
+                except Exception as error:  # the kernel is compiled, whatever becomes of the estimate
+                    tried.append((ESTIMATE, first_useful_line(f"{type(error).__name__}: {error}")))
+            return CompileReport(label, tuple(tried), estimate, simulated)
     return None
 
 
@@ -156,13 +164,36 @@ _WAYS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _estimate_of(compiled: Any) -> Estimate | None:
-    """Return AWS's estimate of what was compiled; None where it has none."""
-    nir = getattr(compiled, "bir", None)
+def _estimate_alone(
+    kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
+) -> Estimate | None:
+    """Return AWS's estimate of a kernel of which no NEFF is made: as it would be compiled, else with all optimizations
+    of the pipeline; None where neither has one."""
+    from nki.compiler.frontend import resolve_frontend_cls
+    from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
+
+    found = None
+    for optimizes in (False, True):
+        made = kernel._to_subclass(
+            CompileKernel,
+            artifacts_dir=str(folder / ("optimized" if optimizes else "as-compiled")),
+            _frontend_cls=resolve_frontend_cls(),
+            _enable_backend_opt=optimizes,
+        )
+        options = dataclasses.replace(made._compile_opts(), emit_predicted_latency=True)
+        nir = compile_kernel_to_nir(made, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
+        found = _estimate_of(nir) or found
+        if found is not None and found.total_us is not None:
+            break
+    return found
+
+
+def _estimate_of(nir: Any) -> Estimate | None:
+    """Return AWS's estimate in a NirResult; None where it has none."""
     total = getattr(nir, "total_time_ns", None)
     shares: dict[str, float] = {}
     with contextlib.suppress(AttributeError, TypeError, ValueError):
-        shares = dict(_numbers(nir.estimated_utilization))  # type: ignore[union-attr]
+        shares = dict(_numbers(nir.estimated_utilization))
     counts = {name: getattr(nir, name, None) for name in ("mac_count", "hbm_bytes")}
     if total is None and not shares:
         return None

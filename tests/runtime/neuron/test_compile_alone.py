@@ -47,6 +47,7 @@ def report_of(backend: CompileOnlyBackend) -> CompileReport:
         ("birsim", EXECUTOR, [f"{EXECUTOR}, BIRSim"], True, False),
         ("nir", f"{NIR}, BIRSim", [f"{EXECUTOR}, BIRSim", EXECUTOR], True, True),
         ("silent", f"{EXECUTOR}, BIRSim", [], False, True),
+        ("optimized", f"{EXECUTOR}, BIRSim", [], True, True),
         ("none", "call with arrays", [], False, False),
     ],
 )
