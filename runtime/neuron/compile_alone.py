@@ -5,8 +5,10 @@ called with what was compiled, and `compile_kernel_to_nir`, whose result `compil
 `nki.compiler.ncc_driver` makes a NEFF of. Either has AWS's prediction (`total_time_ns`, `estimated_utilization` by
 engine, `mac_count`, `hbm_bytes`), and, where they are asked for, the outputs of BIRSim, neuronx-cc's simulator of
 instructions. Public code that reads the prediction asks for it by `emit_predicted_latency`, with the optimizations of
-the pipeline that a StandaloneKernel turns off: where what was compiled has none, it is asked for so. Wheels that lack them, or have them otherwise, raise ImportError, AttributeError or TypeError: then the
-next way is tried, and last of all the call that compiles and executes (compile_worker.py).
+the pipeline that a StandaloneKernel turns off: where what was compiled has none, it is asked for so.
+
+Wheels that lack these modules, or have them otherwise, raise ImportError, AttributeError or TypeError: then the next
+way is tried, and last of all the call that compiles and executes (compile_worker.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Name and source of a kernel, found without relying on the object made by `nki.jit`.
 
-AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but none of its attributes,
-so a kernel is recognised as the very object that a module holds under a name.
+AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but none of its attributes;
+those of its source (nki/framework/kernel.py: a frozen dataclass with `func`, `lnc`, `schedule` and others) are marked
+internal. So a kernel is recognised as the very object that a module holds under a name.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # a number of free ones; by default a p
 ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
 LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; neuronx-cc takes 2, kernels 1
 COMPILER_FLAGS = "NEURON_CC_FLAGS"
+SIMULATES = "NKI_SIMULATOR"  # where it is set, a jitted kernel runs on nki.simulate (nki/framework/kernel.py)
 
 _INSTANCE_TARGETS = (("trn1", "trn1"), ("inf2", "trn1"), ("trn2", "trn2"), ("trn3", "trn3"))
 _TOOL_SECONDS = 30
@@ -152,7 +153,8 @@ def _other(lnc: int) -> str:
 
 
 def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str], lnc: int = 1) -> None:
-    """Set what the Neuron packages read, before any of them is imported. What the user has set is kept.
+    """Set what the Neuron packages read, before any of them is imported. What the user has set is kept, but for
+    NKI_SIMULATOR, with which nothing would be compiled.
 
     Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
     One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
@@ -166,6 +168,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     flags = re.search(r"--(?:lnc|logical-nc-config)[= ]\s*(\d+)", variables.get(COMPILER_FLAGS, ""))
     if flags is not None and flags.group(1) != str(lnc):
         raise BackendUnavailable(f"{COMPILER_FLAGS} has {flags.group()}; {_CORES[lnc]}: leave it out{_other(lnc)}")
+    variables.pop(SIMULATES, None)
     variables.setdefault(STOCHASTIC_ROUNDING, "0")
     if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):
         variables[NUMBER_OF_CORES] = "1"

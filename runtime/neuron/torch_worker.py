@@ -202,7 +202,7 @@ def _dtype(torch: Any, name: str) -> Any:
 
 
 def _copy(kernel: Any) -> Any:
-    """Return a kernel of a copy of its function. `func` is seen in public code, `__wrapped__` is Python's custom."""
+    """Return a kernel of a copy of its function. nki/framework/kernel.py has `func` and `__wrapped__`."""
     import nki
 
     function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)

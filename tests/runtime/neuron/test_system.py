@@ -125,7 +125,7 @@ def test_cores_that_cannot_be_read(text) -> None:
 
 
 def test_environment_on_trn2() -> None:
-    variables: dict[str, str] = {}
+    variables = {"NKI_SIMULATOR": "1"}  # with which AWS's nki would run kernels on its simulator
     prepare_environment("trn2", True, variables)
     assert variables == {
         "NEURON_RT_STOCHASTIC_ROUNDING_EN": "0",

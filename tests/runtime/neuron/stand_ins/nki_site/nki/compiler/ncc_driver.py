@@ -28,8 +28,8 @@ class CompileOptions:
 def make_nir(kernel, inputs, compile_opts):
     """NirResult, with what the compiler estimates where it is asked: half as long again as the simulator's prediction.
 
-    That it estimates nothing unasked is the worst that the source allows: `emit_predicted_latency` "adds per-instruction
-    predicted_latency_ns to BIR", and all who read `total_time_ns` in public ask so.
+    That it estimates nothing unasked is the worst that the source allows: whoever reads `total_time_ns` in public asks
+    by `emit_predicted_latency`.
     """
     estimates = compile_opts.emit_predicted_latency and FAULT != "silent"
     if FAULT == "optimized" and compile_opts.nki_opt_pipeline_options:
