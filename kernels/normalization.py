@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import nki.isa as nisa
 import nki.language as nl
 
+from .tiling.tiles import sbuf_tile
+
 NORM_ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them fit SBUF at once
 
 
@@ -49,7 +51,7 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
             operand1=tile,
             reverse1=True,
         )
-        square = nl.ndarray(tile.shape, dtype=ones[1].dtype, buffer=nl.sbuf)
+        square = sbuf_tile(tile.shape, ones[1].dtype)
         nisa.activation(dst=square, op=nl.square, data=difference)
         centred.append(difference)
         squares.append(square)

@@ -1,5 +1,7 @@
 """Layer norm, local response normalisation and log-softmax of tiles in SBUF, against NumPy in float64."""
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +12,7 @@ from layer_programs import run_alone
 from numpy.typing import NDArray
 from random_arrays import normal
 from trninfer.models.layers import LayerNorm, LocalResponseNorm, Softmax
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 ROUNDING = {np.float32: 3e-6, ml_dtypes.bfloat16: 2.0**-8, np.float16: 2.0**-10}
@@ -42,6 +45,15 @@ def test_layer_norm(shape: tuple[int, ...], dtype: Any, target: str, epsilon: fl
     assert result.dtype == dtype
     expected = layer_norm_of(x, scale, shift, epsilon)
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-5)
+
+
+def test_squares_of_one_pixel_are_no_single_column_of_16_bits() -> None:
+    x = normal((1, 130, 1, 1), ml_dtypes.bfloat16)
+    scale, shift = np.ones(130, np.float32), np.zeros(130, np.float32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReportedOnChipWarning)
+        run_alone(LayerNorm("l", 130), x, tensors={"scale": scale, "shift": shift})
+    assert not [str(each.message) for each in caught if Path(each.filename).name == "normalization.py"]
 
 
 def test_a_large_mean_costs_no_digits() -> None:
