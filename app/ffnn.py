@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,10 @@ from .option_groups import takes_options
 from .options import Header, RowOptions
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from ..inference.columns import Columns
+    from ..inference.feature_rows import FeatureRows
     from ..models.files import Model
 
 BUNDLED = "digits-ffnn"
@@ -31,6 +36,13 @@ Features (--data), a row an input, all finite:
   .csv  a row a line, commas between the numbers (.tsv: tabs), perhaps below
         a header
   .parquet  columns of numbers; needs pyarrow
+  -     standard input: a .csv, or another of these, known by how it begins
+
+In .csv, .tsv and .parquet, columns may be other than features: --id names the
+column by which answers are known, --label-column that of the right classes,
+--drop what is left out, --columns the features themselves in their order. Names
+are those of the header; without one, columns are numbered from 0. One column of
+text is taken as the id without being named, and reported.
 
 The first line of a .csv is a header if it names columns: if no cell is a number
 or missing, or if the cells are 0, 1, 2, ..., as pandas writes them. The header
@@ -53,8 +65,8 @@ than 1000 are wrong.
 \b
 Formats:
   table   for people: the first rows, the score with --labels, the layers
-  csv     input,label,class_index,probability,error: a line a row, whose
-          number from 0 is its input, then a line a row that could not be used
+  csv     input,label,class_index,probability,error: a line a row, whose id
+          or number from 0 is its input, then a line a row that could not be used
   ndjson  an object a line, distinguished by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
@@ -74,6 +86,7 @@ Examples:
   trninfer ffnn --data samples/digits-X.bin --labels samples/digits-Y.bin --verify
   trninfer ffnn --data X.bin --weights lab/ --format csv --output classes.csv
   trninfer ffnn --data big.npy --format ndjson --top-k 1 | head
+  trninfer ffnn --data table.csv --model net.onnx --id name --label-column class
   trninfer ffnn --data X.bin --backend neuron --cores 2 --batch-size 512
 """
 
@@ -85,7 +98,9 @@ class RowData:
     data: Annotated[
         Path,
         typer.Option(
-            "--data", metavar="FILE", help="Rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet."
+            "--data",
+            metavar="FILE",
+            help="Rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet; - is standard input.",
         ),
     ]
     header: Annotated[
@@ -114,6 +129,58 @@ class RowData:
             help=f"A bundled name, a .safetensors or an ONNX file, in place of --weights. [default: {BUNDLED}]",
         ),
     ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", metavar="A,B,...", help="Of a table: the features, in their order. [default: all that is left]"
+        ),
+    ] = None
+    drop: Annotated[
+        str | None, typer.Option("--drop", metavar="A,B,...", help="Of a table: columns that are left out.")
+    ] = None
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="COLUMN",
+            help="Of a table: names the rows in answers. [default: the one column of text, if there is one]",
+        ),
+    ] = None
+    label_column: Annotated[
+        str | None,
+        typer.Option("--label-column", metavar="COLUMN", help="Of a table: the right classes, as --labels."),
+    ] = None
+
+    def choose(self) -> Columns:
+        """The columns that are named; UsageError where that cannot be."""
+        from ..inference.columns import Columns, parse_names
+
+        if self.labels is not None and self.label_column is not None:
+            raise UsageError("--labels and --label-column both have the right classes; give one of them")
+        try:
+            features, drop = parse_names("--columns", self.columns), parse_names("--drop", self.drop)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        return Columns(features, drop, self.id_column, self.label_column)
+
+    def open(self, features: int, columns: Columns) -> FeatureRows:
+        """The rows, to be closed; InputError for what holds none of `features` numbers."""
+        from ..inference.features import read_feature_bytes, read_features
+        from .row_inputs import read_standard_input
+
+        if str(self.data) != "-":
+            return read_features(self.data, features, self.header, columns)
+        return read_feature_bytes("standard input", read_standard_input(), features, self.header, columns)
+
+    def read_truth(self, rows: FeatureRows, labels: tuple[str, ...]) -> np.ndarray | None:
+        """The right class of each row, -1 where it is not known; None without labels."""
+        from ..inference.labels import column_classes, read_labels
+
+        if self.labels is not None:
+            return read_labels(self.labels, len(rows), labels, self.header)
+        if rows.sides is None or rows.sides.labels is None:
+            return None
+        return column_classes(rows.name, str(self.label_column), rows.sides.labels, labels)
 
     def load(self, quiet: bool) -> Model:
         """The network; UsageError for one that does not read rows."""
@@ -140,20 +207,18 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
         raise UsageError("--weights and --model both name a network; give one of them")
 
     from ..inference.feature_range import LOOKED_AT, range_note
-    from ..inference.features import read_features
-    from ..inference.labels import read_labels
     from .answering import answer_inputs, begin
     from .row_inputs import RowInputs
 
+    columns = given.choose()
     begun = begin(options, started)  # reports a missing backend before anything is read
     loaded = given.load(options.quiet)
-    with read_features(given.data, loaded.network.input.shape[0], given.header) as rows:
-        truth = None
-        if given.labels is not None:
-            truth = read_labels(given.labels, len(rows), loaded.network.labels, given.header)
+    with given.open(loaded.network.input.shape[0], columns) as rows:
+        truth = given.read_truth(rows, loaded.network.labels)
         for note in (*rows.notes, range_note(loaded, next(rows.batches(LOOKED_AT)))):
             if note is not None and not options.quiet:
-                complain(f"{given.data}: {note}")
-        right_class = None if truth is None else lambda answer: int(truth[int(answer.input)])
-        status = answer_inputs(begun, loaded, RowInputs(given.data, rows, given.header), right_class)
+                complain(f"{rows.name}: {note}")
+        inputs = RowInputs(given.data, rows, given.header, columns)
+        right_class = None if truth is None else partial(inputs.right_class, truth)
+        status = answer_inputs(begun, loaded, inputs, right_class)
     raise typer.Exit(status)

@@ -1,12 +1,18 @@
-"""The rows of `ffnn`: which data they are, and where to go on."""
+"""The rows of `ffnn`: which data they are, how they are named, and where to go on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+import hashlib
+import sys
+from collections.abc import Iterator, Set
 from pathlib import Path
 
+import numpy as np
+
+from ..inference.columns import Columns
 from ..inference.feature_rows import FeatureRows, numbered
-from ..inference.search import InputProblem
+from ..inference.predictions import Prediction
+from ..inference.search import STANDARD_INPUT, InputProblem
 from ..inference.stream import Batch
 from ..models.errors import InputError
 from ..models.regular_files import describe
@@ -14,20 +20,25 @@ from .errors import UsageError
 from .journal.identity import Identity
 from .text import count
 
+MAX_PIPED_BYTES = 1 << 30  # of standard input, which is held whole
+HASHED_ROWS = 4096  # at a time
 MAX_REFUSED = 1000  # rows, after which the file is taken for something else
 
 
 class RowInputs:
-    """Rows of a file."""
+    """Rows of a file, known by their ids where they have some, else by their numbers."""
 
     command = "ffnn"
     progress_title = "classifying rows"
     prepare = None  # rows are sent as they are
     states = None  # `identity` has that of the file
 
-    def __init__(self, path: Path, rows: FeatureRows, header: str = "auto") -> None:
+    def __init__(self, path: Path, rows: FeatureRows, header: str = "auto", columns: Columns | None = None) -> None:
         self._path = path
         self._header = header
+        self._columns = columns or Columns()
+        self._ids = None if rows.sides is None else rows.sides.ids
+        self._rows_of = {name: row for row, name in enumerate(self._ids or ())}
         self._rows = rows
         self._answered: Set[str | int] = frozenset()
         self.problems: list[InputProblem] = []
@@ -37,31 +48,76 @@ class RowInputs:
         return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
 
     def identity(self) -> Identity:
-        """Return the identity of the file: its name, size and time of change."""
-        try:
-            status = self._path.stat()
-        except OSError as error:
-            raise UsageError(f"{self._path}: {describe(error)}") from None
-        data = [str(self._path.resolve()), status.st_size, status.st_mtime_ns]
-        return {"data": data, "header": self._header}
+        """Return the identity of the file (its name, size and time of change; of standard input a hash of its numbers)
+        and of the columns."""
+        if str(self._path) == STANDARD_INPUT:
+            data: list[str | int] = [STANDARD_INPUT, len(self._rows), self._hash()]
+        else:
+            try:
+                status = self._path.stat()
+            except OSError as error:
+                raise UsageError(f"{self._path}: {describe(error)}") from None
+            data = [str(self._path.resolve()), status.st_size, status.st_mtime_ns]
+        return {
+            "data": data,
+            "header": self._header,
+            "columns": ",".join(self._columns.features),
+            "drop": ",".join(self._columns.drop),
+            "id": None if self._ids is None or self._rows.sides is None else self._rows.sides.id_name,
+        }
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256()
+        for batch in self._rows.batches(HASHED_ROWS):
+            digest.update(np.ascontiguousarray(batch).data)
+        for name in self._ids or ():
+            digest.update(f"{len(name)} {name}".encode())
+        return digest.hexdigest()
+
+    def right_class(self, truth: np.ndarray, answer: Prediction) -> int | None:
+        """The right class of an answer, by those of all rows; None where it is not known (below 0)."""
+        found = int(truth[self._row_of(answer.input)])
+        return found if found >= 0 else None
+
+    def _row_of(self, name: str | int) -> int:
+        return int(name) if self._ids is None else self._rows_of[str(name)]
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Leave out the rows answered; UsageError where some are none of these."""
         rows = len(self._rows)
-        if not answered <= set(range(rows)):
+        if not answered <= (set(range(rows)) if self._ids is None else self._rows_of.keys()):
             raise UsageError(f"--resume: the {len(answered)} rows answered are not of these {rows} rows")
-        self._answered = answered
+        self._answered = set(map(self._row_of, answered))
         return rows - len(answered)
 
-    def batches(self, size: int) -> Iterable[Batch]:
-        """The rows that are left, with their numbers."""
+    def batches(self, size: int) -> Iterator[Batch]:
+        """The rows that are left, with their ids or numbers."""
         first = 0
         while first in self._answered:
             first += 1
-        return numbered(self._rows, size, self.refuse, first, self._answered)
+        for numbers, rows in numbered(self._rows, size, self._refuse_row, first, self._answered):
+            yield numbers if self._ids is None else [self._ids[number] for number in numbers], rows
+
+    def _refuse_row(self, row: int, reason: str) -> None:
+        self.refuse(row if self._ids is None else self._ids[row], reason)
 
     def refuse(self, name: str | int, reason: str) -> None:
         """Note that a row could not be answered. InputError where that is so of more than MAX_REFUSED."""
         self.problems.append(InputProblem(name, reason))
         if len(self.problems) > MAX_REFUSED:
             raise InputError(f"{self._path}: more than {MAX_REFUSED} rows cannot be used; row {name}: {reason}")
+
+
+def read_standard_input() -> bytes:
+    """All that is piped in; UsageError where that is nothing, or more than MAX_PIPED_BYTES."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("--data -: no table is piped into standard input")
+    try:
+        content = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--data -: {describe(error)}") from None
+    if not content:
+        raise UsageError("--data -: standard input is empty")
+    if len(content) > MAX_PIPED_BYTES:
+        raise UsageError(f"--data -: more than {MAX_PIPED_BYTES} bytes; write them to a file")
+    return content

@@ -22,6 +22,7 @@ from typing import IO, Literal, TextIO, get_args
 import numpy as np
 
 from ..models.errors import ArgumentError
+from .columns import HINT, Columns, Selection, Sides
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows
 
 MAX_LINE = 1 << 24  # characters: a million numbers
@@ -34,8 +35,16 @@ Header = Literal["auto", "yes", "no"]
 
 @dataclass
 class _Table:
-    """State of reading: numbers row by row, their count per row, and notes on the lines before."""
+    """State of reading: numbers row by row, the count of cells per row, and notes on the lines before.
 
+    `columns` are those that the user names, None where all cells are features; `selection` says which are, None for
+    all.
+    """
+
+    columns: Columns | None = None
+    selection: Selection | None = None
+    sides: Sides | None = None
+    names: list[str] = field(default_factory=list)
     values: array.array[float] = field(default_factory=lambda: array.array("d"))
     width: int = 0
     header_line: int | None = None
@@ -50,17 +59,23 @@ def check_header(header: str) -> None:
         raise ArgumentError(f"header is {header!r}; allowed are {', '.join(get_args(Header))}")
 
 
-def csv_rows(name: str, file: IO[bytes], header: str = "auto", delimiter: str = ",") -> FeatureRows:
-    """The rows of a text file with a row a line, which is read whole and closed; `name` is what it is called."""
+def csv_rows(
+    name: str, file: IO[bytes], header: str = "auto", delimiter: str = ",", columns: Columns | None = None
+) -> FeatureRows:
+    """The rows of a text file with a row a line, which is read whole and closed; `name` is what it is called.
+
+    All columns are features where `columns` is None.
+    """
     with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
-            table = _parse(text, header, delimiter)
+            table = _parse(text, header, delimiter, columns)
         except UnicodeDecodeError:
             raise ValueError("not a table of numbers in UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"not a table of numbers: {error}") from None
-    rows = FeatureRows.in_memory(name, np.frombuffer(table.values, np.float64).reshape(-1, table.width))
-    rows.notes = tuple(table.notes)
+    width = table.width if table.selection is None else len(table.selection.features)
+    rows = FeatureRows.in_memory(name, np.frombuffer(table.values, np.float64).reshape(-1, width))
+    rows.notes, rows.sides = tuple(table.notes), table.sides
     return rows
 
 
@@ -84,8 +99,8 @@ def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
     return cells, first
 
 
-def _parse(text: TextIO, header: str, delimiter: str) -> _Table:
-    table = _Table()
+def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None) -> _Table:
+    table = _Table(columns)
     reader = csv.reader(_lines(text), delimiter=delimiter)
     for record in reader:
         if not record:
@@ -94,8 +109,9 @@ def _parse(text: TextIO, header: str, delimiter: str) -> _Table:
             if record[0].lstrip().startswith("#"):
                 table.comments.append(reader.line_num)
                 continue
-            if _is_header(record, header):
+            if _is_header(record, header) or (header == "auto" and _has_names(record, columns)):
                 table.header_line, table.header_width = reader.line_num, len(record)
+                table.names = [cell.strip() for cell in record]
                 advice = "" if header == "yes" else '; with header "no" it is a row'
                 table.notes.append(f"line {reader.line_num} ({_names(record)}) is taken as a header{advice}")
                 continue
@@ -114,19 +130,67 @@ def _parse(text: TextIO, header: str, delimiter: str) -> _Table:
 
 
 def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> None:
-    row = [_number(cell) for cell in record]
-    if None in row:
-        raise ValueError(f"line {line}{_what_is_wrong(record, row, delimiter)}")
-    if table.width and len(row) != table.width:
-        raise ValueError(f"line {line}: {len(row)} values, but {table.width} before it")
-    if not table.width and table.header_line is not None and len(row) != table.header_width:
+    expected = table.width or (table.header_width if table.header_line is not None else len(record))
+    if not table.width and len(record) == expected:
+        _select(table, record)
+    chosen = table.selection if len(record) == expected else None
+    row = [_number(cell) for cell in (record if chosen is None else [record[column] for column in chosen.features])]
+    is_uneven = bool(table.width) and len(record) != table.width
+    if None in row and not (is_uneven and table.selection is not None):
+        column = row.index(None) if chosen is None else chosen.features[row.index(None)]
+        hint = HINT if table.columns is not None else ""
+        raise ValueError(f"line {line}{_what_is_wrong(record, column, delimiter, hint)}")
+    if is_uneven:
+        raise ValueError(f"line {line}: {len(record)} values, but {table.width} before it")
+    if len(record) != expected:
         raise ValueError(
-            f"line {line}: {len(row)} values, but line {table.header_line}, taken as a header, has {table.header_width}"
+            f"line {line}: {len(record)} values, but line {table.header_line}, taken as a header, has {expected}"
         )
-    table.width = len(row)
+    table.width = len(record)
+    if chosen is not None and table.sides is not None:
+        _add_sides(table.sides, chosen, record)
     table.values.extend(row)  # type: ignore[arg-type]  # none of them is None
     if len(table.values) * table.values.itemsize > MAX_LOADED_BYTES:
         raise ValueError(f"line {line}: more numbers than fit {MAX_LOADED_BYTES} bytes; use .bin or .npy")
+
+
+def _add_sides(sides: Sides, chosen: Selection, record: list[str]) -> None:
+    """Keep the id and the class of a row."""
+    if chosen.id is not None and sides.ids is not None:
+        sides.ids.append(record[chosen.id].strip())
+    if chosen.label is not None and sides.labels is not None:
+        label = record[chosen.label].strip()
+        sides.labels.append("" if label.lower() in MISSING else label)
+
+
+def _select(table: _Table, record: list[str]) -> None:
+    """Decide by the first row which columns are features."""
+    if table.columns is None:
+        return
+    names = table.names or [str(column) for column in range(len(record))]
+
+    def is_text(column: int) -> bool:
+        cell = record[column].strip()
+        return not _is_number(cell) and cell.lower() not in MISSING and not _is_divided_otherwise([cell])
+
+    if not table.columns.is_given and not any(map(is_text, range(len(record)))):
+        return
+    table.selection = chosen = table.columns.select(names, is_text)
+    if chosen.id is not None or chosen.label is not None:
+        table.sides = Sides(
+            id_name="" if chosen.id is None else names[chosen.id],
+            ids=None if chosen.id is None else [],
+            labels=None if chosen.label is None else [],
+        )
+    note = chosen.note(names)
+    if note is not None:
+        table.notes.append(note)
+
+
+def _has_names(record: Sequence[str], columns: Columns | None) -> bool:
+    """True if a line has all columns that a user names, none of them by number."""
+    named = set() if columns is None else columns.named
+    return bool(named) and named <= {cell.strip() for cell in record} and not any(map(_is_number, named))
 
 
 def _is_header(record: Sequence[str], header: str) -> bool:
@@ -172,21 +236,20 @@ def _is_number(cell: str) -> bool:
     return _number(cell) is not None
 
 
-def _what_is_wrong(record: Sequence[str], row: Sequence[float | None], delimiter: str) -> str:
+def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str) -> str:
     """Describe the cell of a record that is not a number, with advice for the usual causes."""
-    column = row.index(None)
     cell = record[column]
     wanted = "tabs" if delimiter == "\t" else "commas"
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), (" ", "spaces")):
         if mark in cell.strip():
             return f": {name} between the values; {wanted} are needed, and points in numbers"
     if not cell.strip():
-        if 0 < column == len(row) - 1:
+        if 0 < column == len(record) - 1:
             return f": ends with a {wanted[:-1]}, as if a value were missing"
         return f", column {column + 1}: is empty"
     if cell.strip().lower() in MISSING:
         return f", column {column + 1}: {cell[:40]!r}, a missing value; all must be numbers"
-    return f", column {column + 1}: {cell[:40]!r} is no number"
+    return f", column {column + 1}: {cell[:40]!r} is no number{hint}"
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from ..models.budget import Budget
 from ..models.errors import InputError
 from ..models.regular_files import describe
+from .columns import Sides
 
 MAX_LOADED_BYTES = 8 << 30  # of an array that has to be held whole
 
@@ -43,6 +44,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         self._files = files  # the first is read; all are closed
         self._offset = offset
         self.notes: tuple[str, ...] = ()  # of how the file was read, for the user
+        self.sides: Sides | None = None  # ids and right classes of the rows, where their table has such columns
 
     @classmethod
     def in_memory(cls, name: str, values: np.ndarray) -> FeatureRows:

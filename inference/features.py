@@ -14,21 +14,25 @@ from ..models.inputs import FeatureInput
 from ..models.layers import Dense, Softmax
 from ..models.network import Network
 from ..models.regular_files import describe, file_size, open_regular
+from .columns import Columns
 from .csv_tables import check_header, csv_rows
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
 from .feature_tables import npy_rows, npz_rows
 from .parquet_tables import parquet_rows
 
 SUFFIXES = (".bin", ".npy", ".npz", ".csv", ".tsv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet")  # whose columns have names
 
 
-def read_features(path: Path, features: int, header: str = "auto") -> FeatureRows:
+def read_features(path: Path, features: int, header: str = "auto", columns: Columns | None = None) -> FeatureRows:
     """The rows of a feature file, each of `features` real numbers; to be closed, or used in a `with`.
 
     .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv a row a line, perhaps
     below a header (see `csv_tables`), .parquet columns of numbers. Values are read a batch at a time when they are
     used, and checked then (`usable_rows`); only text, Parquet and an array not stored row by row are held in memory.
-    `notes` of the rows say what was taken as a header or left out. InputError for anything but such rows.
+    `notes` of the rows say what was taken as a header or left out. Of text and Parquet, `columns` says which columns
+    are features, and which the id and the right class (`sides` of the rows); None: all are features. InputError for
+    anything but such rows.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -38,30 +42,40 @@ def read_features(path: Path, features: int, header: str = "auto") -> FeatureRow
         file = open_regular(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {describe(error)}") from None
-    return _checked(str(path), file, file_size(file), suffix, features, header)
+    return _checked(str(path), file, suffix, features, header, columns)
 
 
-def read_feature_bytes(name: str, content: bytes, features: int, header: str = "auto") -> FeatureRows:
+def read_feature_bytes(
+    name: str, content: bytes, features: int, header: str = "auto", columns: Columns | None = None
+) -> FeatureRows:
     """Return the rows of a feature file, whose format is recognised by its first bytes; see `read_features`.
 
     What begins as no .npy, .npz or .parquet file is a .csv or .tsv where it is text, else raw float32 rows.
     """
     check_header(header)
-    return _checked(name, io.BytesIO(content), len(content), _suffix_of(content), features, header)
+    return _checked(name, io.BytesIO(content), _suffix_of(content), features, header, columns)
 
 
-def _checked(name: str, file: IO[bytes], size: int, suffix: str, features: int, header: str) -> FeatureRows:
+def _checked(
+    name: str, file: IO[bytes], suffix: str, features: int, header: str, columns: Columns | None
+) -> FeatureRows:
     """The rows of a file in the format of a suffix; it is closed with them, and where they cannot be used."""
     try:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        if columns is not None and columns.is_given and suffix not in TABLES:
+            raise ValueError(f"columns are chosen of {', '.join(TABLES)}, not of {suffix}")
         if suffix == ".bin":
             rows = _bin_rows(name, file, size, features)
         elif suffix in (".npy", ".npz"):
             rows = (npy_rows if suffix == ".npy" else npz_rows)(name, file, size)
         elif suffix == ".parquet":
-            rows = parquet_rows(name, file)
+            rows = parquet_rows(name, file, columns)
         else:
-            rows = csv_rows(name, file, header, "\t" if suffix == ".tsv" else ",")
+            rows = csv_rows(name, file, header, "\t" if suffix == ".tsv" else ",", columns)
         rows.check_shape(features)
+        if rows.sides is not None:
+            rows.sides.check()
         return rows
     except InputError:
         file.close()

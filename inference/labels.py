@@ -46,6 +46,31 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
     return values.astype(np.int32)
 
 
+def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """The class of each text of a table's column, int32, -1 where it is empty; InputError for what is no class.
+
+    A class is a label of the network, else the number of one, which pandas may have written as 3.0.
+    """
+    known = _known(labels)
+    classes = np.full(len(texts), -1, np.int32)
+    for row, text in enumerate(texts):
+        found = known.get(text)
+        if found is None and text.endswith(".0"):
+            found = known.get(text[:-2])
+        if found is None and text:
+            where = f"{table}: row {row}, column {column[:40]!r}"
+            raise InputError(f"{where}: {text[:40]!r} is no label of the model, nor the number of one")
+        if found is not None:
+            classes[row] = found
+    return classes
+
+
+def _known(labels: Sequence[str]) -> dict[str, int]:
+    """The class of each text that means one."""
+    numbers = {str(number): number for number in range(len(labels))}
+    return numbers | {label: number for number, label in reversed(list(enumerate(labels)))}
+
+
 def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header: str) -> np.ndarray:
     if suffix == ".bin":
         if len(content) != 4 * rows:
@@ -67,8 +92,7 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
 
 def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
     """The class of each text: that of the label, else the number itself."""
-    numbers = {str(number): number for number in range(len(labels))}
-    numbers |= {label: number for number, label in reversed(list(enumerate(labels)))}
+    numbers = _known(labels)
     classes = np.empty(len(texts), np.int64)
     for position, text in enumerate(texts):
         known = numbers.get(text)

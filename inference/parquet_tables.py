@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import IO, Any
 
@@ -21,27 +21,40 @@ from ..models.budget import MIN_BYTES, Budget, OverBudget
 from ..models.regular_files import file_size, open_regular
 from ..runtime.cluster.worker import Reply, WorkerFault
 from ..runtime.worker_process import WorkerEnded, WorkerProcess
+from .columns import HINT, Columns, Sides
 from .feature_rows import FeatureRows
 
 INSTALL_HINT = "pip install pyarrow"
 INDEX = "__index_level_"  # how pandas names the columns of an index
 BATCH_BYTES = 16 << 20  # of rows that are read at once
+TEXT_BYTES = 57  # that Python takes for an id beside its characters, with its place in a list
 LIMIT_BYTES = MIN_BYTES  # that the process may allocate beside what it begins with
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Shape and type of the rows, and the columns that are left out as pandas' index."""
+    """Shape and type of the rows, notes for the user, and the names of the columns of ids and of classes."""
 
     rows: int
     width: int
     dtype: np.dtype[Any]
-    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
+    id_name: str | None
+    label_name: str | None
 
 
-def parquet_rows(name: str, file: IO[bytes]) -> FeatureRows:
+@dataclass(frozen=True)
+class _Part:
+    """Some rows, with their ids and classes where they have some."""
+
+    values: np.ndarray
+    ids: list[str]
+    labels: list[str]
+
+
+def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> FeatureRows:
     """Return the rows of a Parquet file, whose columns are numbers, or one column of lists of numbers; the file is
-    closed."""
+    closed. All columns are features where `columns` is None."""
     with file:
         content = file.getvalue() if isinstance(file, io.BytesIO) else None
         size = file_size(file) if content is None else len(content)
@@ -49,16 +62,22 @@ def parquet_rows(name: str, file: IO[bytes]) -> FeatureRows:
         raise ValueError(f"Parquet files are read by pyarrow, which is not installed ({INSTALL_HINT})")
     process = WorkerProcess(ParquetReader)
     try:
-        table: _Table = process.ask(name if content is None else content)
+        table: _Table = process.ask((name if content is None else content, columns))
         shape = (table.rows, table.width)
-        Budget.for_file(size).take(math.prod(shape) * table.dtype.itemsize, f"an array of shape {list(shape)}")
+        budget = Budget.for_file(size)
+        budget.take(math.prod(shape) * table.dtype.itemsize, f"an array of shape {list(shape)}")
         values = np.empty(shape, table.dtype)
         filled = 0
+        ids: list[str] = []
+        labels: list[str] = []
         while (part := process.ask(None)) is not None:
-            if part.shape[1] != table.width or filled + len(part) > table.rows:
+            if part.values.shape[1] != table.width or filled + len(part.values) > table.rows:
                 raise ValueError("holds lists of different lengths, or more rows than it says")
-            values[filled : filled + len(part)] = part
-            filled += len(part)
+            values[filled : filled + len(part.values)] = part.values
+            filled += len(part.values)
+            budget.take(sum(TEXT_BYTES + len(text) for text in (*part.ids, *part.labels)), "a table with its ids")
+            ids += part.ids
+            labels += part.labels
     except WorkerEnded:
         raise _over_limit() from None
     finally:
@@ -67,27 +86,29 @@ def parquet_rows(name: str, file: IO[bytes]) -> FeatureRows:
     if filled < table.rows:
         raise ValueError(f"holds {filled} rows; it says that it has {table.rows}")
     rows = FeatureRows.in_memory(name, values)
-    if table.left_out:
-        rows.notes = (f"left out as pandas' index: {', '.join(table.left_out)}",)
+    rows.notes = table.notes
+    if table.id_name is not None or table.label_name is not None:
+        has_ids, has_labels = table.id_name is not None, table.label_name is not None
+        rows.sides = Sides(table.id_name or "", ids if has_ids else None, labels if has_labels else None)
     return rows
 
 
 class ParquetReader:
-    """Worker in a process of its own: its first message is the path or the content of a file, which it answers with a
-    `_Table`; each further one is answered with some rows, at the end with None."""
+    """Worker in a process of its own: its first message is the path or the content of a file and the columns that are
+    named, which it answers with a `_Table`; each further one is answered with a `_Part`, at the end with None."""
 
     def __init__(self) -> None:
         self._batches: Any = iter(())
 
-    def begin(self, setup: str | bytes) -> Reply:
+    def begin(self, setup: tuple[str | bytes, Columns | None]) -> Reply:
         """Open the file and check its figures."""
-        return self._reply(lambda: self._open(setup))
+        return self._reply(lambda: self._open(*setup))
 
     def answer(self, inputs: None) -> Reply:
         """Read the next rows."""
         return self._reply(lambda: next(self._batches, None))
 
-    def _open(self, source: str | bytes) -> _Table:
+    def _open(self, source: str | bytes, named: Columns | None) -> _Table:
         import pyarrow
         import pyarrow.parquet
 
@@ -97,17 +118,17 @@ class ParquetReader:
         file: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else open_regular(source)
         parquet = pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16)
         schema = parquet.schema_arrow
-        columns = [column for column in schema.names if not column.startswith(INDEX)]
-        kinds = _number_types(pyarrow, schema, columns)
+        chosen = _select(pyarrow.types, schema, named)
+        columns = chosen.features
+        kinds = _number_types(pyarrow, schema, columns, "" if named is None else HINT)
         dtype = np.result_type(*(np.dtype(kind.to_pandas_dtype()) for kind in kinds))
         is_list = hasattr(schema.field(columns[0]).type, "value_type")
-        width = _list_width(parquet.metadata) if is_list else len(columns)
+        width = _list_width(parquet.metadata, columns[0]) if is_list else len(columns)
         Budget(LIMIT_BYTES).take(8 * width, f"a row of {width:,} values")
         batch_rows = max(1, BATCH_BYTES // max(1, 8 * width))
-        self._batches = _read(parquet.iter_batches(batch_rows, columns=columns, use_threads=False), columns, dtype)
-        return _Table(
-            parquet.metadata.num_rows, width, dtype, tuple(column for column in schema.names if column not in columns)
-        )
+        wanted = list(dict.fromkeys((*columns, *chosen.texts)))
+        self._batches = _read(parquet.iter_batches(batch_rows, columns=wanted, use_threads=False), chosen, dtype)
+        return _Table(parquet.metadata.num_rows, width, dtype, chosen.notes, chosen.id_name, chosen.label_name)
 
     def _reply(self, work: Any) -> Reply:
         try:
@@ -134,9 +155,56 @@ def limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (used + size, resource.RLIM_INFINITY))
 
 
-def _number_types(pyarrow: Any, schema: Any, columns: list[str]) -> list[Any]:
+@dataclass(frozen=True)
+class _Chosen:
+    """The columns that are read, by name, and notes for the user."""
+
+    features: list[str]
+    id_name: str | None
+    label_name: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of ids and of classes."""
+        return tuple(name for name in (self.id_name, self.label_name) if name is not None)
+
+
+def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
+    """Decide which columns are read. pandas' index is left out unless it is named."""
+    names = list(schema.names)
+    notes: list[str] = []
+    if named is None:
+        chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
+    else:
+        found = named.select(
+            names, lambda at: _is_text(types, schema.types[at]), lambda at: names[at].startswith(INDEX)
+        )
+        features = [names[column] for column in found.features]
+        id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
+        notes += [note for note in (found.note(names),) if note is not None]
+        chosen = _Chosen(features, id_name, label_name, ())
+    for name in chosen.texts:
+        kind = schema.field(name).type
+        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+            raise ValueError(f"column {name[:40]!r} is of type {kind}; text or numbers are needed")
+    dropped = () if named is None else named.drop
+    left = [
+        name for name in names if name.startswith(INDEX) and name not in (*chosen.features, *chosen.texts, *dropped)
+    ]
+    if left:
+        notes.insert(0, f"left out as pandas' index: {', '.join(left)}")
+    return replace(chosen, notes=tuple(notes))
+
+
+def _is_text(types: Any, kind: Any) -> bool:
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> list[Any]:
     """Return the types of the columns, or of the elements of the one column of lists; ValueError unless all are
-    numbers."""
+    numbers, with a hint."""
     types = pyarrow.types
     if len(set(columns)) < len(columns) or not columns:
         raise ValueError("holds no columns, or several of the same name")
@@ -146,31 +214,43 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str]) -> list[Any]:
         if len(columns) == 1 and (types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)):
             kind = kind.value_type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise ValueError(f"column {column[:40]!r} is of type {kind}; numbers are needed")
+            raise ValueError(f"column {column[:40]!r} is of type {kind}; numbers are needed{hint}")
         found.append(kind)
     return found
 
 
-def _list_width(metadata: Any) -> int:
+def _list_width(metadata: Any, name: str) -> int:
     """Return the length of the lists of the one column, by the figures of the file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    sizes = {group.column(0).num_values / group.num_rows for group in groups if group.num_rows}
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    leaf = next((number for number, path in enumerate(paths) if path.startswith(f"{name}.")), 0)
+    sizes = {group.column(leaf).num_values / group.num_rows for group in groups if group.num_rows}
     if len(sizes) > 1 or any(not size.is_integer() for size in sizes):
         raise ValueError("the lists have missing values or different lengths")
     return int(sizes.pop()) if sizes else 0
 
 
-def _read(batches: Any, columns: list[str], dtype: np.dtype[Any]) -> Any:
-    """Yield the values as arrays [rows, columns]."""
+def _read(batches: Any, chosen: _Chosen, dtype: np.dtype[Any]) -> Any:
+    """Yield the rows in parts."""
+    columns = chosen.features
     for batch in batches:
         for column in columns:
             if batch.column(column).null_count:
                 raise ValueError(f"column {column[:40]!r} has missing values; all must be numbers")
         first = batch.column(columns[0])
         if hasattr(first.type, "value_type"):
-            yield _rows_of_lists(first, dtype)
+            values = _rows_of_lists(first, dtype)
         else:
-            yield np.column_stack([np.asarray(batch.column(column)).astype(dtype, copy=False) for column in columns])
+            values = np.column_stack([np.asarray(batch.column(column)).astype(dtype, copy=False) for column in columns])
+        yield _Part(values, _texts(batch, chosen.id_name), _texts(batch, chosen.label_name))
+
+
+def _texts(batch: Any, name: str | None) -> list[str]:
+    """Return a column as text, empty where a value is missing; no text without a column."""
+    if name is None:
+        return []
+    values = batch.column(name).to_pylist()
+    return ["" if value is None or value != value else str(value) for value in values]
 
 
 def _rows_of_lists(column: Any, dtype: np.dtype[Any]) -> np.ndarray:

@@ -66,13 +66,18 @@ def _csv_records(path: Path, identity: Identity, change: Change) -> Iterator[tup
             raise ValueError("not a csv report")
         for row in reader:
             try:
-                record = _csv_record(*map(change, row), rows=identity["command"] == "ffnn")
+                record = _csv_record(*map(change, row), rows=_is_numbered(identity))
                 if record is not None:
                     yield reader.line_num, record
             except (TypeError, ValueError):
                 yield reader.line_num, None
     finally:
         csv.field_size_limit(limit)
+
+
+def _is_numbered(identity: Identity) -> bool:
+    """True if inputs are rows without an id."""
+    return identity["command"] == "ffnn" and identity.get("id") is None
 
 
 def _csv_record(

@@ -2,6 +2,9 @@
 
 import csv
 import io
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -244,3 +247,42 @@ def _classes(cli, model, folder, rows, batch_size) -> list[int]:
     options = ("--dtype", "float16", "--format", "json", "--batch-size", batch_size)
     report = cli("ffnn", "--data", folder / "fine.bin", "--model", model, *options).json()
     return [each["class_index"] for each in report["predictions"]]
+
+
+def table_of(rows: np.ndarray, truth: list[int]) -> str:
+    lines = [
+        ",".join((f"doc{number}", *map(str, row), f"c{right}")) for number, (row, right) in enumerate(zip(rows, truth))
+    ]
+    return "\n".join(["name,a,b,c,d,e,f,class", *lines]) + "\n"
+
+
+def test_tables_with_ids_and_labels(cli, process, feature_model, rows, tmp_path) -> None:
+    model = load_model(feature_model)
+    golden = run_network(model.network, model.tensors, rows).probabilities.argmax(axis=1)
+    labels = model.network.labels
+    truth = [int(found) for found in golden[:-1]] + [(int(golden[-1]) + 1) % len(labels)]
+    text = table_of(rows, truth)
+    for number, label in enumerate(labels):
+        text = text.replace(f"c{number}\n", f"{label}\n")
+    (tmp_path / "x.csv").write_text(text)
+    options = ("--model", feature_model, "--label-column", "class", "--format", "json")
+    outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options)
+    assert "column 'name' holds text and is taken as the id" in outcome.err
+    report = outcome.json()
+    assert [answer["input"] for answer in report["predictions"]] == [f"doc{number}" for number in range(N)]
+    assert (report["score"]["correct"], report["score"]["total"]) == (N - 1, N)
+    assert "taken as the id" not in cli("ffnn", "--data", tmp_path / "x.csv", *options, "-q").err
+    outcome = cli("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model)
+    assert outcome.status == 2 and "--label-column name columns that are no features" in outcome.err
+    outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options, "--labels", tmp_path / "x.csv")
+    assert outcome.status == 2 and "--labels and --label-column both" in outcome.err
+    piped = process("ffnn", "--data", "-", *options, "--id", "name", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    found, _ = piped.communicate(text.encode())
+    assert json.loads(found)["predictions"] == report["predictions"]
+
+
+def test_nothing_on_standard_input_is_one_line(cli, feature_model, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    outcome = cli("ffnn", "--data", "-", "--model", feature_model)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == "trninfer: --data -: standard input is empty\n"

@@ -9,6 +9,7 @@ import pytest
 from trninfer.app import row_inputs
 from trninfer.app.errors import UsageError
 from trninfer.app.row_inputs import RowInputs
+from trninfer.inference.columns import Sides
 from trninfer.inference.feature_rows import FeatureRows
 from trninfer.models.errors import InputError
 
@@ -79,3 +80,31 @@ def test_a_file_of_something_else_ends_the_run(tmp_path: Path, monkeypatch) -> N
     assert [problem.input for problem in inputs.problems] == [0, 3]
     with pytest.raises(InputError, match=r"x\.npy: more than 2 rows cannot be used; row 4: nan$"):
         inputs.refuse(4, "nan")
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_resume_of_rows_with_ids(cli, feature_model, tmp_path, form: str) -> None:
+    rows = np.random.default_rng(2).standard_normal((30, 6))
+    lines = [f"{100 - number}," + ",".join(map(str, row)) for number, row in enumerate(rows)]
+    (tmp_path / "x.csv").write_text("\n".join(["name,a,b,c,d,e,f", *lines]))
+    target = tmp_path / f"a.{form}"
+    options = ("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model, "--id", "name", "--top-k", 1,
+               "--format", form, "--output", target, "--resume")  # fmt: skip
+    assert cli(*options).status == 0
+    whole = target.read_text().splitlines(True)
+    first = 1 if form == "csv" else 0
+    target.write_text("".join(whole[: first + 12]))
+    assert cli(*options).status == 0
+    assert target.read_text().splitlines(True)[: first + 30] == whole[: first + 30]
+    target.write_text("".join(whole[: first + 1]).replace("100", "x"))
+    assert "are not of these 30 rows" in cli(*options).err
+
+
+def test_ids_name_rows_that_cannot_be_used(tmp_path: Path) -> None:
+    values = np.array([[1, 2], [np.nan, 3], [4, 5]], np.float32)
+    rows = FeatureRows.in_memory("x.csv", values)
+    rows.sides = Sides("doc", ["x", "y", "z"], None)
+    inputs = RowInputs(tmp_path / "x.csv", rows)
+    assert [names for names, _ in inputs.batches(2)] == [["x"], ["z"]]
+    assert [problem.input for problem in inputs.problems] == ["y"]
+    assert inputs.leave_out({"x"}, set()) == 2 and [names for names, _ in inputs.batches(3)] == [["z"]]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from trninfer.inference import parquet_tables
+from trninfer.inference.columns import Columns
 from trninfer.inference.features import read_feature_bytes, read_features
 from trninfer.inference.parquet_tables import ParquetReader
 from trninfer.models.errors import InputError
@@ -160,3 +161,30 @@ class Watched(WorkerProcess):
     def kill(self) -> None:
         self.peaks.append(peak_bytes(self.process_id))
         super().kill()
+
+
+@pytest.mark.usefixtures("here")
+def test_ids_and_classes_beside_features(tmp_path: Path) -> None:
+    arrow = pyarrow()
+    path = write(tmp_path / "x.parquet", {"doc": ["x", "y"], "a": [1, 2], "b": [3.5, 4], "class": ["cat", None]})
+    named = Columns(("b", "a"), id_column="doc", label_column="class")
+    with read_features(path, 2, columns=named) as rows:
+        assert rows.sides is not None and (rows.sides.ids, rows.sides.labels) == (["x", "y"], ["cat", ""])
+        assert next(rows.batches(2)).tolist() == [[3.5, 1], [4, 2]]
+    with read_features(path, 2, columns=Columns(drop=("class",))) as rows:
+        assert rows.sides is not None and rows.sides.ids == ["x", "y"] and "'doc' holds text" in rows.notes[0]
+    lists = arrow.array([[1.0, 2, 3], [4, 5, 6]], arrow.list_(arrow.float32()))
+    path = write(tmp_path / "y.parquet", {"number": [7, 8], "doc": ["x", "y"], "all": lists})
+    with read_features(path, 3, columns=Columns(("all",), id_column="number")) as rows:
+        assert rows.sides is not None and rows.sides.ids == ["7", "8"]
+        assert next(rows.batches(2)).tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(InputError, match=r"has no column 'z'; there are: number, doc, all$"):
+        read_features(path, 3, columns=Columns(drop=("z",)))
+    with pytest.raises(InputError, match=r"column 'doc' is of type string; numbers are needed; --drop, --id"):
+        read_features(path, 3, columns=Columns(("doc",)))
+    path = write(tmp_path / "z.parquet", {"doc": ["x", "x"], "a": [1, 2]})
+    with pytest.raises(InputError, match="rows 0 and 1 have the same id 'x'"):
+        read_features(path, 1, columns=Columns())
+    path = write(tmp_path / "i.parquet", {"__index_level_0__": ["x", "y"], "a": [1, 2]})
+    with read_features(path, 1, columns=Columns(id_column="__index_level_0__")) as rows:
+        assert rows.sides is not None and rows.sides.ids == ["x", "y"] and rows.notes == ()

@@ -1,0 +1,133 @@
+"""Columns of a table: which are features, which is the id of a row, and which its right class.
+
+Columns are named as the header names them, in tables without one by their numbers from 0. Without names, the one column
+that holds text is taken as the id. ValueError, in words for the user, for names that a table has not.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+SHOWN_COLUMNS = 30  # of a table, in a message
+HINT = "; --drop, --id and --label-column name columns that are no features"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a user names; without any, all but the id are features."""
+
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    id_column: str | None = None
+    label_column: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """True if any column is named."""
+        return self != Columns()
+
+    @property
+    def named(self) -> set[str]:
+        """All names."""
+        return {*self.features, *self.drop, *({self.id_column, self.label_column} - {None})}  # type: ignore[arg-type]
+
+    def select(
+        self,
+        names: Sequence[str],
+        is_text: Callable[[int], bool],
+        is_index: Callable[[int], bool] = lambda column: False,
+    ) -> Selection:
+        """Find the columns of a table with these names.
+
+        `is_text` tells whether a column holds text, `is_index` whether it is left out unless it is named.
+        """
+        _check_twice((*self.features, *self.drop))
+        dropped = {_position(names, name) for name in self.drop}
+        row_id = None if self.id_column is None else _position(names, self.id_column)
+        label = None if self.label_column is None else _position(names, self.label_column)
+        if row_id is not None and row_id == label:
+            raise ValueError(f"column {self.id_column[:40]!r} cannot be the id and the label")  # type: ignore[index]
+        if self.features:
+            return Selection(tuple(_position(names, name) for name in self.features), row_id, label)
+        taken = {*dropped, row_id, label}
+        left = [column for column in range(len(names)) if column not in taken and not is_index(column)]
+        texts = [column for column in left if is_text(column)] if row_id is None else []
+        is_found = len(texts) == 1 and len(left) > 1
+        if is_found:
+            row_id = texts[0]
+            left.remove(row_id)
+        if not left:
+            raise ValueError("no column is left for the features")
+        return Selection(tuple(left), row_id, label, is_found)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Columns of a table by number: features in their order, id and right class, if there are such; `is_found` if the
+    id was not named."""
+
+    features: tuple[int, ...]
+    id: int | None = None
+    label: int | None = None
+    is_found: bool = False
+
+    def note(self, names: Sequence[str]) -> str | None:
+        """Return a note for the user; None where nothing was decided for them."""
+        if not self.is_found or self.id is None:
+            return None
+        name = names[self.id][:40]
+        return f"column {name!r} holds text and is taken as the id (--id names another, --drop leaves it out)"
+
+
+@dataclass
+class Sides:
+    """Columns of a table beside its features: the id and the right class of each row, as text. Either is None where
+    there is no such column; a class is empty where it is missing."""
+
+    id_name: str
+    ids: list[str] | None
+    labels: list[str] | None
+
+    def check(self) -> None:
+        """ValueError for an id that is missing or is there twice."""
+        rows: dict[str, int] = {}
+        for row, name in enumerate(self.ids or ()):
+            if not name:
+                raise ValueError(f"row {row}: its id, column {self.id_name[:40]!r}, is empty")
+            if rows.setdefault(name, row) != row:
+                raise ValueError(
+                    f"rows {rows[name]} and {row} have the same id {name[:40]!r}; column {self.id_name[:40]!r} is no "
+                    "id: name another by --id, or this one by --label-column or --drop"
+                )
+
+
+def parse_names(option: str, text: str | None) -> tuple[str, ...]:
+    """The names in a list with commas; one with a comma of its own is put in quotes. ValueError for an empty list."""
+    if text is None:
+        return ()
+    try:
+        names = next(csv.reader([text], strict=True, skipinitialspace=True), [])
+    except csv.Error:
+        names = []
+    if not names:
+        raise ValueError(f"{option} {text[:40]!r}: names of columns with commas between them are needed")
+    return tuple(name.strip() for name in names)
+
+
+def _position(names: Sequence[str], name: str) -> int:
+    count = list(names).count(name)
+    if count == 1:
+        return list(names).index(name)
+    if count:
+        raise ValueError(f"{count} columns are called {name[:40]!r}; give each a name of its own")
+    more = len(names) - SHOWN_COLUMNS
+    there = ", ".join(each[:40] for each in names[:SHOWN_COLUMNS]) + (f", ... and {more} more" if more > 0 else "")
+    raise ValueError(f"has no column {name[:40]!r}; there are: {there}")
+
+
+def _check_twice(names: Sequence[str]) -> None:
+    for name in names:
+        if list(names).count(name) > 1:
+            raise ValueError(f"column {name[:40]!r} is named twice")
