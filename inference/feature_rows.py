@@ -82,11 +82,12 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             raise ValueError(f"cut short: an array of shape {list(self.shape)} takes {size} bytes")
         return np.frombuffer(content, self._dtype).reshape(self.shape)
 
-    def check_shape(self, features: int) -> None:
-        """InputError unless these are rows, at least one, of `features` values."""
+    def check_shape(self, features: int, advice: str = "") -> None:
+        """InputError unless these are rows, at least one, of `features` values; with `advice` where they have more."""
         if len(self.shape) != 2 or self.shape[1] != features:
             told = f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
-            raise InputError(f"{told}{self._hint(features)}")
+            is_wider = len(self.shape) == 2 and self.shape[1] > features
+            raise InputError(f"{told}{self._hint(features) or (advice if is_wider else '')}")
         if not len(self):
             raise InputError(f"{self.name}: holds no rows")
 

@@ -14,7 +14,7 @@ from ..models.inputs import FeatureInput
 from ..models.layers import Dense, Softmax
 from ..models.network import Network
 from ..models.regular_files import describe, file_size, open_regular
-from .columns import Columns
+from .columns import HINT, Columns
 from .csv_tables import check_header, csv_rows
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows, check_finite
 from .feature_tables import npy_rows, npz_rows
@@ -73,7 +73,7 @@ def _checked(
             rows = parquet_rows(name, file, columns)
         else:
             rows = csv_rows(name, file, header, "\t" if suffix == ".tsv" else ",", columns)
-        rows.check_shape(features)
+        rows.check_shape(features, HINT if columns is not None and suffix in TABLES else "")
         if rows.sides is not None:
             rows.sides.check()
         return rows

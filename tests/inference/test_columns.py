@@ -71,6 +71,11 @@ def test_a_line_with_all_names_is_a_header_although_others_are_numbers() -> None
         ("n,a,b\nx,1,2\n,3,4\n", {}, "row 1: its id, column 'n', is empty"),
         ("n,a,b\nx,1,2\ny,3\n", {}, "line 3: 2 values, but 3 before it"),
         ("n,a,b\nx,1\n", {"id_column": "n"}, "line 2, column 1: 'x' is no number"),
+        (
+            "a,b,class\n1,2,0\n",
+            {},
+            "an array of shape [1, 3]; the network takes [rows, 2]; --drop, --id and --label-column",
+        ),
         ("1;2,5\n", {}, "semicolons between the values"),
         ("7,1,2\n", {"id_column": "3"}, "has no column '3'; there are: 0, 1, 2"),
     ],
