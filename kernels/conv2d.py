@@ -321,7 +321,7 @@ def _warm_up(plan):
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form is Form.SQUARES:
         columns = 2 * columns  # of two combinations
-    return warm_bank(max(2, plan.weights.out_tiles[0].size), columns, problem.item_bytes)
+    return warm_bank(plan.weights.out_tiles[0].size, columns, problem.item_bytes)
 
 
 def _result_shape(problem, group, channels):

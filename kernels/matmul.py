@@ -210,8 +210,7 @@ def _warm_up(M, N, K, dtype):
     passes = matmul_passes(itemsize(dtype))
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
-    rows, columns = several_columns(min(M, TILE_M), dtype), several_columns(min(N, TILE_N), dtype)
-    return warm_bank(rows, columns, itemsize(dtype))
+    return warm_bank(min(M, TILE_M), several_columns(min(N, TILE_N), dtype), itemsize(dtype))
 
 
 @nki.jit

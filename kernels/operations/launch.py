@@ -21,7 +21,7 @@ from ..program import LAUNCH_INPUT, Convolution, Memory, Program, WeightLoad, We
 from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
-from ..tiling.warm_up import is_throttled, make_zeros, multiply_zeros, warm_bank
+from ..tiling.warm_up import bank_for, is_throttled, make_zeros, multiply_zeros, warm_bank
 from .value import Value, join, make_room, value_in_hbm
 
 
@@ -153,7 +153,7 @@ class Launch:
             self._zeros = make_zeros(widest)
         if self.is_starting:
             return warm_bank(partitions, widest, 2, self._zeros)
-        bank = nl.ndarray((partitions, max(columns, ZERO_COLUMNS)), dtype=nl.float32, buffer=nl.psum)
+        bank = bank_for(partitions, max(columns, ZERO_COLUMNS))
         multiply_zeros(bank, self._zeros, count, ZERO_COLUMNS)
         return bank
 

@@ -12,7 +12,7 @@ time: what it waits for may come meanwhile.
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiles import PARTITIONS, reshaped
+from .tiles import PARTITIONS, reshaped, several_columns
 
 COLUMNS = 1024  # of zeros for each byte of an element, about as long as the first loads take
 LEAST_WORK = 4  # columns that a kernel multiplies itself for each column of zeros, below which it does without
@@ -60,9 +60,14 @@ def multiply_zeros(bank, zeros, count, columns):
         )
 
 
+def bank_for(partitions, columns):
+    """A PSUM tile for zeros, of two partitions at least: products of zeros have as many 16-bit columns."""
+    return nl.ndarray((several_columns(partitions, nl.bfloat16), columns), dtype=nl.float32, buffer=nl.psum)
+
+
 def warm_bank(partitions, columns, item_bytes, zeros=None):
     """A PSUM tile of zeros, as `warm_up` makes it, for a kernel's first sums; None where no warming up is needed."""
-    bank = nl.ndarray((partitions, columns), dtype=nl.float32, buffer=nl.psum)
+    bank = bank_for(partitions, columns)
     return bank if warm_up(bank, item_bytes, zeros) else None
 
 

@@ -1,12 +1,15 @@
 """Multiplying zeros while the first loads are on their way."""
 
+import warnings
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import simulator
-from trninfer.kernels.tiling.warm_up import psum_tile, warm_up
+from trninfer.kernels.tiling.warm_up import psum_tile, warm_bank, warm_up
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
 @nki.jit
@@ -46,3 +49,20 @@ def test_the_first_matmuls_run_at_the_full_clock() -> None:
     assert warm < cold
     cold, warm = (simulator.run(multiply, *zeros, warmed=warmed, target="trn1").latency_us for warmed in (False, True))
     assert warm == cold  # whose clock never changes
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 128])
+def test_zeros_are_no_single_column_of_16_bits(partitions: int) -> None:
+    @nki.jit
+    def make_zeros():  # type: ignore[no-untyped-def]
+        bank = psum_tile((partitions, 512), warm_bank(partitions, 512, 2))
+        result = nl.ndarray(bank.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=bank)
+        out = nl.ndarray(bank.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=result)
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReportedOnChipWarning)
+        (zeros,) = simulator.run(make_zeros, target="trn2").outputs
+    np.testing.assert_array_equal(zeros, np.zeros((partitions, 512)))
