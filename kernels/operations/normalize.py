@@ -96,9 +96,11 @@ def _open(launch, operation, value, room):
 
 
 def _ones(value, parts):
-    """Return the matrices of `layer_norm_tiles`. Squares of bfloat16 are bfloat16 too: the Tensor Engine takes four
-    passes for float32, and the error of their sum is that of few of them."""
-    same = group_matrices(parts, value.channels)[0][0][1] if len(parts) == 1 else None
+    """Return the matrices of `layer_norm_tiles`; a single channel has those of 128, since one column of 16 bits is no
+    operand. Squares of bfloat16 are bfloat16 too: the Tensor Engine takes four passes for float32, and the error of
+    their sum is that of few of them."""
+    is_alone = len(parts) == 1 and parts[0].size > 1
+    same = group_matrices(parts, value.channels)[0][0][1] if is_alone else None
     own, ones = value.tiles[0].dtype, []
     for dtype in (own, nl.bfloat16 if own == nl.bfloat16 else nl.float32):
         size = PARTITIONS if same is None else parts[0].size
