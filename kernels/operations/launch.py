@@ -150,7 +150,7 @@ class Launch:
         if not is_throttled() or not (count or self.is_starting):
             return None
         if self._zeros is None:
-            self._zeros = make_zeros(widest)
+            self._zeros = make_zeros(widest, "warm_up")
         if self.is_starting:
             return warm_bank(partitions, widest, 2, self._zeros)
         bank = bank_for(partitions, max(columns, ZERO_COLUMNS))

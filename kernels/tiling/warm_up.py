@@ -42,9 +42,9 @@ def is_throttled():
     return nisa.get_nc_version() != nisa.nc_version.gen2
 
 
-def make_zeros(columns):
+def make_zeros(columns, name=""):
     """Return a tile of zeros that fills the array, for PSUM tiles of up to `columns` columns."""
-    zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf, name="warm_up")
+    zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf, name=name)
     nisa.memset(dst=zeros, value=0.0, engine=nisa.engine.vector)
     return zeros
 

@@ -2,13 +2,16 @@
 
 import warnings
 
+import ml_dtypes
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from trninfer import simulator
+from trninfer.kernels import fused_conv2d_maxpool_packed
 from trninfer.kernels.tiling.warm_up import psum_tile, warm_bank, warm_up
+from trninfer.models.layout import pack_conv2d
 from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
@@ -66,3 +69,14 @@ def test_zeros_are_no_single_column_of_16_bits(partitions: int) -> None:
         warnings.simplefilter("error", ReportedOnChipWarning)
         (zeros,) = simulator.run(make_zeros, target="trn2").outputs
     np.testing.assert_array_equal(zeros, np.zeros((partitions, 512)))
+
+
+def test_sections_of_a_convolution_name_no_tensor_alike() -> None:
+    side, channels = 64, 256  # of each of two groups
+    x = simulator.TensorSpec((1, 2 * channels, side, side), "bfloat16")
+    packed = pack_conv2d(np.zeros((2 * channels, channels, 3, 3), ml_dtypes.bfloat16), np.zeros(2 * channels), 2)
+    specs = [simulator.TensorSpec(each.shape, each.dtype.name) for each in packed]
+    options = {"in_channels": 2 * channels, "kernel_size": (3, 3), "groups": 2, "out_channels": 2 * channels}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReportedOnChipWarning)
+        simulator.run(fused_conv2d_maxpool_packed, x, *specs, functional=False, **options)
