@@ -183,6 +183,7 @@ class Clock:
                 target=self.target,
                 functional=False,
                 constants=self._constants,
+                lnc=1,  # whatever logical core the environment asks for: two cores have half of the images each
                 program=program,
                 **operands,
             )

@@ -9,7 +9,7 @@ from trninfer.models.layers import LAYER_KINDS
 from trninfer.runtime.selftest.layer_checks import LayerCase, cases
 
 # Chains of single kernels, which the self-test checks as such, or no operation at all.
-ELSEWHERE = {"dense", "flatten", "reshape"}
+ELSEWHERE = {"dense", "flatten"}
 SMALL, ODD = (list(cases(number)) for number in (0, 1))
 
 

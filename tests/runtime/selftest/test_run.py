@@ -62,7 +62,10 @@ def test_the_simulator_passes(dtype: str, target: str) -> None:
         warnings.simplefilter("always")
         outcomes = list(check_kernels(backend, dtype, None))
     reported = {Path(each.filename).name for each in caught if each.category is ReportedOnChipWarning}
-    assert reported <= {"psum_sums.py"}  # which asks the chip whether it does so
+    allowed = {"psum_sums.py", "rule_breakers.py"}  # which ask the chip
+    if target == "trn1":  # copies with a bias (issue 1296, of trn1), which NKI 0.7 no longer serves
+        allowed |= {"activation_functions.py", "normalization.py", "group_normalization.py"}
+    assert reported <= allowed
     assert [outcome for outcome in outcomes if outcome.status != OK] == []
     assert all(outcome.predicted_us > 0 for outcome in outcomes)
     measured = [outcome.measured_host_us or outcome.measured_device_us for outcome in outcomes]
