@@ -116,7 +116,7 @@ def test_what_could_not_be_read_stands_between_what_names_none_and_what_was_refu
     inputs.refuse("c.npy", "overflows")
     assert list(batch) == [names[0], names[2]] and np.shape(values) == (2, 1, 8, 8)
     assert [problem.input for problem in inputs.problems] == ["*.gif", names[1], "c.npy"]
-    assert inputs.describe(1) == "1 picture" and inputs.identity() == {} and inputs.score is None
+    assert inputs.describe(1) == "1 picture" and inputs.identity() == {}
 
 
 def test_those_answered_are_left_out(tmp_path: Path) -> None:
