@@ -27,8 +27,8 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
     """
     try:
         with open_regular(path) as file:
+            budget = Budget.of(file)  # before the rows, which close a file stored by columns
             rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
-            budget = Budget.of(file)
             values = rows.whole(budget)
             budget.take(8 * values.size, f"an array of shape {list(values.shape)} as float32")  # twice: in two layouts
     except (OSError, ValueError) as error:

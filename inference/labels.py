@@ -33,7 +33,8 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
             if size > MAX_BYTES:
                 raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
             if suffix == ".npy":
-                values = _whole_numbers(npy_rows(str(path), file, size).whole(Budget.of(file)))
+                budget = Budget.of(file)  # before the rows, which close a file stored by columns
+                values = _whole_numbers(npy_rows(str(path), file, size).whole(budget))
             else:
                 values = _read(file.read(), suffix, rows, labels, header)
     except (OSError, ValueError) as error:

@@ -80,5 +80,5 @@ def test_files_that_are_cut_short_or_huge(tmp_path: Path) -> None:
         read_arrays(str(tmp_path / "y.npy"), spec())
     header = np.lib.format.open_memmap(path, "w+", np.uint8, (1 << 31,))
     del header
-    with pytest.raises(InputError, match=r"takes 2147483648 bytes; at most 1073741824 are held"):
+    with pytest.raises(InputError, match=r"takes 2,147,483,648 bytes; at most 536,870,912 are allowed here"):
         read_arrays(str(path), spec())

@@ -25,7 +25,7 @@ def write(tmp_path: Path):
     return writing
 
 
-def npy(values: list[int], dtype: str) -> bytes:
+def npy(values: list[int] | np.ndarray, dtype: str) -> bytes:
     import io
 
     buffer = io.BytesIO()
@@ -67,6 +67,7 @@ def test_a_label_comes_before_the_number_of_one(write) -> None:
         ("y.npy", npy([2, 0], "int64"), "2 labels, but there are 3 rows"),
         ("y.npy", npy([2, 0, -1], "int8"), "row 2 has the label -1"),
         ("y.npy", npy([1, 2, 0], "float32"), "whole numbers \\[rows\\] are needed"),
+        ("y.npy", npy(np.ones((2, 3), order="F"), "int64"), r"of shape \[2, 3\] of int64; whole numbers \[rows\]"),
         ("y.npy", b"junk", "not an array that can be read"),
         ("y.json", "{}", "a list of labels"),
         ("y.json", "[1.5, 0, 1]", "a list of labels"),
