@@ -17,7 +17,12 @@ ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=Fal
 
 def run_with_ray(program: str) -> str:
     """What a program prints."""
-    variables = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "OMP_NUM_THREADS": "1"}
+    variables = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # 5 three times by default: too few for its imports under load
+        "OMP_NUM_THREADS": "1",
+    }
     script = START.format(variables=variables) + program
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=os.environ)
     assert done.returncode == 0, done.stderr
