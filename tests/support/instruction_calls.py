@@ -62,12 +62,15 @@ CALLS = {
     "scalar_load": lambda: {"src": hbm((1, 1), nl.int32)},
     "scalar_store": lambda: {"dst": hbm((1, 1), nl.int32), "value": nisa.scalar_load(hbm((1, 1), nl.int32))},
     "scalar_tensor_tensor": lambda: {**_reduces(), "op0": nl.add, "operand0": new((16, 1)), "op1": nl.add,
-                                     "operand1": new((16, 32))},
+                                     "operand1": new((16, 32)), "reduce_op": nl.add, "reduce_res": new((16, 1)),
+                                     "reduce_cmd": nisa.reduce_cmd.reset_reduce},
     "select_reduce": lambda: {"dst": new((16, 32)), "predicate": new((16, 32), nl.uint8), "on_true": new((16, 32)),
                               "on_false": 0.0, "reduce_res": new((16, 1)), "reduce_cmd": nisa.reduce_cmd.reset_reduce,
                               "reduce_op": nl.maximum},
     "sendrecv": lambda: {"src": new((16, 32)), "dst": new((16, 32)), "send_to_rank": 1, "recv_from_rank": 1,
                          "pipe_id": 0, "dma_engine": nisa.dma_engine.dma},
+    "sendrecv_compute": lambda: {"src": new((16, 32)), "dst": new((16, 32)), "send_to_rank": 1, "recv_from_rank": 1,
+                                 "reduce_op": nl.add},
     "sequence_bounds": lambda: {"dst": new((1, 2, 32), nl.int32), "segment_ids": new((1, 32), nl.int32)},
     "set_rng_seed": lambda: {"src_seeds": new((1, 1), nl.uint32)},
     "tensor_copy": lambda: {**_reduces("dst", "src"), "engine": nisa.engine.vector},
@@ -88,4 +91,4 @@ CALLS = {
                      "src": new((16, 32), nl.bfloat16), "n": 64},
 }  # fmt: skip
 """Operands by instruction, to be made on a NeuronCore; both cores of a pair are needed by some (`PAIRED`)."""
-PAIRED = ("core_barrier", "sendrecv")
+PAIRED = ("core_barrier", "sendrecv", "sendrecv_compute")

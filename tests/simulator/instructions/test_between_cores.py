@@ -155,7 +155,11 @@ def test_gpsimds_own_dma_engines_do_not_wait_for_loads_on_their_way():
     def kernel(a, w, dma, count):
         rank = nl.program_id(0)
         mine = nl.load(a[rank])
-        loaded = [nl.load(w[i]) for i in range(count)]  # of 4 us each, on their way when `mine` is there
+        loaded = [nl.ndarray(w.shape[1:], w.dtype) for _ in range(count)]
+        for i, tile in enumerate(
+            loaded
+        ):  # of 4 us each, on their way when `mine` is there; GpSimd makes no descriptors
+            nisa.dma_copy(tile, w[i], dge_mode=nisa.dge_mode.hwdge)
         received = nl.ndarray(mine.shape, mine.dtype)
         nisa.sendrecv(mine, received, 1 - rank, 1 - rank, 0, dma)
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)

@@ -301,7 +301,6 @@ def after_idle():
 
 TOLD = {
     "idle between": ("trn2", after_idle, "accumulators that select_reduce with reduce_cmd idle may have changed"),
-    "PSUM at 2 of 4 bytes": ("trn2", lambda: nisa.memset(psum((4, 8), nl.bfloat16)[:, 1:3], 0), "at byte 2 .* of 4"),
     "16-bit transposes": (
         "trn1",
         lambda: nisa.nc_transpose(psum((8, 4), nl.bfloat16), tile(normal(4, 8), nl.bfloat16)),

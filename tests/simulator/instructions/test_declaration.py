@@ -137,7 +137,8 @@ def of_tile(name: str, tile: Tile, given: NkiTensor) -> Iterator[Violation]:
         uneven = st.integers(1, 127).filter(lambda n: n % tile.partitions)
         yield Violation(name, lambda draw: shaped(given, (draw(uneven), columns)), f"{name} .* must have a multiple of")
     if tile.dimensions:
-        yield Violation(name, lambda draw: shaped(given, (rows, columns, 1, 1)), f"{name} .* dimensions, at most")
+        beyond = (rows, columns, *(1,) * (tile.dimensions - 1))
+        yield Violation(name, lambda draw: shaped(given, beyond), f"{name} .* dimensions, at most")
     if (tile.size_of or tile.partitions_of) and tile.partitions == 1:
         uneven = st.integers(1, 128).filter(lambda n: n != rows)
         message = "same number of partitions|must be equal|must be 1 partition"

@@ -57,8 +57,8 @@ def test_gather_needs_trn2():
 
 def test_gather_takes_a_descriptor_for_each_row():
     run = simulator.run(gather, counted(64, 8), np.zeros((32, 1), np.int32))
-    (copy,) = [i for i in run.program if i.op == "dma_copy" and i.dma.software]
-    assert copy.dma.descriptors == 32 and copy.dma.dge
+    (copy,) = [i for i in run.program if i.op == "dma_copy" and i.dma.load and i.dma.bytes == 32 * 8 * 4]
+    assert copy.dma.descriptors == 32 and copy.dma.dge and copy.dma.software
 
 
 def test_gather_transposed(core):
