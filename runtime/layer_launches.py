@@ -286,7 +286,7 @@ class _Chain:
             output_shape=(BATCH, *self._shapes[layer.name]),
             planner=self._planning.planner(graph),
             dtype=self._dtype,
-            layers=(layer.name,),
+            layers=tuple(own.name for own in self._network.layers if own.name == layer.name),  # none of a part of one
         )
 
     def _kernel_step(
