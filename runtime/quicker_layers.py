@@ -6,6 +6,7 @@ they move alone, spares planning them for most networks.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING
 from ..models.layers import Combine, Dense
 from ..models.network import Network
 from ..simulator.timing.constants import machine
-from .backend import NETWORK_DTYPES, BackendInfo
+from .backend import NETWORK_DTYPES, BackendInfo, KernelError
 from .simulated import SimulatedBackend
 
 if TYPE_CHECKING:
     from .launches import Launches
+
+_LOG = logging.getLogger(__name__)
 
 DENSE_LAUNCHES = 3  # a transpose, a product, and its end
 MOST_COMPARED = 16  # inputs of a batch for which both are timed
@@ -28,7 +31,8 @@ def quicker(
 ) -> Launches:
     """Return `launches`, which are few, or those of single layers where these are quicker on the simulator.
 
-    `batch`: the inputs that most often come. On a chip `launches` are returned, since its kernels are not timed here.
+    `batch`: the inputs that most often come. On a chip `launches` are returned, since its kernels are not timed here;
+    so they are where single layers do not fit or cannot be planned.
     """
     if info.name != "sim" or info.lnc > 1:
         return launches
@@ -37,8 +41,14 @@ def quicker(
     together = _microseconds(launches, backend, size)
     if together <= least_of_layers(network, dtype, size, info.target):
         return launches
-    layers = make_layers()
-    apart = _microseconds(layers, backend, size)
+    try:
+        layers = make_layers()
+        apart = _microseconds(layers, backend, size)
+    except KernelError:  # a layer by itself does not fit
+        return launches
+    except Exception:  # a planner may be wrong, but the few launches are still right
+        _LOG.exception("%s: no plan layer by layer in %s", network.name, dtype)
+        return launches
     if apart >= together:
         return launches
     layers.note = (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from random_networks import KINDS_OF_LAYERS, of_kind
-from trninfer.runtime.backend import LaunchTime
+from trninfer.runtime.backend import KernelError, LaunchTime
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.quicker_layers import least_of_layers, quicker
 from trninfer.runtime.session import Session
@@ -45,6 +45,19 @@ def test_layers_are_planned_where_they_may_be_quicker_alone() -> None:
     assert choose(0.99 * least, 0).microseconds == 0.99 * least
     for info in (replace(INFO, name="neuron"), replace(INFO, lnc=2)):
         assert choose(5000, 4000, info).microseconds == 5000
+
+
+@pytest.mark.parametrize("fault", [KernelError("too large"), ZeroDivisionError()])
+def test_layers_that_cannot_be_planned_are_not_taken(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> Any:
+        raise fault
+
+    launches = Fixed(5000)
+    assert quicker(NETWORK, "float32", INFO, 2, launches, fail) is launches  # type: ignore[arg-type,comparison-overlap]
+    assert launches.note is None
+    told = [] if isinstance(fault, KernelError) else [f"{NETWORK.name}: no plan layer by layer in float32"]
+    assert [record.message for record in caplog.records] == told
+    caplog.clear()  # or the test fails (conftest.py)
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
