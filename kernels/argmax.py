@@ -81,7 +81,8 @@ def _argmax_long_rows(found, a):
             nisa.tensor_tensor(dst=step, data1=index, data2=best_index, op=nl.subtract)
             nisa.tensor_tensor(dst=step, data1=step, data2=greater, op=nl.multiply)
             nisa.tensor_tensor(dst=best_index, data1=best_index, data2=step, op=nl.add)
-            nisa.tensor_tensor(dst=best, data1=best, data2=values[:, 0, 0:1], op=nl.maximum)
+            if chunk.end < a.shape[2]:  # another is compared with it
+                nisa.tensor_tensor(dst=best, data1=best, data2=values[:, 0, 0:1], op=nl.maximum)
     nisa.tensor_copy(dst=found, src=best_index, engine=nisa.engine.vector)
 
 
