@@ -209,7 +209,7 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
         found = float8_case("conv2d", CONVOLUTIONS_IN_EIGHT_BITS[case])
         own = NETWORK_DTYPES[dtype]
         specs = [TensorSpec(shape, found.dtype_of(n, own).name) for n, shape in enumerate(found.shapes)]
-        return getattr(kernels, found.kernel), tuple(specs), dict(found.parameters)
+        return kernels.kernel(found.kernel), tuple(specs), dict(found.parameters)
     if case in LAYERS:
         return _layer(case, dtype)
     if case in PACKED:
@@ -221,7 +221,7 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
             return kernels.fused_conv2d_add_packed, (arrays[0], added, *arrays[1:]), parameters
         return kernels.fused_conv2d_maxpool_packed, arrays, parameters
     name, shapes, parameters = CALLS[case]
-    return getattr(kernels, name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
+    return kernels.kernel(name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
 
 
 CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dtype in DTYPES]
