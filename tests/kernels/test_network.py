@@ -11,6 +11,8 @@ from trninfer.simulator.checking.lint import examine_file
 ABSTRACT = {  # operations that are no operation by themselves, and why
     "Operation": "what all have",
     "Pool": "what MaxPool and AveragePool have",
+    "Filtered": "what those that multiply by filters have",
+    "Numbered": "what those with numbers for each channel or element have",
     "Norm": "what LayerNorm and GroupNorm have",
 }
 OPERATIONS = [kind for _, kind in inspect.getmembers(program, inspect.isclass) if issubclass(kind, Operation)]
