@@ -206,7 +206,7 @@ def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) 
     network = ending_in_dense((3, side, side), [*layers])
     tried = LaunchPlanner(replace(graph_of(network), is_whole=True), (), ROOM, Clock("trn2", 4), PlanCache(None))
     one, *more = (tried.plan(pictures).nanoseconds for pictures in (1, 2, 4))
-    assert all(one <= 1.01 * each for each in more)  # a blank picture is not quite a picture
+    assert all(one <= 1.02 * each for each in more), (one, more)  # a blank picture is not quite a picture
 
 
 def test_a_slow_plan_of_one_picture_becomes_that_of_two(monkeypatch: pytest.MonkeyPatch) -> None:

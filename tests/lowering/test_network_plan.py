@@ -25,6 +25,12 @@ from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.simulator.machine.chip import PARTITIONS
 
 
+@pytest.fixture
+def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the launches that were planned although layers by themselves may be quicker."""
+    monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *arguments: arguments[4])
+
+
 def _check(session: Session, model: Model, batch: int) -> None:
     x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
     result = session.run(x)
@@ -44,7 +50,7 @@ def _plan(model: Model, dtype: str = "float32", most: int = 50_000) -> NetworkPl
 def test_images_lie_side_by_side_where_channels_are_few() -> None:
     """As many as there are, or as fit on the partitions: fewer where layers have more channels."""
     (segment,) = _plan(load_model("digits-cnn"), "bfloat16").segments
-    assert segment.plan(1).program.packed == 1
+    assert segment.plan(1).program.packed <= 2  # as two are, where that is quicker for one
     assert segment.plan(2).program.packed == 2
     plan = segment.plan(16)
     packed = [node.operation.packed for node in plan.graph.nodes]
@@ -99,6 +105,7 @@ def _instructions(plan: NetworkPlan, first: str, last: str) -> int:
     return Planning("trn2", plan.graph.itemsize, cache=PlanCache(None)).planner(graph).plan(1).instructions
 
 
+@pytest.mark.usefixtures("one_launch")
 @pytest.mark.parametrize("batch", [1, 5])
 def test_launches_that_a_budget_cuts_answer_as_one_does(batch: int) -> None:
     model = residual()
@@ -152,6 +159,7 @@ def test_a_layer_that_is_too_large_for_sbuf_runs_in_bands_of_rows() -> None:
     _check(Session(model, SimulatedBackend("trn2"), "float32", 1, LaunchOptions(form="direct")), model, 1)
 
 
+@pytest.mark.usefixtures("one_launch")
 def test_a_value_that_is_too_large_for_sbuf_goes_through_hbm() -> None:
     """`b` is put together from bands of `a`, and has no room beside what the dense layer loads of it."""
     model = _large(

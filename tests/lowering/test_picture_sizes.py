@@ -148,11 +148,12 @@ FAMILIES = {each.__name__: each for each in (plain, residual, inverted, gated, c
 
 @cache
 def predicted(family: str, side: int) -> float:
-    """Return the microseconds of one picture in bfloat16 on trn2, in one launch."""
+    """Return the microseconds of one picture in bfloat16 on trn2."""
     build = Builder(side)
     FAMILIES[family](build)
     session = Session(model_of(build.network()), SimulatedBackend("trn2"), "bfloat16", 1)
-    assert session.launches_note is None or "at most" in session.launches_note  # not layer by layer
+    note = session.launches_note or ""
+    assert not note or "at most" in note or "quicker than one launch" in note  # no plan that failed
     return session.time(1).total_us
 
 
