@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
+REQUIREMENT = r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+(?:(?:a|b|rc)\d+)?)(?:,<[\d.]+)?(;.*)?"
 
 
 def read_project() -> dict:
@@ -26,7 +27,7 @@ def lowest(requirements: list[str]) -> list[tuple[str, str, str]]:
     """Return (name, lowest version, marker) of requirements; those of this package itself are left out."""
     found = []
     for requirement in requirements:
-        match = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:,<[\d.]+)?(;.*)?", requirement.replace(" ", ""))
+        match = re.fullmatch(REQUIREMENT, requirement.replace(" ", ""))
         if match:
             found.append((match[1], match[2], (match[3] or "").replace("python_version", "python_version ")))
         elif not requirement.startswith("trninfer["):
@@ -52,9 +53,10 @@ def vulnerable(project: dict, advisories: list[dict[str, str]]) -> list[str]:
 
 
 def numbers(version: str) -> list[int]:
-    """Return the numbers of a version, by which versions are ordered."""
-    parts = [int(part) for part in version.split(".")]
-    return parts + [0] * (4 - len(parts))
+    """Return the numbers of a version, by which versions are ordered: 2.13.0b0 is before 2.13."""
+    release, *before = re.split("a|b|rc", version)
+    parts = [int(part) for part in release.split(".")]
+    return parts + [0] * (4 - len(parts)) + [-1 if before else 0]
 
 
 def main(extras: list[str]) -> None:
