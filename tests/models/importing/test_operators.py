@@ -10,11 +10,11 @@ from onnx_chain import Chain, assert_imports, checked, kinds
 from trninfer.models import Conv2d, Dense, Flatten, Pool, Softmax
 from trninfer.models.importing import ImportOptions, PreprocessingOptions, import_network
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import Affine, LayerNorm, Transpose
+from trninfer.models.layers import LayerNorm, Transpose
 
 
 def test_keras_puts_channels_last(tmp_path: Path) -> None:
-    """As tf2onnx writes a small Keras network: no Transpose is left but the one that the first layer needs anyway."""
+    """As tf2onnx writes a small Keras network: no Transpose is left, and the factors of channels are in the weights."""
     chain = Chain(9, 7, 3)
     chain.add("Transpose", perm=[0, 3, 1, 2])
     chain.conv((3, 5))
@@ -28,7 +28,9 @@ def test_keras_puts_channels_last(tmp_path: Path) -> None:
     chain.add("MatMul", chain.weight(30, 4))
     chain.add("Add", chain.weight(4))
     imported = assert_imports(chain, tmp_path)
-    assert kinds(imported) == [Conv2d, Affine, Pool, Flatten, Dense]
+    assert kinds(imported) == [Conv2d, Flatten, Dense]
+    convolution = imported.network.layers[0]
+    assert isinstance(convolution, Conv2d) and (convolution.activation, convolution.pool_size) == ("relu", 2)
     assert imported.network.input.layout == "HWC" and imported.network.input.shape == (3, 9, 7)
 
 

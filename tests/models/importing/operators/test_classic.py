@@ -14,7 +14,6 @@ from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.classic import OPERATORS
-from trninfer.models.layers import Affine
 from trninfer.models.outputs import Output
 
 
@@ -39,7 +38,7 @@ def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     imported = import_network(path)
-    assert kinds(imported) == [Affine, Dense, Softmax] and imported.network.output == Output("classes", "softmax")
+    assert kinds(imported) == [Dense, Softmax] and imported.network.output == Output("classes", "softmax")
     assert imported.comparison.passed and not imported.comparison.skipped
 
 
