@@ -114,7 +114,7 @@ def boxes() -> Iterator[Box]:
         "emit",
         "Put operations into stages and bands of rows (lowering/emit.py)",
         "pass",
-        "stages, staying, splits, shares, ahead, warming",
+        "stages, staying, ahead, warming",
     )
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
