@@ -65,7 +65,7 @@ def test_the_help_has_every_option_and_example(capsys) -> None:
         name = re.search(r"<code>trninfer (\S+)</code>", part)
         assert name and run([name[1], "--help"]) == 0
         shown = capsys.readouterr().out
-        options = set(re.findall(r"^\s+(?:-\w, )?(--[a-z-]+)", shown, re.M)) - {"--help"}
+        options = set(re.findall(r"^ {2}(?:-\w, )?(--[a-z-]+)", shown, re.M)) - {"--help"}
         assert options and set(re.findall(r"^\| `(--[a-z-]+)", part, re.M)) == options
         examples = re.findall(r"^ *(trninfer .*)", part, re.M)
         assert examples and all(example in shown for example in examples)
