@@ -48,6 +48,12 @@ def no_planner_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert not [name for name in names if name.startswith("trninfer") and name != "trninfer.serving"], names
 
 
+@pytest.fixture
+def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the launches that were planned although layers by themselves may be quicker."""
+    monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *arguments: arguments[4])
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure. `--networks N`,
     `--all-combinations`: how much of test_batches.py runs."""

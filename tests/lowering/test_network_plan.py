@@ -25,12 +25,6 @@ from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.simulator.machine.chip import PARTITIONS
 
 
-@pytest.fixture
-def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the launches that were planned although layers by themselves may be quicker."""
-    monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *arguments: arguments[4])
-
-
 def _check(session: Session, model: Model, batch: int) -> None:
     x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
     result = session.run(x)

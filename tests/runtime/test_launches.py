@@ -250,9 +250,7 @@ def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("instructions", [50_000, 50])  # one launch, and several
-def test_two_cores_answer_as_one_does(monkeypatch: pytest.MonkeyPatch, instructions: int) -> None:
-    # Two cores never run layer by layer: one core is kept from it, though it is quicker than launches that small.
-    monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *given: given[4])  # the few
+def test_two_cores_answer_as_one_does(instructions: int, one_launch: None) -> None:
     model = load_model("digits-cnn")
     x = np.random.default_rng(0).standard_normal((9, *model.network.input.shape)).astype(np.float32)
     for batch in (1, 2, 3, 9):

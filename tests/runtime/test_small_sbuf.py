@@ -19,11 +19,11 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
-SEEDS = (426, 429, 436, 450)  # of networks with values in HBM, means cut in two, a sum with what is convolved
+SEEDS = (15, 29)  # of networks with gates and means in bands of rows, and values in HBM
 
 
 @pytest.fixture
-def small_sbuf(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_sbuf(monkeypatch: pytest.MonkeyPatch, one_launch: None) -> Iterator[None]:
     """28 KiB of a partition, of which convolutions from HBM fill at most 10 at a time."""
     monkeypatch.setattr(Planning, "room", 28 * 1024)
     for module in (group_input, place):
