@@ -94,6 +94,7 @@ class Sanitizer:
         self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles that the compiler places
         self._idle: set[int] = set()  # matmuls of constants, by the number of their writes
         self._tensors = 0
+        self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # what writers read, by their number
         self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadow of the sum, and of the operand
 
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
@@ -106,6 +107,8 @@ class Sanitizer:
             return
         if instruction.op == "nc_matmul":
             self._operands(instruction, writes[0], reads[:2])
+        elif instruction.engine is not engine.dma:
+            self._sources[len(self._seen) + 1] = [self._columns(t) for t in reads if isinstance(t, NkiTensor)]
         for tensor in reads:
             self._read(rank, instruction, tensor)
         for tensor in writes:
@@ -181,15 +184,24 @@ class Sanitizer:
             shadow = self._shadow(tensor.storage)
             if tensor.storage.arena is not None or isinstance(tensor, IndirectTensor):
                 continue
-            first = tensor.offset % tensor.row * tensor._dtype.itemsize // shadow.grain
+            (_, first), rows = self._columns(tensor)
+            last = int(_entries(shadow.writer, tensor, shadow.grain).max())
+            for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):  # a copy is of all it read
+                if column in taken:
+                    taken[column].used.update(some)
             writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
-            rows = range(tensor.access.row, tensor.access.row_end)
             others = {row for row in np.flatnonzero(writers > _ARGUMENT).tolist() if row not in rows}
             if others and any(self._seen[w - 2][1].op not in _FILLS for w in {int(writers[row]) for row in others}):
                 part = taken.setdefault(
                     (id(shadow), first), _Part(tensor.label, _place(instruction.line), others, set())
                 )
                 part.used.update(rows)
+
+    def _columns(self, tensor: NkiTensor) -> tuple[tuple[int, int], range]:
+        """Return the shadow of a tensor with its first column there, and its partitions."""
+        shadow = self._shadow(tensor.storage)
+        first = tensor.offset % tensor.row * tensor._dtype.itemsize // shadow.grain
+        return (id(shadow), first), range(tensor.access.row, tensor.access.row_end)
 
     def _summed(self, shadow: Shadow) -> None:
         """A sum is complete: what it took of its operands is all that it will take."""
