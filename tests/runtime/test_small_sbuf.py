@@ -19,7 +19,7 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
-SEEDS = (15, 29)  # of networks with gates and means in bands of rows, and values in HBM
+SEEDS = (15, 29, 438, 446)  # of networks with gates, means and batch norms in bands of rows, and values in HBM
 
 
 @pytest.fixture
