@@ -6,6 +6,8 @@ import pytest
 from report_schema import SCHEMA, check_schema
 from small_inputs import draw_picture
 
+pytestmark = pytest.mark.slow
+
 
 def test_agreement_with_float32_is_printed_beside(cli, tmp_path) -> None:
     for number in range(3):

@@ -19,6 +19,8 @@ from trninfer.runtime.neuron.compile_cache import FAILURE_LOG
 from trninfer.runtime.selftest import run
 from trninfer.runtime.selftest.checks import checks
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

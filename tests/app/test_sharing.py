@@ -22,6 +22,8 @@ from trninfer.runtime.cluster.janitor import processes_of
 from trninfer.runtime.cluster.ray_start import ray_for
 from trninfer.runtime.neuron import environment
 
+pytestmark = pytest.mark.slow
+
 SIM_JSON = ("--backend", "sim", "--format", "json")
 FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins")
 

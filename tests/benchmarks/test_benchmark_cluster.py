@@ -4,6 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_it_tells_the_memory_of_each_worker() -> None:
     command = [sys.executable, "-m", "trninfer.benchmarks.benchmark_cluster", "--memory", "--pictures", "100"]

@@ -24,6 +24,8 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.simulator.machine.chip import PARTITIONS
 
+pytestmark = pytest.mark.slow
+
 
 def _check(session: Session, model: Model, batch: int) -> None:
     x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)

@@ -13,6 +13,8 @@ from trninfer.models.network import Network
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
+pytestmark = pytest.mark.slow
+
 USUAL = 224
 MORE = 1.3  # of the time for each pixel that the usual size takes
 

@@ -29,6 +29,8 @@ from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
+pytestmark = pytest.mark.slow
+
 BATCHES = (1, 2, 3, 4, 7, 16)
 TARGETS = ("trn1", "trn2", "trn3")
 WITH_EIGHT_BITS = (0, 2, 8, 18)  # seeds of networks with four or five such layers

@@ -18,6 +18,8 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import open_simulated_backend
 from trninfer.simulator.timing.constants import machine
 
+pytestmark = pytest.mark.slow
+
 
 def image(channels: int, side: int) -> ImageInput:
     return ImageInput(channels, side, side, "none", (0.0,) * channels, (1.0,) * channels)

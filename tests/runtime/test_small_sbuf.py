@@ -17,6 +17,8 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
+pytestmark = pytest.mark.slow
+
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
 SEEDS = (15, 29, 438, 446)  # of networks with gates, means and batch norms in bands of rows, and values in HBM

@@ -8,6 +8,8 @@ import pytest
 from trninfer.tools import tutorials
 from trninfer.tools.site_hook import show_files
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", tutorials.PAGES)
 def test_commands_print_what_the_page_shows(name: str) -> None:

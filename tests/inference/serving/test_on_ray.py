@@ -12,6 +12,8 @@ import trninfer
 from ray_programs import run_with_ray
 from serving import running_server
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -16,6 +16,8 @@ from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session, split_batches
 from trninfer.runtime.timing import LayerTiming, Totals
 
+pytestmark = pytest.mark.slow
+
 KILL, REFUSE, LOSE, FAULT, SLOW, KILL_ONCE = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0  # see stand_ins/worker_backends.py
 FILL, FILL_ONCE = -7.0, -8.0
 

@@ -25,6 +25,8 @@ from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
 from trninfer.runtime.neuron.system import prepare_environment
 from trninfer.runtime.session import Session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:

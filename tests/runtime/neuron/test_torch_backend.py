@@ -28,6 +28,8 @@ from trninfer.runtime.neuron.system import prepare_environment
 from trninfer.runtime.neuron.torch_backend import TorchBackend, open_torch
 from trninfer.runtime.session import Session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:

@@ -21,6 +21,8 @@ from trninfer.runtime.neuron.system import prepare_environment
 from trninfer.runtime.neuron.torch_backend import TorchBackend, open_torch
 from trninfer.runtime.session import Session
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch")
 registration = pytest.importorskip("torch.utils.backend_registration")
 if not hasattr(registration, "_setup_privateuseone_for_python_backend"):

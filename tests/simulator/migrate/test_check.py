@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate.check import Check, check, compare
 
+pytestmark = pytest.mark.slow
+
 KERNEL = """\
 import numpy as np
 import nki

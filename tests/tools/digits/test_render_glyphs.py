@@ -21,6 +21,8 @@ from trninfer.tools.digits.render_glyphs import (
 )
 from trninfer.tools.digits.render_nondigits import NONE
 
+pytestmark = pytest.mark.slow
+
 # The kinds that need no fonts but Pillow's.
 KINDS = [kind for kind in COUNTS if kind not in ("letters", "scripts", "pictograms")]
 

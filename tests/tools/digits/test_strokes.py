@@ -18,6 +18,8 @@ from trninfer.tools.digits.strokes import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 FONT = [Lookalikes([font_ink(digit, PILLOW_DEFAULT)]) for digit in range(10)]
 
 
