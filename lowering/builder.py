@@ -161,7 +161,7 @@ class GraphBuilder:
                 self.cut(piece, piece, self.shapes[piece], kind)
                 pieces.append(self.places[piece])
             self.places[name] = joined(pieces)
-        if len(self.places[name].parts) > 1:
+        if place.are_plain or len(self.places[name].parts) > 1:  # also one value that needs a copy: an input, an output
             self.cut(label, name, shape, kind)
             self.places[name] = self.places[label]
 

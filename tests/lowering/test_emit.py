@@ -27,7 +27,8 @@ from trninfer.lowering.graph import DoesNotFit, Graph
 from trninfer.lowering.placement import borders, can_run_in_bands
 from trninfer.lowering.schedule import Region, Schedule, StageOf
 from trninfer.models.layers import Conv2d, Pool
-from trninfer.models.network import Network
+from trninfer.models.network import NamedOutput, Network
+from trninfer.models.outputs import Output
 
 
 def regions_of(graph: Graph) -> list[tuple[int, int]]:
@@ -206,3 +207,13 @@ def test_a_stage_for_the_whole_batch_after_one_image_at_a_time(batch: int) -> No
     decisions = Decisions(stages=(StageOf(1, 1), StageOf(3, batch)))
     plan = assert_right(network, decisions, batch)
     assert plan.passes == (batch, 1)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("side", [11, 13])  # above 2,048 numbers an output is laid out by way of HBM
+def test_an_input_may_be_an_output_too(side: int, batch: int) -> None:
+    count = 16 * side * side
+    network = ending_in_dense((16, side, side), [])
+    flat = next(layer.name for layer in network.layers if layer.kind == "flatten")
+    other = NamedOutput("flat", flat, (count,), Output("values"))
+    assert_right(replace(network, others=(other,)), Decisions(), batch, "float32")
