@@ -52,7 +52,7 @@ def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequen
 
     A class is a label of the network, else the number of one, which pandas may have written as 3.0.
     """
-    known = _known(labels)
+    known = classes_by_name(labels)
     classes = np.full(len(texts), -1, np.int32)
     for row, text in enumerate(texts):
         found = known.get(text)
@@ -66,8 +66,8 @@ def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequen
     return classes
 
 
-def _known(labels: Sequence[str]) -> dict[str, int]:
-    """The class of each text that means one."""
+def classes_by_name(labels: Sequence[str]) -> dict[str, int]:
+    """Return the class of each label, and of each number of a class as text; a label goes before a number."""
     numbers = {str(number): number for number in range(len(labels))}
     return numbers | {label: number for number, label in reversed(list(enumerate(labels)))}
 
@@ -93,7 +93,7 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
 
 def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
     """The class of each text: that of the label, else the number itself."""
-    numbers = _known(labels)
+    numbers = classes_by_name(labels)
     classes = np.empty(len(texts), np.int64)
     for position, text in enumerate(texts):
         known = numbers.get(text)

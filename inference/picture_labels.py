@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
+from .labels import classes_by_name
 
 MAX_BYTES = 256 << 20  # of a table, which is held whole: some millions of names
 NAMES = ("input", "file", "filename", "file_name", "image", "path", "name", "picture")
@@ -32,8 +33,7 @@ class PictureLabels:
         A label is one of the network, else the number of one.
         """
         self._source = source
-        self._classes = {str(number): number for number in range(len(labels))}
-        self._classes |= {label: number for number, label in reversed(list(enumerate(labels)))}
+        self._classes = classes_by_name(labels)
         self._folder: Path | None = None
         self._pattern: re.Pattern[str] | None = None
         self._named: dict[str, int] = {}
