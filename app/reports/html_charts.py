@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,14 +79,15 @@ def resource_bar(critical: Mapping[str, float]) -> Markup:
 
 
 def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
-    """Return a legend of the colours that occur."""
-    there = {bound_class(layer) for layer in layers}
-    items = [
-        element("li", element("span", class_=f"swatch {key}"), name)
-        for key, name in (*TITLES.items(), ("unknown", "none: beside other rows, or not known"))
-        if key in there
-    ]
-    return element("ul", element("li", "bound by"), items, class_="legend")
+    """Return a legend of the resources that bound the layers."""
+    return resource_legend({bound_class(layer) for layer in layers}, "bound by")
+
+
+def resource_legend(resources: Collection[str], lead: str = "colours") -> Markup:
+    """Return a legend of the colours of some resources, in the order of `TITLES`."""
+    names = (*TITLES.items(), ("unknown", "none: beside other rows, or not known"))
+    items = [element("li", element("span", class_=f"swatch {key}"), name) for key, name in names if key in resources]
+    return element("ul", element("li", lead), items, class_="legend")
 
 
 @dataclass(frozen=True)

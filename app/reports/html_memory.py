@@ -90,7 +90,7 @@ def _curve(use: Any, end: float, title: str) -> Markup:
     words.append(f"H{_WIDTH} V{y(0):.1f} Z" if last else f"V{y(0):.1f} Z")
     peak = quantity(use.peak_bytes, "B")
     marks = [
-        element("path", d=" ".join(words), class_="engine vector"),
+        element("path", d=" ".join(words), class_="engine plain"),
         element("line", x1=_LEFT, x2=_WIDTH, y1=y(0), y2=y(0), class_="axis"),
         element("text", peak, x=_LEFT - 8, y=y(use.peak_bytes) + 10, class_="tick", text_anchor="end"),
         element("text", "0 us", x=_LEFT, y=_HEIGHT - 5, class_="tick"),

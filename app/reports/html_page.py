@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
+from ...inference import palette
 from ...version import __version__
 from . import html_tables as tables
 from .html_charts import bound_legend, roofline, time_bar
@@ -74,7 +75,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element("style", _asset("html_report.css")),
+        element("style", Markup(palette.css()), _asset("html_report.css")),
     )
     script = element("script", _asset("html_report.js"))
     page = element("html", element("head", head), element("body", body, script), lang="en")

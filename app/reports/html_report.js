@@ -31,7 +31,7 @@
 
   const source = document.getElementById("timeline-data");
   if (!source) return;
-  const { total, launches, layered, tracks, texts } = JSON.parse(source.textContent);
+  const { total, launches, tracks, texts } = JSON.parse(source.textContent);
   const canvas = document.getElementById("timeline");
   const overview = document.getElementById("overview");
   const tip = document.getElementById("tip");
@@ -54,8 +54,10 @@
 
   function readColours() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["card", "ink", "soft", "faint", "line", "shade", "tensor", "vector", "scalar", "gpsimd", "dma", "issue", "flight", "signal", "latency"]) {
-      colours[name] = style.getPropertyValue(`--${name}`).trim();
+    for (const name of ["card", "ink", "soft", "faint", "line", "shade"]) colours[name] = style.getPropertyValue(`--${name}`).trim();
+    for (const name of RESOURCES) {
+      colours[name] = style.getPropertyValue(`--${name.replace("_", "-")}`).trim();
+      colours[`on_${name}`] = style.getPropertyValue(`--on-${name.replace("_", "-")}`).trim();
     }
   }
 
@@ -109,17 +111,16 @@
     context.fillText(shown, left + 4, middle);
   }
 
-  // What a step of the critical path was spent on comes first in its words.
-  const RESOURCES = {
-    tensor: "tensor", vector: "vector", scalar: "scalar", gpsimd: "gpsimd", dma_bandwidth: "dma", dma_issue: "issue",
-    dma_latency: "flight", semaphore: "signal", other_core: "signal",
+  // One code of colours: a block has that of its engine or resource. Layers have names, and are told apart by
+  // hovering: blocks of others fade.
+  const RESOURCES = ["tensor", "vector", "scalar", "gpsimd", "dma_bandwidth", "dma_issue", "dma_latency", "semaphore", "launch"];
+  const ALIASES = { dma: "dma_bandwidth", other_core: "semaphore" };
+  const resourceOf = (track, block) => {
+    const name = track.kind === "critical" ? texts[block[OP]].split(":")[0] : track.kind;  // a step's resource comes first
+    const known = ALIASES[name] ?? name;
+    return RESOURCES.includes(known) ? known : "launch";
   };
-  const resourceOf = (block) => colours[RESOURCES[texts[block[OP]].split(":")[0]]] ?? colours.faint;
-
-  // A colour for each layer by its name, the same in every pass; neighbours lie far apart on the circle of hues.
-  const hues = new Map();
-  for (const [name] of launches) if (!hues.has(name)) hues.set(name, (hues.size * 137.5) % 360);
-  const colourOf = (number) => `hsl(${hues.get(launches[number][0])} 55% 50%)`;
+  let held = null;  // the name of the layer whose blocks are shown alone
 
   function drawTimeline() {
     const context = prepare(canvas, HEIGHT);
@@ -143,10 +144,10 @@
       context.fillStyle = number % 2 ? colours.line : colours.shade;
       context.fillRect(left, lanes[0].y, Math.max(right - left - 1, 1), lanes[0].height);
       const overhead = Math.min(place(work), width) - left;  // of the launch itself, before the kernel's own work
-      context.fillStyle = colours.faint;
+      context.fillStyle = colours.launch;
+      context.strokeStyle = colours.ink;
       if (overhead > 0) context.fillRect(left, lanes[0].y + lanes[0].height - 3, overhead, 3);
-      context.fillStyle = layered ? colourOf(number) : colours.faint;
-      if (layered) context.fillRect(left, lanes[0].y + lanes[0].height - 3, Math.max(right - left - 1, 1), 3);
+      if (name === held) context.strokeRect(left + 0.5, lanes[0].y + 0.5, Math.max(right - left - 2, 1), lanes[0].height - 1);
       context.fillStyle = colours.ink;
       text(context, name, left, lanes[0].y + 10, right - left);
     });
@@ -157,12 +158,13 @@
         const block = blocks[i];
         const left = Math.max(place(block[START]), LEFT - 2);
         const room = Math.min(place(block[START] + block[LENGTH]), width + 2) - left;
-        context.globalAlpha = block[COUNT] > 1 ? 0.25 + 0.75 * (block[BUSY] / block[LENGTH]) : 1;
-        context.fillStyle = track.kind === "critical" ? resourceOf(block) : layered ? colourOf(block[LAUNCH]) : colours[track.kind];
+        const resource = resourceOf(track, block), faded = held !== null && launches[block[LAUNCH]][0] !== held;
+        context.globalAlpha = (block[COUNT] > 1 ? 0.25 + 0.75 * (block[BUSY] / block[LENGTH]) : 1) * (faded ? 0.15 : 1);
+        context.fillStyle = colours[resource];
         context.fillRect(left, top, Math.max(room > 4 ? room - 1 : room, 0.7), height);
         context.globalAlpha = 1;
-        if (room > 48 && height > 18) {
-          context.fillStyle = colours.card;
+        if (room > 48 && height > 18 && !faded) {
+          context.fillStyle = block[COUNT] > 1 && block[BUSY] < 0.8 * block[LENGTH] ? colours.ink : colours[`on_${resource}`];
           text(context, block[COUNT] > 1 ? `${block[COUNT]} ${texts[block[OP]]}` : texts[block[OP]], left, top + height / 2, room);
         }
       }
@@ -185,7 +187,7 @@
     shown.forEach((track) => {
       const row = Math.min(engines.indexOf(track) < 0 ? engines.length : engines.indexOf(track), engines.length);
       const height = STRIP / (engines.length + 1);
-      context.fillStyle = colours[track.kind];
+      context.fillStyle = colours[ALIASES[track.kind] ?? track.kind];
       for (const block of track.blocks) {
         context.fillRect(across(block[START]), row * height, Math.max(across(block[START] + block[LENGTH]) - across(block[START]), 0.5), height - 1);
       }
@@ -254,7 +256,7 @@
   for (const name of ["pointerup", "pointercancel"]) {
     canvas.addEventListener(name, () => { drag = null; canvas.classList.remove("dragging"); });
   }
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; hold(null); });
   canvas.addEventListener("dblclick", (event) => {
     const launch = launchAt(timeAt(event.offsetX));
     if (launch) show(launch[1], launch[3]);
@@ -283,10 +285,17 @@
 
   const launchAt = (ns) => launches.find(([, start, , end]) => start <= ns && ns <= end);
 
+  function hold(name) {
+    if (name === held) return;
+    held = name;
+    draw();
+  }
+
   function hover(event) {
     const ns = timeAt(event.offsetX);
     const lane = lanes.find(({ y: top, height }) => event.offsetY >= top && event.offsetY <= top + height);
     const words = event.offsetX >= LEFT && lane ? describe(lane, ns) : null;
+    hold(words && lane && !lane.track ? launchAt(ns)[0] : null);
     tip.hidden = !words;
     if (!words) return;
     tip.textContent = words;

@@ -210,7 +210,7 @@ def sweep_table(points: Sequence[SweepPoint]) -> Markup:
     rows = []
     for point in points:
         share = point.inputs_per_second / most
-        bar = element("span", class_="meter tensor", style=f"width:{100 * share:.2f}%")
+        bar = element("span", class_="meter plain", style=f"width:{100 * share:.2f}%")
         rate = element("span", f"{point.inputs_per_second:,.0f}")
         floor = point.times_floor
         rows.append(
@@ -284,5 +284,5 @@ def _probability(value: float | None) -> Markup:
     """A probability with a bar."""
     if value is None:
         return cell("")
-    bar = element("span", class_="meter tensor", style=f"width:{100 * min(max(value, 0.0), 1.0):.2f}%")
+    bar = element("span", class_="meter plain", style=f"width:{100 * min(max(value, 0.0), 1.0):.2f}%")
     return element("td", bar, element("span", f"{value:.4f}"), class_="num share", data_value=f"{value:.17g}")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..text import printable
+from .html_charts import resource_legend
 from .html_markup import Markup, element, fragment, microseconds
 
 MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
@@ -81,7 +82,6 @@ class Timeline:
 
     launches: tuple[LaunchSpan, ...]
     tracks: tuple[Track, ...]
-    layered: bool = False  # whether launches are shown by layer, each with a colour
 
     @property
     def total_ns(self) -> float:
@@ -141,7 +141,7 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
     found = []
     for kind, lane in sorted(tracks, key=_place):
         found.append(Track(_core_of(kind)[1].partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
-    return Timeline(tuple(launches), tuple(found), any(run.parts for _, run in runs))
+    return Timeline(tuple(launches), tuple(found))
 
 
 def _track(engine: str) -> tuple[str, int]:
@@ -239,7 +239,8 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
             element("span", "", class_="range", id="timeline-range"),
             element(
                 "span",
-                "Drag to pan, Ctrl + wheel or + and \u2212 to zoom, double click a launch to fill the view",
+                "Point at a layer to see its blocks alone. Drag to pan; Ctrl + wheel, + and \u2212 zoom; a double "
+                "click on a layer fills the view.",
                 class_="hint",
             ),
             class_="toolbar",
@@ -253,11 +254,18 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
         "section",
         element("h2", "What the engines did"),
         element("p", note, class_="lead"),
+        resource_legend(used_resources(timeline)),
         canvas,
         element("figure", utilisation(timeline), element("figcaption", _CAPTION), class_="static"),
         element("script", _json(timeline, blocks), type="application/json", id="timeline-data"),
         id="timeline-section",
     )
+
+
+def used_resources(timeline: Timeline) -> set[str]:
+    """Return the resources whose colours the timeline shows: engines, DMA, and those of the critical path."""
+    steps = {span.op.partition(":")[0] for track in timeline.tracks if track.kind == "critical" for span in track.spans}
+    return steps | {"dma_bandwidth" if track.kind == "dma" else track.kind for track in timeline.tracks} - {"critical"}
 
 
 _CAPTION = "How busy each engine was over the time, from none of it at the foot of a row to all of it at its top."
@@ -295,7 +303,6 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
     data = {
         "total": timeline.total_ns,
         "launches": launches,
-        "layered": timeline.layered,
         "tracks": tracks,
         "texts": list(texts),
     }

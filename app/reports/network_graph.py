@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...inference import palette
 from ...models.checks import INPUT
 from ...models.network import Network
 from ..text import printable
@@ -13,6 +14,14 @@ from .report import LayerTable
 
 _WIDTH, _HEIGHT, _DOWN, _GAP, _LANE, _EDGE, _TOP = 216, 58, 30, 18, 16, 24, 64
 _LETTERS = 30  # of a label that fits into a box
+_LIGHT, _DARK = palette.SURFACES_LIGHT, palette.SURFACES_DARK
+# Programs that draw SVG without style sheets take the light colours from the attributes.
+_STYLE = (
+    "@media screen and (prefers-color-scheme: dark) {"
+    f" .back {{ fill: {_DARK['card']} }} text {{ fill: {_DARK['ink']} }}"
+    f" .edge, .box {{ stroke: {_DARK['faint']} }}"
+    f" .box {{ fill: color-mix(in srgb, {_DARK['heat']} var(--warmth), {_DARK['line']}) }} }}"
+)
 
 Slot = tuple[str, str, int]  # a layer ("", name, 0), or an edge that passes a row: (reader, layer read, row)
 
@@ -50,7 +59,8 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
     return element(
         "svg",
         element("title", f"{lead}, {total}"),
-        element("rect", width="100%", height="100%", fill="#ffffff"),
+        element("style", _STYLE),
+        element("rect", width="100%", height="100%", fill=_LIGHT["card"], class_="back"),
         element("text", lead, x=_EDGE, y=26, font_size=15, font_weight="bold"),
         element("text", total, x=_EDGE, y=46),
         edges,
@@ -59,7 +69,7 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
         height=height,
         font_family="system-ui, 'DejaVu Sans', sans-serif",
         font_size=12,
-        fill="#1f2328",
+        fill=_LIGHT["ink"],
     )
 
 
@@ -128,13 +138,14 @@ def _edge(
         words.append(f"C{a:.1f} {top - half:.0f} {b:.1f} {top - half:.0f} {b:.1f} {top:.0f}V{top + _HEIGHT:.0f}")
         start = stop
     path = " ".join(words).rpartition("V")[0]  # it ends where its reader begins
-    return element("path", d=path, fill="none", stroke="#57606a", stroke_width=1.2)
+    return element("path", d=path, fill="none", stroke=_LIGHT["faint"], stroke_width=1.2, class_="edge")
 
 
 def _box(place: tuple[float, float], labels: tuple[str, str], time: float | None, most: float, unit: str) -> Markup:
     x, y = place
     warmth = (time or 0.0) / most if most else 0.0
-    red, green, blue = (round(246 + (end - 246) * warmth) for end in (255, 150, 60))
+    cold, hot = palette.rgb(_LIGHT["page"]), palette.rgb(_LIGHT["heat"])
+    red, green, blue = (round(low + (high - low) * warmth) for low, high in zip(cold, hot))
     told = "no time of its own" if time is None else f"{microseconds(time)} {unit}"
     lines = [*labels, told]
     return element(
@@ -142,7 +153,8 @@ def _box(place: tuple[float, float], labels: tuple[str, str], time: float | None
         element("title", ", ".join(lines)),
         element(
             "rect", x=f"{x - _WIDTH / 2:.1f}", y=f"{y:.0f}", width=_WIDTH, height=_HEIGHT, rx=6,
-            fill=f"#{red:02x}{green:02x}{blue:02x}", stroke="#57606a",
+            fill=f"#{red:02x}{green:02x}{blue:02x}", stroke=_LIGHT["faint"], class_="box",
+            style=f"--warmth: {100 * warmth:.0f}%",
         ),
         [
             element(

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from ...models.checks import describe_shape
 from ...models.inputs import ImageInput
 from ...version import __version__
+from .. import palette
 from .answering import Server, as_status
 from .bodies import BodyError
 from .decoding import FormTask, PictureTask, TensorTask
@@ -158,7 +159,7 @@ async def metrics(request: Request) -> Response:
 async def page() -> HTMLResponse:
     """A page to drop pictures on."""
     text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    return HTMLResponse(text, headers={"Content-Security-Policy": _POLICY})
+    return HTMLResponse(text.replace("/* palette */", palette.css(), 1), headers={"Content-Security-Policy": _POLICY})
 
 
 def _server(request: Request) -> Server:

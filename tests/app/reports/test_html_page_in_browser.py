@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from trninfer.inference import palette
 from trninfer.models import load_model
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session
@@ -137,7 +138,8 @@ def area(image: np.ndarray, colour: tuple[int, int, int]) -> int:
 
 def test_the_timeline_is_drawn_and_zooms(drive) -> None:
     found = drive("""
-      found.engines = Object.fromEntries(["tensor", "vector", "scalar", "gpsimd", "dma"].map((n) => [n, pixels(n)]));
+      const names = ["tensor", "vector", "scalar", "gpsimd", "dma-bandwidth"];
+      found.engines = Object.fromEntries(names.map((name) => [name, pixels(name)]));
       found.whole = shown();
       document.querySelector("[data-zoom=in]").click(); await frames(); found.closer = shown();
       document.querySelector("[data-zoom=fit]").click(); await frames(); found.fit = shown();
@@ -215,10 +217,14 @@ def test_nothing_is_wider_than_the_window(drive) -> None:
 
 
 def test_light_and_dark(source, tmp_path) -> None:
-    light = picture(source, tmp_path)
-    assert area(light, (0x2A, 0x78, 0xD6)) > 5000 and area(light, (0xF6, 0xF6, 0xF3)) > 100_000
-    dark = picture(source, tmp_path, "--blink-settings=preferredColorScheme=0")
-    assert area(dark, (0x4A, 0x93, 0xEC)) > 5000 and area(dark, (0x12, 0x12, 0x14)) > 100_000
+    for flags, surfaces, resources in (
+        ((), palette.SURFACES_LIGHT, palette.RESOURCES_LIGHT),
+        (("--blink-settings=preferredColorScheme=0",), palette.SURFACES_DARK, palette.RESOURCES_DARK),
+    ):
+        shown = picture(source, tmp_path, *flags)
+        assert area(shown, palette.rgb(resources["tensor"])) > 5000
+        assert area(shown, palette.rgb(surfaces["page"])) > 100_000
+    dark = shown
     assert area(dark, (0xFF, 0xFF, 0xFF)) < 20_000
 
 

@@ -99,7 +99,7 @@ def test_launches_come_after_each_other_and_engines_in_order() -> None:
     ]  # fmt: skip
     spans = [(s.start, s.end, s.launch, s.op) for s in found.tracks[0].spans]
     assert spans == [(10_000, 10_005, 0, "op"), (25_002, 25_009, 1, "later")]
-    assert (found.total_ns, found.instructions, found.layered) == (35_000, 5, False)
+    assert (found.total_ns, found.instructions) == (35_000, 5)
     assert timeline.collect([]) == timeline.Timeline((), ()) and timeline.Timeline((), ()).total_ns == 0
 
 
@@ -124,7 +124,7 @@ def test_layers_of_a_launch_are_told_as_launches() -> None:
         ("net", 0, 10_000, 10_000), ("conv", 10_000, 10_000, 10_050), ("fc", 10_050, 10_050, 10_080),
     )  # fmt: skip
     critical, tensor = found.tracks
-    assert [each.launch for each in tensor.spans] == [0, 1, 2, 1] and found.layered and found.instructions == 4
+    assert [each.launch for each in tensor.spans] == [0, 1, 2, 1] and found.instructions == 4
     assert (critical.title, critical.spans) == (
         "Critical path", [timeline.InstructionSpan(10_060, 10_070, 2, "tensor: matmul", "", 0, 0)],
     )  # fmt: skip

@@ -75,7 +75,14 @@ def test_times_say_where_they_are_from_and_colour_the_boxes() -> None:
         assert words["first"] == ["first", "conv2d 2x4x4", f"8.00 us {kind}"]
         assert words["head"][2] == "no time of its own"
     fills = {name: group.find(f"{SVG}rect").get("fill") for name, group in shown.items()}
-    assert fills["first"] == "#ff963c" and fills["<script>"] == fills["head"] == "#f6f6f6" != fills["left"]
+    assert fills["first"] == "#ff963c" and fills["<script>"] == fills["head"] == "#f6f6f3" != fills["left"]
+
+
+def test_a_dark_theme_has_colours_of_its_own() -> None:
+    style = draw().findtext(f"{SVG}style")
+    assert "prefers-color-scheme: dark" in style and "color-mix" in style
+    warmth = {name: group.find(f"{SVG}rect").get("style") for name, group in boxes(draw()).items()}
+    assert warmth["first"] == "--warmth: 100%" and warmth["head"] == "--warmth: 0%"
 
 
 def test_names_are_text() -> None:
