@@ -1,7 +1,8 @@
-"""Advice on making a network faster: each item from evidence in the schedule, with its gain.
+"""Advice on making a network faster, each item with its evidence from the schedule and its gain.
 
-What the program can try itself (another batch size, dtype, form, way of launching, more cores) is run, and its gain is
-computed. What a person would have to write is scheduled anew with that cost taken away, and its gain is estimated.
+Changes that the program can make itself (batch size, dtype, form, launches, cores) are run, and their gain is computed.
+For changes that a person would have to write, the schedule is recomputed without that cost, and the gain is an
+estimate.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from .session import Result, Session
 from .simulated import FasterBackend, SimulatedBackend, what_if
 from .sweep import shared_hbm
 
-LEAST_GAIN = 0.03  # of the time, from which an advice is given
-LEAST_SHARE = 0.05  # of the time, from which a layer is looked at
-MOST_LAYERS = 3  # that are looked at
-BATCHES = (2, 4, 8, 16)  # times as many inputs
+LEAST_GAIN = 0.03  # smallest share of the time worth an item of advice
+LEAST_SHARE = 0.05  # smallest share of the time for which a layer is examined
+MOST_LAYERS = 3  # examined
+BATCHES = (2, 4, 8, 16)  # factors of the batch size to try
 MOST_BATCH = 256
-MOST_WORK = 4e10  # multiply-accumulates of a batch beyond which no larger one is tried
+MOST_WORK = 4e10  # multiply-accumulates; no larger batch is tried beyond this
 CORES = 2
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A resource twice as fast: its critical time, and the time that all would then take, in microseconds."""
+    """A resource made twice as fast: its time on the critical path, and the resulting total, in microseconds."""
 
     resource: str
     critical_us: float
@@ -40,17 +41,15 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice:
-    """Evidence seen in a layer (None: in all); the action; and microseconds per input, of that layer or of all, before
-    and after. `kind` is "computed" if the program ran the change, else "estimated"; `option` is the option for `bench`.
-    """
+    """Evidence, an action, and the time per input before and after it, in microseconds."""
 
-    layer: str | None
+    layer: str | None  # None for the whole network
     evidence: str
     action: str
-    option: str | None
+    option: str | None  # the option of `bench` that makes the change
     before_us: float
     after_us: float
-    kind: str
+    kind: str  # "computed" if the program ran the change, else "estimated"
 
     def sentence(self) -> str:
         """The advice in one line."""
@@ -84,7 +83,7 @@ class Adviser:
         return self._open(setting).time(setting.batch)
 
     def what_ifs(self) -> list[WhatIf]:
-        """Each resource of the critical path twice as fast, scheduled anew; the largest first."""
+        """Reschedule with each resource of the critical path twice as fast; the most critical first."""
         spent: dict[str, float] = {}
         for row in self.result.layers:
             for name, time in row.critical.items():
@@ -96,7 +95,7 @@ class Adviser:
         return sorted(found, key=lambda each: -each.critical_us)
 
     def advice(self) -> list[Advice]:
-        """Return the advice, for all layers and then for single ones, the largest gain first."""
+        """Return the advice, first for the whole network and then for single layers, the largest gain first."""
         setting, result = self._setting, self.result
         before = result.total_us / setting.batch
         found: list[Advice] = []
@@ -133,7 +132,7 @@ class Adviser:
         )
 
     def _larger_batch(self) -> tuple[int, Result] | None:
-        """The larger batch that takes least an input, None where none is tried."""
+        """Return the larger batch with the least time per input, or None if none was tried."""
         best: tuple[int, Result] | None = None
         shapes = self._model.network.shapes()
         layers = self._model.network.layers
@@ -167,7 +166,7 @@ class Adviser:
         return size * sum(tensor.size for tensor in self._model.tensors.values())
 
     def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
-        """Yield the gains of a larger batch for the layers that take longest."""
+        """Yield the gains of a larger batch for the slowest layers."""
         shares = {row.name: row.latency_us / batch for row in after.layers}
         named = {layer.name: layer for layer in self._model.network.layers}
         rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
@@ -198,7 +197,7 @@ class Adviser:
             )
 
     def _on_cores(self, before: float) -> Advice:
-        """The same batch on each of several cores that share HBM."""
+        """Return advice on running the same batch on each of several cores that share HBM."""
         with what_if(shared_hbm(self._target, CORES), self._target):
             shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         after = shared.total_us / (CORES * self._setting.batch)
@@ -206,7 +205,8 @@ class Adviser:
         return self._all(seen, f"{CORES} cores with a batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
-        """Yield the cost of waiting for tables of the Scalar Engine, from a schedule in which tables load at once."""
+        """Yield the cost of loading activation tables on the Scalar Engine: a schedule with free loads is the
+        comparison."""
         runs = [run for _, run in self.result.timelines if isinstance(run, Run)]
         steps = [step for run in runs for step in run.critical_path if step.waited == "table"]
         loads = sum(min(step.picoseconds, 1_300_000) for step in steps if step.resource == "scalar") / 1e6

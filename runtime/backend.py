@@ -1,4 +1,4 @@
-"""Contract of the backends that run kernels, their errors, and the notes on their times."""
+"""The interface of backends that run kernels, their errors, and the notes on their times."""
 
 from __future__ import annotations
 
@@ -20,41 +20,39 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
-EIGHT_BITS = "float8_e4m3"  # of networks alone: what is not in 8 bits, and all that is launched with, is bfloat16
+EIGHT_BITS = "float8_e4m3"  # for networks only; operands, and layers that are not in 8 bits, are bfloat16
 NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
-DEVICE_LABEL = "measured, device"  # of a time on the chip
-TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which its compiler and simulator read too
+DEVICE_LABEL = "measured, device"  # label of a time measured on the chip
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, also read by its compiler and simulator
 
 
 class BackendUnavailable(TrninferError, RuntimeError):  # noqa: N818 (the condition, as in the exit status)
-    """The backend that was asked for is not here; the message is one line for the user."""
+    """The requested backend is not available here; the message is one line for the user."""
 
 
 class TargetError(TrninferError, ValueError):
-    """A target that does not exist; the message is one line for the user."""
+    """There is no such target; the message is one line for the user."""
 
 
 class KernelError(TrninferError, ValueError):
-    """A kernel refused what it was given; the message is one line for the user."""
+    """A kernel refused its arguments; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """Time of one launch of a kernel, in microseconds, and its work.
+    """Time of one launch of a kernel, in microseconds, and its work. Unknown values are None, unknown counts 0.
 
-    `latency_us` is what the backend's `latency_label` says, `device_us` the time on the device alone where that was
-    measured beside it; each with its 99th percentile where one is known, and `device_by` names what measured
-    the time on the device. `flops` are the model's operations: 2 for a multiply-accumulate and 1 for an
-    elementwise operation; `hardware_flops` what the PE array multiplied, zeros,
-    warm-up and transposes included; `hbm_bytes` what moved to and from HBM. They are 0 where nobody counts them.
+    `latency_us` is labelled by the backend's `latency_label`. `device_us` is the time on the device alone, if that was
+    measured too, and `device_by` names the tool that measured it. Each may have a 99th percentile. `flops` counts the
+    model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops` counts all that
+    the PE array multiplied, including zeros, warm-up and transposes. `hbm_bytes` are bytes moved to and from HBM.
 
-    `critical` are the microseconds of the critical path by resource (simulator/timing/critical_path.py), which add up
-    to `latency_us`; `bound_by` is the resource with most of them. `mfu` and `hfu` (0..1) are of `active_us`, in which
-    the instructions and DMAs that did the work ran, beside others'. None, or empty, where the backend does not know
-    them. `latency_error` is how far a predicted time is likely to be off, as a share of it; None where it is measured
-    or its error is unknown. `form` is how a convolution multiplies its filters (lowering/describe.py), None if there
-    is none or it is unknown. `sbuf_peak_bytes` are what a launch holds of a partition of SBUF at most, None for parts.
+    `critical` splits `latency_us` by resource along the critical path (simulator/timing/critical_path.py); `bound_by`
+    is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time in which the
+    launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time. `form`
+    describes how a convolution multiplies its filters (lowering/describe.py). `sbuf_peak_bytes` is the largest use of
+    an SBUF partition, None for a part of a launch.
     """
 
     latency_us: float
@@ -79,11 +77,11 @@ class LaunchTime:
 class LaunchResult:
     """Result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
-    Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, another launch takes them as they
-    are, and `np.asarray` brings their values.
-    `timeline` is a `simulator.Run` without outputs where the simulator was asked to keep timelines, else None. Of a
-    kernel that runs the layers of a network, and on a backend that times layers, `layers` has what each of them
-    took, by name; they and `launch`, what is no layer's, add up to the time.
+    Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch as
+    they are, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
+    simulator was asked to keep timelines, else None. For a kernel that runs a network on a backend that times layers,
+    `layers` maps each layer to its time and `launch` holds the time that belongs to no layer; together they add up to
+    the time.
     """
 
     outputs: tuple[Any, ...]
@@ -95,7 +93,7 @@ class LaunchResult:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of an array whose values do not matter."""
+    """Shape and dtype of an array; its values do not matter."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -104,8 +102,8 @@ class ArraySpec:
 @dataclass(frozen=True)
 class BackendInfo:
     """Description of a backend in reports: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and the
-    kind of its times ("predicted" or "measured") with a label that says how they were found. `tells_layers`: it times
-    each layer within one launch. `lnc`: the NeuronCores of the logical core that a launch runs on, 1 or 2."""
+    kind of its times ("predicted" or "measured") with a label that says how they were obtained. `tells_layers`: it
+    times each layer within one launch. `lnc`: NeuronCores in the logical core of a launch, 1 or 2."""
 
     name: str
     target: str
@@ -116,14 +114,14 @@ class BackendInfo:
 
 
 class Backend(Protocol):
-    """Runs kernels. Operands are positional, or by name among the parameters."""
+    """Runs kernels. Operands are given by position or by parameter name."""
 
     @property
     def info(self) -> BackendInfo:
         """The description of the backend in reports."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on arrays; KernelError where the kernel refuses them."""
+        """Run a kernel on arrays; KernelError if the kernel refuses them."""
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Time a kernel on arrays of these shapes; the result has no outputs."""
@@ -134,7 +132,7 @@ def split_arguments(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a call's operands by name, in the order of the kernel's parameters, and its other arguments by name.
 
-    KernelError where the kernel has no parameter for an argument.
+    KernelError if the kernel has no parameter for an argument.
     """
     signature = inspect.signature(kernel)
     try:
@@ -146,12 +144,12 @@ def split_arguments(
 
 
 def is_operand(value: Any) -> bool:
-    """True for an array, its spec, or an array on the device; NumPy's numbers are none."""
+    """True for an array, an array spec, or an array on the device; False for NumPy scalars."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.generic)
 
 
 def latency_note(backend: BackendInfo) -> str | None:
-    """Return the note to show beside the times of a backend (trn3's are not validated), or None."""
+    """Return the note to show beside a backend's times (times for trn3 are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.running.run import TWO_CORES_NOTE
@@ -162,7 +160,7 @@ def latency_note(backend: BackendInfo) -> str | None:
 
 
 def check_cores(target: str, lnc: int) -> None:
-    """TargetError where a logical core of a target cannot have that number of NeuronCores."""
+    """Raise TargetError if a logical core of the target cannot have that number of NeuronCores."""
     from ..simulator.machine.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:
@@ -170,9 +168,9 @@ def check_cores(target: str, lnc: int) -> None:
 
 
 def resolve_target(target: str | None) -> str:
-    """The target's own name: that of the argument, else of NEURON_PLATFORM_TARGET_OVERRIDE, else trn2.
+    """Return the target's canonical name: the argument, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2.
 
-    TargetError where there is no such target.
+    TargetError if there is no such target.
     """
     from ..simulator import NkiValidationError
     from ..simulator.machine.chip import find_target

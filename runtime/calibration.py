@@ -1,4 +1,4 @@
-"""Inputs by which the scales of values in 8 bits are found, and how far answers agree with float32 on them."""
+"""Inputs that calibrate the scales of 8-bit values, and the agreement with float32 on them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..models.inputs import ImageInput
 from ..models.network import Network
 from ..models.preprocess import open_image, preprocess
 
-RANDOM = 4  # inputs, where there are no others
-AT_ONCE = 8  # inputs that the golden model runs
-SUFFIXES = (".jpg", ".png")  # of pictures in samples/
+RANDOM = 4  # random inputs, if there are no others
+AT_ONCE = 8  # inputs in a batch of the golden model
+SUFFIXES = (".jpg", ".png")  # of the pictures in samples/
 
 
 class Agreement(NamedTuple):
-    """Calibration inputs whose class is that of float32, of all, and the largest difference of a number.
+    """How many calibration inputs get the class that float32 gives, and the largest difference of a number.
 
-    All are the same for a network of values.
+    In a network of values all inputs count as agreeing.
     """
 
     same: int
@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 class Trace(NamedTuple):
     """Results of the golden model for calibration inputs: the largest magnitude by layer, the classes [N] of the
-    leading output, and all numbers [N, row_size]."""
+    leading output, and all output numbers [N, row_size]."""
 
     largest: dict[str, float]
     classes: np.ndarray
@@ -43,7 +43,7 @@ class Trace(NamedTuple):
 
 
 class Calibration:
-    """Inputs [N, *network.input.shape], float32, made when they are asked for, and what they are in words."""
+    """Inputs [N, *network.input.shape], float32, created on first use, and their description."""
 
     def __init__(self, make: Callable[[], np.ndarray], source: str) -> None:
         self._make = make
@@ -56,7 +56,7 @@ class Calibration:
         return self._make()
 
     def trace(self, model: Model) -> Trace:
-        """Return what the golden model computes of them; it is kept for one model."""
+        """Return the golden model's results for them; cached for one model."""
         if self._traced is None or self._traced[0] is not model:
             self._traced = model, _trace(model, self.inputs)
         return self._traced[1]
@@ -70,12 +70,12 @@ class Calibration:
         return Agreement(same, len(golden.classes), error, self.source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers are sent the inputs, not what was computed of them."""
+        """Send workers the inputs, without cached results."""
         return {"inputs": self.inputs, "source": self.source, "_traced": None}
 
 
 def own_calibration(network: Network) -> Calibration:
-    """Return the sample pictures of a bundled network that reads pictures; of others random inputs."""
+    """Return the sample pictures for a bundled network that reads pictures, random inputs for any other."""
     spec = network.input
     is_bundled = (WEIGHTS_DIRECTORY / f"{network.name}.safetensors").is_file()
     pictures = sorted(path for path in SAMPLES.glob("*") if path.suffix in SUFFIXES)
@@ -103,7 +103,7 @@ def _trace(model: Model, inputs: np.ndarray) -> Trace:
         largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max(initial=0)))
 
     parts = [inputs[first : first + AT_ONCE] for first in range(0, len(inputs), AT_ONCE)]
-    with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
+    with np.errstate(all="ignore"):  # results that are not finite are refused later
         runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
     classes = np.concatenate([run.probabilities.argmax(axis=1) for run in runs])
     numbers = np.concatenate([np.concatenate([each.probabilities for each in run.outputs], axis=1) for run in runs])

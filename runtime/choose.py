@@ -1,4 +1,4 @@
-"""Choice of the backend that runs kernels on this machine, and the reason."""
+"""Chooses the backend that runs kernels on this machine, with the reason."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """A backend by name, and why it is the one."""
+    """The name of a backend, and why it was chosen."""
 
     backend: str
     reason: str
 
 
 def decide(name: str) -> Choice:
-    """Return the backend that a name means on this machine. BackendUnavailable if it is missing; the message says what
-    to install.
+    """Resolve a backend's name on this machine. BackendUnavailable if it is missing; the message says what to install.
 
-    "auto" is the chip where it can be used, but the simulator where TRNINFER_BACKEND is "sim".
+    "auto" is the chip if it can be used, unless TRNINFER_BACKEND is "sim".
     """
     if name == "sim":
         return Choice("sim", "asked for")
@@ -51,13 +50,13 @@ def choose_backend(
     lnc: int = 1,
     **neuron_options: Any,
 ) -> Backend:
-    """The backend of a name ("auto", "neuron" or "sim") for a target ("trn1", "trn2" or "trn3").
+    """Return the backend named "auto", "neuron" or "sim" for a target ("trn1", "trn2" or "trn3").
 
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip that is here, else trn2. The choice
-    decides which `nki` the kernels of this process get, and so fails where another one is loaded. `keep_timelines`
-    makes the simulator's launches carry their timelines, which takes memory; `lnc` are the NeuronCores of a logical
-    core, which a launch of a network runs on; `neuron_options` are those of
-    `neuron.open_neuron_backend`, for where the chip is chosen. Raises BackendUnavailable and TargetError.
+    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip of this machine, else trn2. The choice also
+    decides which `nki` this process's kernels import, so it fails if the other one is loaded already. `keep_timelines`
+    makes the simulator's launches carry their timelines, which takes memory. `lnc` is the number of NeuronCores in the
+    logical core that a network's launch runs on. `neuron_options` are passed to `neuron.open_neuron_backend` if the
+    chip is chosen. Raises BackendUnavailable and TargetError.
     """
     choice = decide(name)
     _LOG.info("backend %s: %s", choice.backend, choice.reason)

@@ -1,10 +1,10 @@
-"""Slower launches where the chip does not compile or run the ones that were planned.
+"""Slower launches for when the chip does not compile or run the planned ones, tried in this order:
 
-    the launches as they were asked for
-    launches of at most half the instructions of the largest of those
-    layer by layer
+the launches as requested
+launches of at most half as many instructions as the largest of those
+layer by layer
 
-The next one is chosen when a launch fails, from the parts of the launches: nothing here knows how a network is lowered.
+The next kind is chosen when a launch fails. This module knows launches only, not how a network is lowered.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class PlannedLaunch:
     parameters: tuple[tuple[str, Any], ...]
 
     def count_instructions(self, target: str) -> int:
-        """Return the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
+        """Count the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
         specs: dict[str, Any] = {name: simulator.TensorSpec(shape, dtype) for name, shape, dtype in self.operands}
         run = simulator.run(self.kernel, target=target, functional=False, **specs, **dict(self.parameters))
         return max(len(program) for program in run.prediction.programs)
 
 
 class _Recorder:
-    """A backend that notes what it is asked to time, and runs nothing."""
+    """A backend that records the launches it is asked to time, and runs nothing."""
 
     def __init__(self, info: BackendInfo) -> None:
         self.info = info
@@ -61,17 +61,17 @@ class _Recorder:
 
 
 def planned_launches(launches: Launches, info: BackendInfo, batch: int) -> tuple[PlannedLaunch, ...]:
-    """Return what a batch of that size launches, in order."""
+    """Return the launches of a batch of the given size, in order."""
     recorder = _Recorder(info)
     launches.time(recorder, batch)
     return tuple(recorder.launches)
 
 
 class FallbackLaunches:
-    """Launches of a network that become slower ones where the chip refuses them, and say so by `warn`.
+    """Launches of a network that are replaced by slower ones if the chip refuses them; `warn` gets a line on each.
 
-    Its rows stay those of the launches that were planned: one for the network, whose time is then that of all launches
-    together.
+    The rows stay those of the launches planned first: if that was one row for the network, its time is that of all
+    launches together.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FallbackLaunches:
         self.note: str | None = self._current.note
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
-        """See `Launches`. A batch whose launches fail runs again from its start."""
+        """See `Launches`. If a launch fails, the batch starts over."""
         ran = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
         return replace(ran, times=self._folded(ran.times), timelines=self._shown(ran.timelines))
 
@@ -122,7 +122,7 @@ class FallbackLaunches:
                 self.note = told
 
     def _slower(self, batch: int) -> tuple[Launches, str] | None:
-        """Return the next slower launches, and what they are in words; None where there are none."""
+        """Return the next slower launches and their description, or None if there are none."""
         if self._options.per == "layer":
             return None
         if not self._is_halved:
@@ -132,7 +132,7 @@ class FallbackLaunches:
             halves = self._plan(replace(self._options, instructions=limit))
             if planned_launches(halves, self._info, batch) != failed:
                 return halves, f"in launches of at most {limit:,} instructions"
-        if self._info.lnc > 1:  # launches of a layer are for one core
+        if self._info.lnc > 1:  # single layers run on one core
             return None
         self._options = replace(self._options, per="layer")
         return self._plan(self._options), "layer by layer"

@@ -1,10 +1,10 @@
-"""The least time in which a network could be computed: what no form that we may run can undercut on this machine.
+"""A lower bound on a network's time on this machine, whatever form its layers take.
 
-A launch loads something first and stores its result last, which takes both DMAs' latencies. Between these lies the
-longer of two. Memory: the filters and matrices and what is read of the input, once, at the rate that the DMA engines
-sustain. The Tensor Engine: the multiplications whose operands are not padding, on a full array at its full clock; those
-of 3x3 filters at the least that minimal filtering leaves of them (kernels/convolution/forms.py). What other engines may
-multiply (depthwise convolutions) is left out. The derivation is in docs/predictions.md.
+A launch loads data first and stores its result last: the latencies of both DMAs count. In between, the larger of two
+terms counts. Memory: filters, matrices and the pixels that the first layer reads, loaded once at the sustained rate of
+the DMA engines. Tensor Engine: the multiplications of operands that are not padding, on a full array at full clock; 3x3
+filters count at the least that minimal filtering leaves (kernels/convolution/forms.py). Depthwise convolutions, which
+other engines may compute, are left out. The derivation is in docs/predictions.md.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .backend import DTYPES, EIGHT_BITS
 
-_FLOAT32_PASSES = 4  # of the Tensor Engine, whose full clock is for 16 bits (trainium2_arch)
-_DOUBLE_ROWS = 0.5  # of a pass, of two rows of 8 bits at a time from NeuronCore-v3 on (trainium2_arch)
-_FILTERED = 3  # taps along an axis that minimal filtering combines
+_FLOAT32_PASSES = 4  # passes of the Tensor Engine, whose full rate is for 16 bits (trainium2_arch)
+_DOUBLE_ROWS = 0.5  # passes: from NeuronCore-v3 on, two rows of 8 bits are contracted at a time (trainium2_arch)
+_FILTERED = 3  # taps along an axis, as minimal filtering needs
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Microseconds of one launch that computes a batch, and which of both bounds it: "hbm" or "tensor"."""
+    """Lower bound for one launch that computes a batch, in microseconds, and what sets it: "hbm" or "tensor"."""
 
     latency_us: float
     bound_by: str
 
 
 def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1) -> Floor:
-    """The floor of a network for a batch in a dtype on a target ("trn1", "trn2" or "trn3"), on `lnc` cores."""
+    """Return the floor of a network for a batch in a dtype on `lnc` cores of a target ("trn1", "trn2" or "trn3")."""
     constants, chip = machine(target), find_target(target)
     is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
     itemsize = 1 if is_narrow else DTYPES[dtype].itemsize
@@ -54,8 +54,8 @@ def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1
 
 
 def _latencies(m: Machine) -> tuple[float, float]:
-    """Nanoseconds from the first trigger to its data, and from the last result to its place in HBM, by the quicker of
-    prepared and generated descriptors."""
+    """Nanoseconds from the first trigger to its data, and from the last result to HBM; the faster of prepared and
+    generated descriptors counts."""
     return (
         min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns,
         min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns,
@@ -63,7 +63,8 @@ def _latencies(m: Machine) -> tuple[float, float]:
 
 
 def _elements(network: Network, batch: int) -> int:
-    """Numbers that must come from HBM: filters and matrices, and of the input what the first layer reads of it."""
+    """Count the numbers that must come from HBM: filters, matrices, and the part of the input that the first layer
+    reads."""
     weights, shapes = 0, network.shapes()
     for layer in network.layers:
         if layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]):
@@ -80,7 +81,7 @@ def _elements(network: Network, batch: int) -> int:
 
 
 def _filtering_share(gen2: bool, itemsize: int) -> float:
-    """The least share of a 3x3 filter's products that a form leaves, of those that are taken unasked."""
+    """Return the least share of a 3x3 filter's products that any form chosen automatically computes."""
     steps = _FILTERED**2
     outputs = {Form.PAIRS: 2, Form.SQUARES: 4}
     shares = {form: matrices(form, steps) / (count * steps) for form, count in outputs.items()}
@@ -88,7 +89,7 @@ def _filtering_share(gen2: bool, itemsize: int) -> float:
 
 
 def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering: float) -> float:
-    """Multiply-accumulates of a layer that the Tensor Engine cannot do without, for one example."""
+    """Count the multiply-accumulates of one example that a layer needs from the Tensor Engine."""
     if not isinstance(layer, Conv2d):
         return layer.multiply_accumulates(*shapes)
     if layer.groups == layer.in_channels > 1:
@@ -99,8 +100,8 @@ def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering:
 
 
 def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """Along an axis (0 down, 1 across): taps of all outputs that meet no padding, and rows of the input that they meet.
-    Outputs that pooling drops do not count."""
+    """Along an axis (0 rows, 1 columns), count the taps of all outputs that do not fall on padding, and the input rows
+    that they read. Outputs dropped by pooling do not count."""
     side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
     step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]
     met = [

@@ -1,7 +1,4 @@
-"""Options of where and how a network runs, shared by the command line and Python.
-
-Nothing heavy is imported.
-"""
+"""Options of where and how a network runs, shared by the command line and Python; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
 Dtype = Literal["float32", "bfloat16", "float16", "float8_e4m3"]
 Target = Literal["trn1", "trn2", "trn3"]
 BackendName = Literal["auto", "neuron", "sim"]
-LNC = (1, 2)  # NeuronCores of a logical core
+LNC = (1, 2)  # allowed numbers of NeuronCores in a logical core
 Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 EightBitLayers = Literal["inner", "all"]
@@ -25,10 +22,10 @@ issue 819), and about 130 MB of the simulator's memory. 16 pictures of VGG-16 ta
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Options of how a network is launched: per "network", in as few launches of at most `instructions` each as
-    possible, or per "layer". In the `form` "quickest", 3x3 filters are combined where that is predicted to be quicker
-    (docs/convolutions.md); in "direct", nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
-    network's own. `eight_bits`: layers that may be in float8_e4m3, all or all but the first and the last."""
+    """How a network is launched: per "network", in as few launches of at most `instructions` each as possible, or per
+    "layer". `form` "quickest" uses minimal filtering for 3x3 filters where that is predicted to be faster
+    (docs/convolutions.md), "direct" nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
+    network's own. `eight_bits`: which layers may be in float8_e4m3, all or all but the first and the last."""
 
     per: Per = "network"
     instructions: int = INSTRUCTIONS

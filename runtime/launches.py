@@ -1,4 +1,4 @@
-"""Launches of a network: layer by layer, or all layers in one launch."""
+"""The launches of a network: one for each layer, or as few as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..lowering.graph import DoesNotFit
 from ..lowering.network_plan import NetworkPlan
 from ..lowering.pipeline import LaunchPlan
 from ..lowering.planning import Planning
-from ..lowering.show import ShownLaunch as ShownLaunch  # for app, which asks runtime
+from ..lowering.show import ShownLaunch as ShownLaunch  # re-exported for app, which imports runtime only
 from ..models.checks import INPUT
 from ..models.files import Model
 from ..simulator.machine.chip import find_target
@@ -34,16 +34,13 @@ from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
 
-Progress = Callable[[float], None]  # is given the share of a batch that is done
+Progress = Callable[[float], None]  # called with the finished share of a batch, 0 to 1
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the class of the largest of
-    the leading one, int32 [B], and a time and a timeline a row.
-
-    Values have no class: -1.
-    """
+    """One batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the leading output's class
+    int32 [B] (-1 for values), and a time and a timeline for each row."""
 
     scores: np.ndarray
     classes: np.ndarray
@@ -52,27 +49,27 @@ class Ran:
 
 
 class Launches(Protocol):
-    """A network as launches. `rows` are those of its table; `note` says why it is not launched as was asked."""
+    """The launches of a network. `rows` are the rows of its table; `note` says why it is not launched as requested."""
 
     rows: tuple[Row, ...]
     note: str | None
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
-        """Run a batch [B, *input] of the dtype that was planned for."""
+        """Run a batch [B, *input] in the planned dtype."""
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """A time and a timeline a row for a batch of that size, from shapes alone."""
+        """Time a batch of the given size from shapes alone: a time and a timeline for each row."""
 
     def show(self, batch: int) -> list[ShownLaunch]:
-        """Return what a batch of that size launches, with the graphs that it was lowered by."""
+        """Return the launches of a batch of the given size, with the graphs that they were lowered from."""
 
 
 def plan_launches(
     model: Model, dtype: str, info: BackendInfo, options: LaunchOptions = DEFAULT_LAUNCHES, batch: int = 1
 ) -> Launches:
-    """The launches of a network; layer by layer where its layers cannot share one.
+    """Return the launches of a network; layer by layer if its layers cannot share a launch.
 
-    `info`: of the backend. `batch`: the inputs that most often come, described by `note`. KernelError where two cores
+    `info` describes the backend, `batch` is the usual batch size, which `note` describes. KernelError if two cores
     would have to run it layer by layer.
     """
     if dtype == EIGHT_BITS:
@@ -86,7 +83,7 @@ def plan_launches(
         return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, planning))
     except DoesNotFit as reason:
         why = str(reason)
-    except Exception as fault:  # a planner may be wrong, but each layer by itself is still right
+    except Exception as fault:  # a bug in planning must not stop the network: single layers still work
         _LOG.exception("%s: no plan of one launch in %s", model.network.name, dtype)
         why = f"its plan failed ({describe_fault(fault)})"
     _check_one_core(model, info, why)
@@ -108,12 +105,12 @@ def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
 
 
 def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
-    """Return the launches of a network in 8 bits, whose note says what of it is; KernelError where it cannot be."""
+    """Return the launches of a network in 8 bits, with a note on which layers are; KernelError if it cannot be."""
     if options.per == "layer":
         raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
     calibration = options.calibration or own_calibration(model.network)
     planning = planning_of(EIGHT_BITS, info, options)
-    values = find_target(info.target).generation > 2  # before, 8 bits are multiplied as fast as 16
+    values = find_target(info.target).generation > 2  # older cores multiply 8 bits no faster than 16
     largest = partial(_largest, calibration, model)
     eight_bits = EightBits(largest, values, are_all=options.eight_bits == "all")
     planning = replace(planning, eight_bits=eight_bits)
@@ -130,7 +127,7 @@ def _largest(calibration: Calibration, model: Model, layer: str) -> float:
 
 
 def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
-    """Return the planning of launches for a backend."""
+    """Return the settings of planning for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
     forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()
@@ -138,7 +135,7 @@ def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planni
 
 
 class LayerLaunches:
-    """A launch or a few for each layer; values between them are in HBM."""
+    """One or more launches for each layer; values between them are in HBM."""
 
     def __init__(self, model: Model, dtype: str, note: str | None, planning: Planning) -> None:
         self.note = note
@@ -164,7 +161,7 @@ class LayerLaunches:
             launches.append(step.launch(backend, read))
             values[step.name] = launches[-1].outputs[0]
             answers |= {number: np.asarray(values[step.name]).reshape(size, -1) for number in step.answers}
-            for name in step.reads:  # what nothing reads any more is let go
+            for name in step.reads:  # free values that no later step reads
                 left[name] -= 1
                 if not left[name]:
                     del values[name]
@@ -189,17 +186,17 @@ class LayerLaunches:
 
 
 class NetworkLaunches:
-    """The network in as few launches as it takes, what passes between layers in SBUF as far as it can.
+    """The network in as few launches as possible; values between layers stay in SBUF as far as they fit.
 
-    Its rows are the launches together and then each layer where the backend times layers, else one for the
-    network.
+    If the backend times layers, the first row is the launch and a row for each layer follows; otherwise one row is the
+    network's.
     """
 
     def __init__(
         self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, tells_layers: bool
     ) -> None:
-        """See `plan_launches`; DoesNotFit if the network cannot be expressed for the kernel."""
-        from .. import kernels  # not before the backend is chosen
+        """See `plan_launches`; DoesNotFit if the kernel cannot express the network."""
+        from .. import kernels  # only after the backend is chosen
 
         self._dtype = NETWORK_DTYPES[dtype]
         self._plan = NetworkPlan(model, self._dtype, planning, instructions)
@@ -221,7 +218,7 @@ class NetworkLaunches:
         self._work = row_operations(model.network, self.rows)
 
     def eight_bits_note(self, source: str) -> str:
-        """Return in words what of the network is in 8 bits; `source`: of the scales of values."""
+        """Describe which layers are in 8 bits; `source` names the source of the scales."""
         return self._plan.eight_bits_note(source)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
@@ -265,8 +262,8 @@ class NetworkLaunches:
     def _rows_of(
         self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """The times of all launches, each with the number of its segment and how it was planned, by row; the timelines
-        of each segment's first launch stand at its first row."""
+        """Return the times of all launches by row, each with the number of its segment and its form. Timelines of a
+        segment's first launch go to its first row."""
         if not self._tells_layers:
             (time,) = add_times([(result.time,) for *_, result in results])
             return (with_model_flops(time, self._work[0], batch),), (results[0][2].timeline,)
@@ -283,7 +280,7 @@ class NetworkLaunches:
 
 
 def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, ...]:
-    """The times of a launch's layers. How sure a prediction is, is known of the launch: each row has that."""
+    """Return the times of a launch's layers. The expected error is known for the launch; each row gets that."""
     error = result.time.latency_error
     none = LaunchTime(0.0, hardware_flops=0)
     return tuple(
@@ -293,19 +290,19 @@ def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, .
 
 
 def _launch_of(result: LaunchResult) -> LaunchTime:
-    """The time of a launch beside that of its layers."""
-    assert result.launch is not None  # a kernel that runs the layers of a network, on a backend that times layers
+    """Return the part of a launch's time that belongs to no layer."""
+    assert result.launch is not None  # set for a network's kernel on a backend that times layers
     return replace(result.launch, latency_error=result.time.latency_error)
 
 
 def _keep(*operands: np.ndarray) -> None:
-    """Weights: nobody may write to them from now on, so that a backend may keep them on the device."""
+    """Make the weights read-only so that a backend can cache them on the device."""
     for operand in operands:
         operand.setflags(write=False)
 
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The answers of the first inputs, [size, numbers], and their classes: others fill up."""
+    """Return the answers and classes of the first inputs, [size, numbers]; the rest of the batch is filler."""
     scores = planned.pictures_of(values)[:size].reshape(size, -1)
     return scores, None if classes is None else planned.pictures_of(classes)[:size]
 
@@ -315,6 +312,6 @@ def _no_classes(size: int) -> np.ndarray:
 
 
 def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A layer's shapes as rows show them: features without the axes that an image has."""
+    """Return a layer's shapes for its row: features without the axes of an image."""
     shown = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
     return (BATCH, *shown[0]), (BATCH, *shown[1])

@@ -1,9 +1,9 @@
-"""A network layer by layer: the same lowering, cut after every layer; what passes between layers is in HBM.
+"""A network layer by layer: lowered as usual, but cut after every layer, with values between layers in HBM.
 
-A dense layer is the chain of single kernels: transpose, matmul, bias and activation, which takes the softmax after it
-too. A convolution is the fused kernel, pooling included, and takes the sum that it alone feeds. Any other layer is a
-program of its own. Flatten and reshape to features are views of what is in HBM and launch nothing. The last launch
-finds the largest score.
+A dense layer is a chain of single kernels: transpose, matmul, bias and activation, including a softmax behind it. A
+convolution is the fused kernel, including pooling and a residual sum that only it feeds. Any other layer is a program
+of its own. Flatten, and reshape to features, are views and launch nothing. The last launch finds the class with the
+largest score.
 """
 
 from __future__ import annotations
@@ -33,16 +33,11 @@ from .timing import BATCH, Row, with_batch
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A launch of a single kernel, `kernel` being its name in trninfer.kernels, on data, then operands.
-
-    `reads` names the data: the input of the network ("input") or the step that computed it. Shapes are those in which
-    the kernel takes the data and returns its result; BATCH stands for the batch axis. `answers` are the numbers of the
-    network's outputs that it computes. `layers`: whose operations it does.
-    """
+    """A launch of a single kernel, named as in trninfer.kernels, on data followed by other operands."""
 
     name: str
     kernel: str
-    reads: tuple[str, ...]
+    reads: tuple[str, ...]  # of the data: "input", or the steps that compute it
     input_shapes: tuple[Shape, ...]
     output_shape: Shape
     operands: tuple[np.ndarray, ...] = ()
@@ -67,7 +62,7 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """A launch of a program of one layer, `kernel` being the layer's kind; otherwise as `KernelStep`."""
+    """A launch of a program of one layer, `kernel` being the layer's kind; otherwise like `KernelStep`."""
 
     name: str
     kernel: str
@@ -101,7 +96,7 @@ class ProgramStep:
         return replace(self.planner.show(batch), name=self.name)
 
     def _plan(self, batch: int) -> LaunchPlan:
-        """Return the launch of a batch; KernelError for a layer that no memory of the target holds."""
+        """Return the launch of a batch; KernelError for a layer that does not fit into the target's memory."""
         try:
             return self.planner.plan(batch)
         except DoesNotFit as why:
@@ -126,22 +121,22 @@ def row_of(step: LayerStep) -> Row:
 
 
 def plan_layers(model: Model, dtype: np.dtype[Any], planning: Planning) -> tuple[LayerStep, ...]:
-    """Return the launches of a network in order, weights cast to `dtype` and laid out for the kernels.
+    """Return the launches of a network in order, with weights cast to `dtype` and laid out for the kernels.
 
-    The last one is the argmax of the leading output, unless that is values. DoesNotFit where a layer has no rule.
+    The last one is the argmax of the leading output, unless that is values. DoesNotFit if a layer has no rule.
     """
     return tuple(_Chain(model, dtype, planning).steps)
 
 
 class _Chain:
-    """The steps so far, and what computed each layer's value: a step, or the input of the network."""
+    """The steps so far, and the source of each layer's value: a step, or the input of the network."""
 
     def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning) -> None:
         self.steps: list[LayerStep] = []
         self._model, self._network = model, model.network
         self._dtype, self._planning = dtype, planning
         self._shapes = model.network.shapes()
-        self._sums: dict[str, KernelStep] = {}  # convolutions, by layer, that a sum can be part of
+        self._sums: dict[str, KernelStep] = {}  # convolutions that could take a residual sum, by layer
         self._values = {INPUT: INPUT}
         self._answers = [named.layer for named in model.network.named_outputs]
         for layer in model.network.layers:
@@ -184,9 +179,9 @@ class _Chain:
             self._sums[layer.name] = step
 
     def _add_sum(self, layer: Combine) -> bool:
-        """Let the convolution that feeds a sum, and nothing else, add the other operand.
+        """Fuse a sum into the convolution that feeds it and nothing else.
 
-        Its launch then comes when both tensors are there.
+        The launch moves to where both operands are computed.
         """
         for name, other in (layer.inputs, layer.inputs[::-1]):
             step = self._sums.get(name)
@@ -209,7 +204,7 @@ class _Chain:
         return False
 
     def _add_dense(self, layer: Dense) -> None:
-        """Append three launches; a softmax that alone reads the layer is in the last one."""
+        """Append three launches; the last one includes a softmax if only that reads the layer."""
         features, outputs = layer.in_features, layer.out_features
         weight = np.ascontiguousarray(self._model.tensors[f"{layer.name}.weight"], self._dtype)
         bias = np.ascontiguousarray(self._model.tensors[f"{layer.name}.bias"], np.float32).reshape(1, outputs)
@@ -242,7 +237,7 @@ class _Chain:
         self._values[name] = self._append(last)
 
     def _add_softmax(self, layer: Softmax) -> None:
-        """Append a softmax, unless the dense layer before has computed it."""
+        """Append a softmax, unless the dense layer before it includes it."""
         read = layer.inputs[0]
         before = next((other for other in self._network.layers if other.name == read), None)
         self._values[layer.name] = self._values[read]
@@ -255,7 +250,7 @@ class _Chain:
         self._values[layer.name] = self._append(replace(step, input_shapes=(rows,), output_shape=rows))
 
     def _add_program(self, layer: Layer) -> None:
-        """Append a program of the layer, unless its value is its input."""
+        """Append a program of the layer, unless its value equals its input."""
         layer = self._with_few_inputs(layer) if isinstance(layer, Concat) else layer
         graph = lower_layer(self._model, self._dtype, layer, self._shapes)
         if computes_nothing(graph):
@@ -264,7 +259,7 @@ class _Chain:
         self._values[layer.name] = self._append(self._program_step(layer, graph))
 
     def _with_few_inputs(self, layer: Concat) -> Concat:
-        """Return a concatenation that one launch can read, of the values of others that are appended before it."""
+        """Split a concatenation that one launch cannot read: append concatenations of some of its inputs first."""
         reads = layer.inputs
         while len(reads) > MAX_INPUTS:
             groups = [reads[first : first + MAX_INPUTS] for first in range(0, len(reads), MAX_INPUTS)]
@@ -286,7 +281,8 @@ class _Chain:
             output_shape=(BATCH, *self._shapes[layer.name]),
             planner=self._planning.planner(graph),
             dtype=self._dtype,
-            layers=tuple(own.name for own in self._network.layers if own.name == layer.name),  # none of a part of one
+            # a part of a concatenation has no layer
+            layers=tuple(own.name for own in self._network.layers if own.name == layer.name),
         )
 
     def _kernel_step(
@@ -326,7 +322,7 @@ class _Chain:
             self.steps[place] = replace(step, answers=(*step.answers, number))
 
     def _add_argmax(self) -> None:
-        """Append where the largest of the leading output is; values have no classes."""
+        """Append the argmax of the leading output; values have no classes."""
         if self._network.output.kind == "values":
             return
         last = self._network.layers[-1].name
@@ -339,6 +335,6 @@ def _activation_of(layer: Dense | Combine) -> dict[str, Any]:
 
 
 def _kernel(name: str) -> Any:
-    from .. import kernels  # not before the backend is chosen: loading a kernel settles which `nki` it gets
+    from .. import kernels  # only after the backend is chosen: importing a kernel decides which `nki` it uses
 
     return kernels.kernel(name)

@@ -1,10 +1,9 @@
-"""Time of each layer of a network, from the schedule of the one launch that runs them all.
+"""The time of each layer, from the schedule of the one launch that runs them all.
 
-Each instruction is that of the layer of its operation (lowering/owners.py); those that keep the Tensor Engine warm are
-the launch's (kernels/tiling/warm_up.py). A layer's time is that of its instructions on the critical path, so that the
-rows add up to the launch, in whole picoseconds exactly; what ran beside the critical path takes no time of its own.
-What a layer did, in operations and bytes, it did while its own instructions ran: beside those of other layers, it may
-be.
+Each instruction belongs to the layer of its operation (lowering/owners.py); instructions that keep the Tensor Engine
+warm belong to the launch (kernels/tiling/warm_up.py). A layer's time is the time of its instructions on the critical
+path, so that rows add up to the launch, exactly in whole picoseconds. Work off the critical path takes no time of its
+own. A layer's operations and bytes count as done while its own instructions ran, possibly beside other layers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..simulator.timing.critical_path import RESOURCES, critical_times
 from ..simulator.timing.program_timing import array_flops, peak_flops
 from .backend import LaunchTime
 
-LAUNCH = ""  # the owner of what is no layer's
+LAUNCH = ""  # owner of instructions that belong to no layer
 _WARM_UP = "warm_up"
 
 
@@ -33,7 +32,7 @@ class _Share:
 
 
 def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str, LaunchTime]]:
-    """Return the time of a launch beside its layers, and of each layer, by name."""
+    """Return the time of a launch outside its layers, and the time of each layer by name."""
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
@@ -55,8 +54,8 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
 
 
 def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
-    """Return the parts of a run: each layer in each pass, one after the other, and the part of each instruction (-1:
-    none). `layers`: of the program's operations."""
+    """Return the parts of a run (each layer in each pass, in order) and the part of each instruction (-1: none).
+    `layers`: the layers of the program's operations."""
     done: list[float] = []
     names: list[str] = []
     owners: list[int] = []
@@ -77,7 +76,7 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
 
 
 def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the layer of each part of a core's program, and the part of each instruction."""
+    """Return the layer of each part of one core's program, and the part of each instruction."""
     owners = [None if _warms_up(instruction) else owner for instruction, owner in zip(program, owners_of(program))]
     layer_of = [None if owner is None else (owner.pass_number, layers[owner.operation]) for owner in owners]
     parts: list[tuple[int, str]] = []
@@ -87,16 +86,17 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
             parts.append(layer)
         numbers.append(-1 if layer is None else len(parts) - 1)
     firsts = {layer: number for number, layer in reversed(list(enumerate(parts)))}
-    ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}  # a room is named in its first pass
+    # a buffer is named in its first pass
+    ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}
     for number, (instruction, layer) in enumerate(zip(program, layer_of)):
         if layer is not None and _is_early(instruction):
-            at = max(0, numbers[number])  # of weights alone, where other operations write the layer's value
+            at = max(0, numbers[number])  # weights only, if other operations write the layer's value
             numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
 
 
 def _names_layer(instruction: Instruction) -> bool:
-    """True if an instruction writes, or stores, a tensor of an operation."""
+    """True if an instruction writes or stores a tensor of an operation."""
     name = name_of(instruction)
     return name is not None and not name.is_early
 
@@ -113,7 +113,7 @@ def _warms_up(instruction: Instruction) -> bool:
 
 
 def _spans(run: simulator.Run) -> Iterable[tuple[float, float]]:
-    """From when to when each instruction of the program ran: from the end of what it waited for last, to its result."""
+    """Return when each instruction of the program was active: from the end of its last wait to its result."""
     return (span for s in run.prediction.schedules for span in zip(s.since, s.done))
 
 
@@ -136,7 +136,7 @@ def _time(share: _Share, spent: dict[str, int], peak: float, launch_us: float) -
 
 
 def _union(spans: list[tuple[float, float]]) -> float:
-    """The time in which any of the spans runs."""
+    """Return the time covered by any of the spans."""
     total = end = 0.0
     for start, done in sorted(spans):
         if done > end:

@@ -1,4 +1,4 @@
-"""Number of operations of a network, from its shapes alone: the basis of FLOPs and MFU in reports."""
+"""Operations of a network, from shapes alone: the basis of FLOPs and MFU in reports."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .timing import Row
 
 
 class Operations(NamedTuple):
-    """Operations for one example: 2 a multiply-accumulate of a matrix multiplication; 1 an element of the output of
-    other layers, of pooling 1 an element of each window, none where a layer only moves numbers."""
+    """Operations for one example. Matrix multiplications count 2 for a multiply-accumulate; other layers count 1 for
+    each element of their output, pooling 1 for each element of each window, and layers that only move data nothing."""
 
     multiplied: int
     elementwise: int
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """The sum of both."""
         return self.multiplied + self.elementwise
 
     def plus(self, other: Operations) -> Operations:
-        """The sum of both."""
+        """Return the sum with other operations."""
         return Operations(self.multiplied + other.multiplied, self.elementwise + other.elementwise)
 
 
 def operations(layer: Layer, *shapes: Shape) -> Operations:
-    """Operations of a layer for one example of inputs of `shapes`."""
+    """Return the operations of a layer for one example with inputs of `shapes`."""
     multiplied = 2 * layer.multiply_accumulates(*shapes)
     if multiplied or layer.only_moves:
         return Operations(multiplied, 0)
@@ -42,17 +42,17 @@ def operations(layer: Layer, *shapes: Shape) -> Operations:
 
 
 def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
-    """Return the operations for one example of each row of a network's table: those of its layers."""
+    """Return the operations for one example of each row of a network's table, which are those of its layers."""
     shapes = network.shapes()
     work = {layer.name: operations(layer, *[shapes[name] for name in layer.inputs]) for layer in network.layers}
     return [reduce(Operations.plus, (work[name] for name in row.layers), Operations(0, 0)) for row in rows]
 
 
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
-    """A time with the model's operations for a batch.
+    """Return a time with the model's operations for a batch.
 
-    MFU counts the operations of the PE array, at most those that it multiplied: minimal filtering needs fewer than the
-    shapes suggest, and other engines do what is not a matrix multiplication.
+    MFU counts operations of the PE array, at most as many as it multiplied: minimal filtering needs fewer than shapes
+    suggest, and other engines do the rest.
     """
     flops, multiplied = batch * work.total, batch * work.multiplied
     if time.hfu is None or time.mfu is None:

@@ -1,7 +1,7 @@
-"""A network tried on the simulator before its file is written: planned in 32 and 16 bits, and run in batches.
+"""Tries a network on the simulator before its file is written: plans it in 32 and 16 bits and runs batches.
 
-Its answers are compared with the golden model's, as scores before a final softmax: a difference of saturated
-probabilities shows nothing.
+Scores before a final softmax are compared with the golden model's, since saturated probabilities would hide a
+difference.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
-PLANNED = (1, 2)  # batches that are planned in each dtype
+PLANNED = (1, 2)  # planned in each dtype
 
-# Batches that are run, with the most multiply-accumulates of one example for each. Beyond the last, nothing is run.
+# Batches that are run for a network of at most so many multiply-accumulates an example; none beyond the last.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 
 @dataclass(frozen=True)
 class NetworkCheck:
-    """The batches that were run, and how the scores compare with the golden model's; None where nothing was run."""
+    """The batches that were run, and the comparison with the golden model; None if nothing was run."""
 
     batches: tuple[int, ...]
     verification: Verification | None
 
     @property
     def passed(self) -> bool:
-        """True if nothing differs."""
+        """True if there is no difference."""
         return self.verification is None or self.verification.passed
 
 
 def check_network(model: Model) -> NetworkCheck:
-    """Run random examples in batches in float32, and plan a network in 32 and 16 bits.
+    """Run random examples in batches in float32, and plan the network in 32 and 16 bits.
 
-    ModelError, one line, for a network that cannot be planned or run.
+    ModelError, one line, if it cannot be planned or run.
     """
     for batch in PLANNED:
         _plan(model, "float32", batch)
@@ -51,21 +51,20 @@ def check_network(model: Model) -> NetworkCheck:
     scores = before_softmax(model)
     verdicts = [_run(scores, batch) for batch in batches]
     for dtype in DTYPES:
-        if dtype != "float32":  # after what takes most memory, since plans are kept
+        if dtype != "float32":  # plan it after the run, which takes most memory: plans are cached
             for batch in PLANNED:
                 _plan(model, dtype, batch)
     return NetworkCheck(batches, merge(verdicts) if verdicts else None)
 
 
 def batches_of(network: Network) -> tuple[int, ...]:
-    """Return the batches in which a network of this size is run."""
+    """Return the batch sizes in which a network of this size is run."""
     work = _work(network)
     return next((batches for batches, most in BATCHES if work <= most), ())
 
 
 def before_softmax(model: Model) -> Model:
-    """Return the network without the softmaxes, and functions that saturate, that its outputs end in; their scores are
-    then outputs of values."""
+    """Return the network without final softmaxes and other saturating functions; its scores become outputs of values."""
     network = without_squeezing(model.network, squeezed_outputs(model.network))
     cut = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
     readers = network.readers()

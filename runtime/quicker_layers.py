@@ -1,7 +1,7 @@
-"""The choice between one launch and a launch a layer: the quicker is taken, by the simulator's clock.
+"""Chooses between few launches and a launch for each layer, whichever the simulator predicts to be faster.
 
-Launches that store every value and load it again are seldom quicker. A bound of theirs, which counts launches and what
-they move alone, spares planning them for most networks.
+Launches that store every value to HBM and load it again are seldom faster. A lower bound, from the number of launches
+and the bytes they move, avoids planning them for most networks.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-DENSE_LAUNCHES = 3  # a transpose, a product, and its end
-MOST_COMPARED = 16  # inputs of a batch for which both are timed
+DENSE_LAUNCHES = 3  # transpose, matmul, and bias with activation
+MOST_COMPARED = 16  # largest batch for which both are timed
 
 
 def quicker(
     network: Network, dtype: str, info: BackendInfo, batch: int, launches: Launches, make_layers: Callable[[], Launches]
 ) -> Launches:
-    """Return `launches`, which are few, or those of single layers where these are quicker on the simulator.
+    """Return `launches`, or launches of single layers if the simulator predicts that those are faster.
 
-    `batch`: the inputs that most often come. On a chip `launches` are returned, since its kernels are not timed here;
-    so they are where single layers do not fit or cannot be planned.
+    `batch`: the usual batch size. On a chip, and if single layers do not fit or cannot be planned, `launches` are
+    returned.
     """
     if info.name != "sim" or info.lnc > 1:
         return launches
@@ -44,9 +44,9 @@ def quicker(
     try:
         layers = make_layers()
         apart = _microseconds(layers, backend, size)
-    except KernelError:  # a layer by itself does not fit
+    except KernelError:  # a single layer does not fit
         return launches
-    except Exception:  # a planner may be wrong, but the few launches are still right
+    except Exception:  # a bug in planning single layers must not stop the network
         _LOG.exception("%s: no plan layer by layer in %s", network.name, dtype)
         return launches
     if apart >= together:
@@ -59,11 +59,11 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> float:
-    """Return a lower bound, in microseconds, of what a launch a layer takes for a batch."""
+    """Return a lower bound, in microseconds, for a batch with a launch for each layer."""
     constants, shapes = machine(target), network.shapes()
     launches, moved = 0, 0
     for layer in network.layers:
-        is_sum = isinstance(layer, Combine) and layer.operation == "add"  # may be part of a convolution
+        is_sum = isinstance(layer, Combine) and layer.operation == "add"  # may be fused into a convolution
         if layer.only_moves or is_sum:
             continue
         launches += DENSE_LAUNCHES if isinstance(layer, Dense) else 1

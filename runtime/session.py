@@ -1,4 +1,4 @@
-"""A network on a backend: weights prepared once, batches answered as they come, each layer timed."""
+"""A network on a backend: weights are prepared once, batches are answered as they come, and each layer is timed."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ _ADVICE = {
 
 
 class OverflowedError(InputError):
-    """The network's output is not finite in the dtype it ran in; the message is one line for the user."""
+    """An output of the network is not finite in this dtype; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """The answers to one batch of B inputs, and what they took.
+    """The answers to one batch of B inputs, and their times.
 
-    `classes` int32 [B], from the argmax on the chip (-1 for a network of values), and `probabilities` float32
-    [B, row_size], all outputs of the network one after another (`Network.unpack`), leave out the inputs that `failures`
-    names: their position in the batch, and why they could not be answered.
-    `times` has one a row of the session, `timelines` one or None for each of them. `worker` numbers who answered, where
-    several do.
+    `classes` int32 [B] are from the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
+    row_size] holds all outputs of the network one after another (`Network.unpack`). Inputs that could not be answered
+    are left out of both; `failures` maps their position in the batch to the reason. `times` has one entry for each row
+    of the session, `timelines` one or None. `worker` is the number of the worker that answered.
     """
 
     size: int
@@ -68,11 +67,11 @@ class Result:
     probabilities: np.ndarray  # float32 [N, row_size]
     layers: tuple[LayerTiming, ...]
     total_us: float
-    timelines: tuple[tuple[str, object], ...] = ()  # row and timeline of the first batch's launches, where kept
+    timelines: tuple[tuple[str, object], ...] = ()  # row and timeline of each launch of the first batch, if kept
 
 
 class BatchSession(Protocol):
-    """Session that answers batches: a `Session`, or one that shares them among workers."""
+    """A session that answers batches: a `Session`, or one that distributes them to workers."""
 
     @property
     def model(self) -> Model:
@@ -80,20 +79,25 @@ class BatchSession(Protocol):
 
     @property
     def info(self) -> BackendInfo:
-        """The backend that it runs on."""
+        """The backend it runs on."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """The rows of its table of times."""
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches [B, *network.input.shape] in their order; see `Session.stream`."""
+        """Answer batches [B, *network.input.shape] as they come: the only loop over batches.
+
+        One batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
+        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses or
+        returns a class that does not exist, and OverflowedError for a result that is not finite.
+        """
 
 
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16", "float16" or "float8_e4m3").
 
-    With `warn`, launches that the chip refuses become slower ones (fallback.py), and it gets a line on each.
+    With `warn`, launches that the chip refuses are replaced by slower ones (fallback.py), with a line on each.
     """
 
     def __init__(
@@ -130,8 +134,8 @@ class Session:
 
     @property
     def launches_note(self) -> str | None:
-        """The number of launches, or the reason why each layer is launched by itself; None if it is one launch, or as
-        asked for."""
+        """The number of launches, or why each layer is launched by itself; None for one launch, or if launched as
+        requested."""
         return self._launches.note
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
@@ -160,8 +164,8 @@ class Session:
             done += len(batch)
 
     def time(self, count: int, backend: Backend | None = None) -> Result:
-        """The time of each layer for `count` inputs in batches, from shapes alone: a result without answers. Another
-        backend of the same kind may time the same launches."""
+        """Time each layer for `count` inputs in batches, from shapes alone: a result without answers. Another backend
+        of the same kind may be given."""
         totals = Totals(self.rows)
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
@@ -172,7 +176,7 @@ class Session:
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def show(self, count: int) -> list[ShownLaunch]:
-        """Return what a batch of `count` inputs launches, with the graphs that it was lowered by."""
+        """Return the launches of a batch of `count` inputs, with the graphs that they were lowered from."""
         return self._launches.show(count)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -186,7 +190,7 @@ class Session:
                 f"not {describe_shape(tuple(x.shape[1:]))}"
             )
         size = len(x)
-        with np.errstate(over="ignore"):  # an overflow here is reported below, in words
+        with np.errstate(over="ignore"):  # an overflow is reported below
             data = np.ascontiguousarray(x, self._numpy_dtype)
         ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
         probabilities = self._probabilities(ran.scores.astype(np.float32))
@@ -213,6 +217,6 @@ def _no_progress(done: float) -> None:
 
 
 def split_batches(x: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Consecutive rows of x, at most `batch_size` at a time; views, so that a memory map is read bit by bit."""
+    """Yield consecutive rows of x, at most `batch_size` at a time; views, so that a memory map is read piece by piece."""
     for first in range(0, len(x), batch_size):
         yield x[first : first + batch_size]

@@ -1,4 +1,4 @@
-"""The backend that is always there: kernels run on the NeuronCore simulator, and their time is predicted."""
+"""The backend that is always there: kernels run on the NeuronCore simulator, which predicts their time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from .layer_times import layer_parts, layer_times
 
 @contextmanager
 def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
-    """While it lasts, predictions for a target are of a machine with these constants (simulator/timing/constants/), and
-    say so. KernelError for a name that there is not or a value that cannot be."""
+    """Context in which a target is predicted with other constants (simulator/timing/constants/), labelled as such.
+
+    KernelError for an unknown constant or a value that is not possible.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(simulator.changed(target, constants))
@@ -38,7 +40,7 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
 
 
 class SimulatedBackend:
-    """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is computed once."""
+    """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is cached."""
 
     def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
         check_cores(target, lnc)
@@ -47,7 +49,7 @@ class SimulatedBackend:
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
-        """Compute what the chip would compute; KernelError where it would refuse."""
+        """Not implemented: an imaginary machine computes nothing."""
         operands, others = split_arguments(kernel, arrays, parameters)
         run = self._run(kernel, operands, others, functional=True)
         timed = self._timing(kernel, operands, others, lambda: run)
@@ -70,7 +72,7 @@ class SimulatedBackend:
         if key not in self._timed:
             run = get_run()
             timeline = None
-            program = parameters.get("program")  # of a network's kernel
+            program = parameters.get("program")  # set for the network kernel
             parts = None if program is None else layer_parts(run, program.layers)
             if self._keep_timelines:
                 timeline = simulator.Run(run.prediction, (), run.name, run.profiled)
@@ -108,13 +110,13 @@ class SimulatedBackend:
                 )
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
-                raise  # not a kernel's check of its arguments, which says what is wrong
+                raise  # an assertion without a message is a bug, not a refused argument
             raise KernelError(f"{kernel.__name__} on {self.info.target}: {' '.join(str(error).split())}") from error
 
 
 class FasterBackend:
-    """Times on the simulator with a resource that many times as fast: launches that `backend`, which keeps timelines,
-    has timed are scheduled anew, not walked. All of a launch's time is reported as the launch's own."""
+    """Times launches as if a resource were `factor` times as fast: those timed by `backend`, which must keep timelines,
+    are rescheduled instead of walked. All of a launch's time is reported as the launch's own."""
 
     def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
         self.info = backend.info
@@ -127,7 +129,7 @@ class FasterBackend:
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """The time with the faster resource, from shapes."""
         found = self._backend.time(kernel, *specs, **parameters)
-        assert isinstance(found.timeline, simulator.Run)  # the backend keeps timelines
+        assert isinstance(found.timeline, simulator.Run)  # set, because the backend keeps timelines
         latency = found.timeline.what_if(self._resource, self._times)
         launch = None if found.launch is None else replace(found.launch, latency_us=latency)
         layers = {name: replace(layer, latency_us=0.0) for name, layer in found.layers.items()}
@@ -137,15 +139,15 @@ class FasterBackend:
 def open_for_worker(
     target: str, lnc: int = 1, *, progress: Callable[[str], None], warn: Callable[[str], None]
 ) -> SimulatedBackend:
-    """The simulator for a target, as workers open a backend."""
+    """Open the simulator for a target, as workers open a backend."""
     return open_simulated_backend(target, lnc=lnc)
 
 
 def open_simulated_backend(target: str | None, keep_timelines: bool = False, lnc: int = 1) -> SimulatedBackend:
-    """The simulator for a target (see `resolve_target`), also for the kernels of this process.
+    """Open the simulator for a target (see `resolve_target`) and for the kernels of this process.
 
-    BackendUnavailable where the process has loaded AWS's `nki` already, TargetError where the target has no logical
-    core of `lnc` NeuronCores.
+    BackendUnavailable if the process has imported AWS's `nki`, TargetError if the target has no logical core of `lnc`
+    NeuronCores.
     """
     try:
         use_nki("sim")

@@ -1,4 +1,4 @@
-"""A network at several batch sizes, dtypes and targets: what each costs an input, and how many cores do."""
+"""A network at several batch sizes, dtypes and targets: the time per input, and the throughput of several cores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .timing import LayerTiming, add_critical, total_utilization
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One combination. `sbuf_peak_bytes` are of a partition, None where it is not known.
+    """One combination. `sbuf_peak_bytes` is per partition, None if unknown.
 
-    With `cores`, `cores_inputs_per_second` is the throughput of all, each with its own batches and share of HBM,
-    which makes a batch take `cores_total_us`. `within_limit` is None without a limit; `best` marks the most inputs
-    a second of a target and dtype, within the limit where there is one.
+    With `cores`, `cores_inputs_per_second` is the throughput of all of them, each with batches of its own and its share
+    of HBM, which makes a batch take `cores_total_us`. `within_limit` is None without a limit. `best` marks the highest
+    throughput for a target and dtype, among the points within the limit if there is one.
     """
 
     network: str
@@ -41,7 +41,7 @@ class SweepPoint:
 def sweep_point(
     network: str, target: str, dtype: str, batch: int, layers: Sequence[LayerTiming], floor_us: float | None = None
 ) -> SweepPoint:
-    """The point of a batch whose rows these are."""
+    """Return the point for a batch from its rows."""
     total = round(sum(layer.latency_us for layer in layers), 6)
     mfu, hfu = total_utilization(layers, total)
     critical = add_critical(layer.critical for layer in layers)
@@ -62,21 +62,21 @@ def sweep_point(
 
 
 def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
-    """The point with the throughput of several cores on which a batch takes `total_us`."""
+    """Return the point with the throughput of several cores that take `total_us` for a batch."""
     each = 1e6 * point.batch_size / total_us
     return replace(point, cores=cores, cores_total_us=total_us, cores_inputs_per_second=cores * each)
 
 
 def shared_hbm(target: str, cores: int) -> dict[str, float]:
-    """The constants of a core that shares its stack of HBM with others: all DMA engines of a core move at most its
-    part of the stack gives."""
+    """Return the constants of a core that shares its HBM stack: its DMA engines move at most its share of the stack's
+    rate."""
     chip, constants = find_target(target), machine(target)
     sharing = min(cores, chip.cores_per_stack)
     return {"dma_sustained": min(constants.dma_sustained, constants.hbm_stack_rate / sharing)}
 
 
 def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
-    """The points with the best of each network, target and dtype, and those within a limit."""
+    """Mark the best point of each network, target and dtype, and the points within a limit."""
     told = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
     best: dict[tuple[str, str, str], SweepPoint] = {}
     for point in told:

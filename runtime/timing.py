@@ -1,4 +1,4 @@
-"""Times of the rows of a network, added up: the one place that does, whatever ran the batches."""
+"""Sums the times of a network's rows, for every way in which batches are run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BATCH = -1  # stands for the batch axis in a row's shapes
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a network's table: what it is called, its kernel, and its shapes with BATCH on their batch axis.
+    """A row of a network's table: its name, its kernel, and its shapes with BATCH on the batch axis.
 
-    `layers`: of the network, whose operations count as the row's.
+    `layers`: the layers of the network whose operations count for the row.
     """
 
     name: str
@@ -28,13 +28,12 @@ class Row:
 class LayerTiming:
     """A row of the table, over all batches.
 
-    Shapes have all inputs on their batch axis; flops, bytes and microseconds are sums over the batches, as are the
-    parts of `critical`, of which `bound_by` is the largest. `share` is of the whole time; `mfu` and `hfu` are of
-    `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the time on the device alone
-    where a chip's backend was asked for it, and `device_by` names what measured it; `latency_us` is then the host round
-    trip.
-    `latency_error` is the expected error of a predicted time, as a share of it; `form` how a convolution multiplies its
-    filters, in the longest batch.
+    Shapes have the number of all inputs on their batch axis. Flops, bytes, microseconds and the parts of `critical` are
+    sums over the batches; `bound_by` is the largest part. `share` is the row's share of the total, and `mfu` and `hfu`
+    are relative to `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the time on
+    the device alone, if the chip's backend was asked to measure it, and `device_by` names the tool; `latency_us` is
+    then the host's round trip. `latency_error` is the expected relative error of a predicted time, and `form` describes
+    how a convolution multiplies its filters, both from the longest batch.
     """
 
     name: str
@@ -60,17 +59,18 @@ class LayerTiming:
 
 
 class Totals:
-    """Adds up the times of batches, by row and by worker; memory does not grow with the batches."""
+    """Sums the times of batches, by row and by worker; memory does not grow with the number of batches."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = tuple(rows)
         self._sums: list[LaunchTime] = []
-        self._longest: list[float] = []  # microseconds of the batch that each row's `bound_by` and `form` are from
+        # longest time of each row, from the batch that `bound_by` and `form` are taken from
+        self._longest: list[float] = []
         self._worker_us: dict[int, float] = {}
-        self.count = 0  # inputs so far
+        self.count = 0  # number of inputs so far
 
     def add(self, size: int, times: Sequence[LaunchTime], worker: int = 0) -> None:
-        """Add a batch of `size` inputs, with a time a row, that the worker of this number ran."""
+        """Add a batch of `size` inputs with a time for each row, run by the worker of this number."""
         if len(times) != len(self._rows):
             raise ValueError(f"{len(times)} times for {len(self._rows)} rows")
         self.count += size
@@ -91,11 +91,11 @@ class Totals:
 
     @property
     def worker_us(self) -> dict[int, float]:
-        """Microseconds of each worker. They work at the same time, so the largest is what passes."""
+        """Microseconds of each worker. They run at the same time, so the largest is the elapsed time."""
         return dict(sorted(self._worker_us.items()))
 
     def layers(self) -> tuple[LayerTiming, ...]:
-        """A timing a row; none where nothing ran."""
+        """A timing for each row; none if nothing ran."""
         total = self.total_us
         return tuple(
             LayerTiming(
@@ -130,7 +130,7 @@ def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
 
 
 def add_times(batches: Sequence[Sequence[LaunchTime]]) -> tuple[LaunchTime, ...]:
-    """The times of several batches, each with one a row, as those of one; none where there is no batch."""
+    """Sum the times of several batches, each with one time for each row; empty if there is no batch."""
     if not batches:
         return ()
     totals = Totals([Row("", "", (), ()) for _ in batches[0]])
@@ -140,7 +140,7 @@ def add_times(batches: Sequence[Sequence[LaunchTime]]) -> tuple[LaunchTime, ...]
 
 
 def named_timelines(rows: Sequence[Row], timelines: Iterable[object | None]) -> tuple[tuple[str, object], ...]:
-    """Row and timeline of each launch that has one."""
+    """Return the row and timeline of each launch that has a timeline."""
     return tuple((row.name, timeline) for row, timeline in zip(rows, timelines, strict=True) if timeline is not None)
 
 
@@ -167,7 +167,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
 
 
 def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Microseconds by resource, added up in whole picoseconds."""
+    """Sum microseconds by resource, in whole picoseconds."""
     total: dict[str, float] = {}
     for part in parts:
         for name, time in part.items():
@@ -176,7 +176,7 @@ def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def total_utilization(layers: Iterable[LayerTiming], total_us: float) -> tuple[float | None, float | None]:
-    """MFU and HFU of all rows over the whole time; None where a row's is not known, or no time passed."""
+    """Return MFU and HFU of all rows over the total time; None if any row's is unknown or no time passed."""
     rows = list(layers)
     spans = [row.latency_us if row.active_us is None else row.active_us for row in rows]
     found: list[float | None] = []
@@ -191,7 +191,7 @@ def _active(time: LaunchTime) -> float:
 
 
 def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """That of several spans (microseconds, utilization) together; None where one is not known or there is no time."""
+    """Combine spans (microseconds, utilization); None if any is unknown or no time passed."""
     total = used = 0.0
     for span, share in parts:
         if share is None:
@@ -202,8 +202,8 @@ def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
 
 
 def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """Return the expected error of a sum of times (microseconds, error): that of its weakest part, as one model
-    predicted them all; None where one is not known or there is nothing."""
+    """Return the expected error of a sum of times (microseconds, error): that of its least certain part, since one
+    model predicted them all. None if any is unknown or there is no part."""
     widest = None
     for latency, error in parts:
         if error is None:
@@ -214,5 +214,5 @@ def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
 
 
 def _plus(one: float | None, other: float | None) -> float | None:
-    """A sum; None where a part of it is not known."""
+    """Return a sum, None if either part is unknown."""
     return None if one is None or other is None else one + other

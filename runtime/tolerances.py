@@ -1,6 +1,6 @@
 """Tolerances of answers against the golden model's: one table, by source of the error.
 
-Stochastic rounding is none of them: it would double every rounding, and is off wherever this program runs the chip
+Stochastic rounding is not among them: it would double every rounding error, and trninfer turns it off on the chip
 unless the user turned it on (neuron/system.py; neuron-features/rounding-modes.rst).
 """
 
@@ -12,10 +12,10 @@ DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3")
 
 
 class Source(NamedTuple):
-    """An error that one kernel makes, as a share of its largest value, by the dtype of the operands."""
+    """An error made by one kernel, relative to its largest value, by the dtype of the operands."""
 
     what: str
-    shares: tuple[float, float, float, float]  # of DTYPES
+    shares: tuple[float, float, float, float]  # in the order of DTYPES
     chip_only: bool
     why: str
 
@@ -43,24 +43,24 @@ SOURCES = (
         "its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
     ),
 )
-# A network's answer is off by several kernels' errors: ten in float32; in 16 bits, where roundings of many layers
-# cancel, fewer. The networks of docs/networks.md stay within a fifth of the sums. In 8 bits errors of single products
-# cancel already: of 126 random networks of up to six layers, those with the first and last in bfloat16 stayed within
-# 0.15 of the largest number, and one with all layers in 8 bits was 0.26 off.
+# A network's answer accumulates several kernels' errors: ten in float32, fewer in 16 bits, where roundings of many
+# layers cancel. The networks of docs/networks.md stay within a fifth of these sums. In 8 bits even errors of single
+# products cancel: among 126 random networks of up to six layers, those with the first and last layer in bfloat16 stayed
+# within 0.15 of the largest number; one with all layers in 8 bits was off by 0.26.
 _NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.5}
 
 
 def kernel_tolerance(dtype: str, measured: bool = False) -> float:
-    """The share of its largest value by which one kernel's result may be off; `measured`: on the chip."""
+    """Return the allowed error of one kernel's result relative to its largest value; `measured`: on the chip."""
     position = DTYPES.index(dtype)
     return sum(source.shares[position] for source in SOURCES if measured or not source.chip_only)
 
 
 def network_tolerance(dtype: str, measured: bool = False) -> float:
-    """By how much a network's probability may be off."""
+    """Return the allowed error of a network's probability."""
     return _NETWORK[dtype] * kernel_tolerance(dtype, measured)
 
 
 def rounding(dtype: str) -> float:
-    """The largest share of a number by which it is off once it is rounded: half the distance to the next one."""
+    """Return the largest relative error of rounding to a dtype: half the distance between neighbours."""
     return {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3": 2.0**-4}[dtype]

@@ -1,10 +1,10 @@
-"""Checking answers against the golden model.
+"""Checks answers against the golden model.
 
-A probability may differ from the golden model's by the tolerance of its dtype (tolerances.py). That holds for logits up
-to LARGE_LOGIT; larger ones are rounded more coarsely, so the tolerance of such a row grows in proportion; that of
-values, which no softmax squeezes, grows with the largest of a row from 1 on. Values that are left of sums that cancel
-may be off by a few roundings of the largest number on the way, however small they are. A class may differ where the
-golden model's probabilities of both lie within twice the tolerance: a near-tie, counted apart.
+A probability may differ from the golden model's by the tolerance of its dtype (tolerances.py). This holds for logits up
+to LARGE_LOGIT; beyond, rounding is coarser and the row's tolerance grows in proportion. For values, which no softmax
+squeezes, it grows with the largest value of a row above 1. Values left over when a sum cancels may be off by a few
+roundings of the largest intermediate number, however small they are. A class may differ if the golden model's
+probabilities of both lie within twice the tolerance: a near-tie, counted separately.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ..models.golden import OutputRun, run_network
 from .tolerances import network_tolerance, rounding
 
 LARGE_LOGIT = 16.0
-ROUNDINGS = 4  # they add up by the root of their number: those of weights and activations in eight layers
+ROUNDINGS = 4  # rounding errors add up like the root of their number: weights and activations of eight layers
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The comparison with the golden model: largest absolute error of a probability, and classes that differ."""
+    """The comparison with the golden model: the largest absolute error of a probability, and the classes that differ."""
 
     passed: bool
     max_abs_error: float
-    disagreements: int  # near-ties not counted
-    near_ties: int  # classes that differ, but whose probabilities are within twice the tolerance of each other
+    disagreements: int  # without near-ties
+    near_ties: int  # classes that differ with probabilities within twice the tolerance of each other
     tolerance: float
 
 
 def merge(verdicts: Sequence[Verification]) -> Verification:
-    """Several verdicts in one dtype as one."""
+    """Merge several verdicts in one dtype."""
     return Verification(
         passed=all(verdict.passed for verdict in verdicts),
         max_abs_error=max(verdict.max_abs_error for verdict in verdicts),
@@ -45,7 +45,7 @@ def merge(verdicts: Sequence[Verification]) -> Verification:
 
 
 class Verifier:
-    """Runs the golden model on inputs that a session has answered, and keeps the verdict on all of them.
+    """Runs the golden model on inputs that a session has answered, and accumulates the verdict.
 
     `measured`: the answers come from the chip, whose functions and matmuls have errors of their own.
     """
@@ -55,7 +55,7 @@ class Verifier:
         self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Compare answers to inputs [N, ...], classes [N] and probabilities [N, row_size], to the golden model."""
+        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden model."""
         if not len(inputs):
             return
         network = self._model.network
@@ -78,7 +78,7 @@ class Verifier:
         if of_values:
             allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)
         errors = np.abs(probabilities - expected).max(axis=1)
-        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # the largest of values is no answer
+        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # for values the largest one means nothing
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
