@@ -217,6 +217,6 @@ def _no_progress(done: float) -> None:
 
 
 def split_batches(x: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Yield consecutive rows of x, at most `batch_size` at a time; views, so that a memory map is read piece by piece."""
+    """Yield consecutive rows of x, at most `batch_size` at a time; views, so that memory maps are read in pieces."""
     for first in range(0, len(x), batch_size):
         yield x[first : first + batch_size]

@@ -24,7 +24,7 @@ ROUNDINGS = 4  # rounding errors add up like the root of their number: weights a
 
 @dataclass(frozen=True)
 class Verification:
-    """The comparison with the golden model: the largest absolute error of a probability, and the classes that differ."""
+    """The comparison with the golden model: the largest absolute error of a probability, and differing classes."""
 
     passed: bool
     max_abs_error: float
@@ -55,7 +55,7 @@ class Verifier:
         self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden model."""
+        """Compare answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden model's."""
         if not len(inputs):
             return
         network = self._model.network

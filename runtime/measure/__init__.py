@@ -1,1 +1,1 @@
-"""Measuring: single kernels at a shape, published suites, and the chip beside the simulator."""
+"""Measures single kernels at a shape and published suites, and compares the chip with the simulator."""

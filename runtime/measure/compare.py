@@ -1,8 +1,8 @@
-"""The chip beside the simulator: every launch of a network on both, with the same operands.
+"""Compares the chip with the simulator: every launch of a network runs on both, with the same operands.
 
-Each kernel gets what the chip computed so far, so a difference belongs to the kernel in whose row it stands. Floating
-point outputs may differ by a network's tolerance (tolerances.py) of their largest magnitude (at least of 1), by the
-dtype of the operands; integers not at all.
+Each kernel's operands are what the chip computed so far, so a difference belongs to the kernel of that row. Floating
+point outputs may differ by a network's tolerance (tolerances.py) relative to their largest magnitude (at least 1);
+integers must be equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..tolerances import network_tolerance
 
 PREDICTED_LABEL = "predicted"
 
-# The columns of the project's file of measurements, benchmarks/data/latency-kernels.csv.
+# The columns of benchmarks/data/latency-kernels.csv, which holds the project's measurements.
 MEASUREMENT_COLUMNS = (
     "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
 )  # fmt: skip
@@ -35,10 +35,11 @@ _SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as
 
 @dataclass(frozen=True)
 class ComparedLaunch:
-    """One kernel at one shape, on both. Microseconds of one launch; `error` relative to the outputs' magnitude.
+    """One kernel at one shape on both backends. Times are microseconds of one launch; `error` is relative to the
+    outputs' magnitude.
 
-    `measured_us` and its 99th percentile are what the measuring backend's label says (host round trips), `device_us`
-    its time on the device alone, where known, as `device_by` measured it.
+    `measured_us` and its 99th percentile are labelled by the measuring backend (host round trips). `device_us` is the
+    time on the device alone, if known, as measured by `device_by`.
     """
 
     name: str
@@ -62,13 +63,13 @@ class ComparedLaunch:
 
     @property
     def ratio(self) -> float | None:
-        """Predicted by measured time on the device; None where the device's is not known."""
+        """Predicted time divided by the time on the device; None if that is unknown."""
         return self.predicted_us / self.device_us if self.device_us else None
 
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """The chip's result, and its launches beside the simulator's: one row for each that differs in kernel or shapes."""
+    """The chip's result, and its launches compared with the simulator's: a row for each kernel and shapes."""
 
     result: Result
     rows: tuple[ComparedLaunch, ...]
@@ -83,7 +84,7 @@ class BackendComparison:
         return all(row.passed for row in self.rows)
 
     def to_csv(self) -> str:
-        """The measurements as rows of the project's file of measurements: the device's own, then the host's."""
+        """Return the measurements as rows of the measurements file: times on the device first, then the host's."""
         text = io.StringIO()
         writer = csv.DictWriter(text, MEASUREMENT_COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -116,7 +117,7 @@ class BackendComparison:
 
 
 class ComparingBackend:
-    """Runs kernels on one backend, and beside it on another; answers with what the first one gave."""
+    """Runs kernels on two backends and compares them; the first one's results are returned."""
 
     def __init__(self, measured: Backend, predicted: Backend, dtype: str) -> None:
         self.info = measured.info
@@ -127,7 +128,7 @@ class ComparingBackend:
         self.compared: list[ComparedLaunch] = []
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on both and note how they compare (without the names of step and kernel)."""
+        """Run a kernel on both and record the comparison (without the names of step and kernel)."""
         operands, others = split_arguments(kernel, arrays, parameters)
         measured = self._measured.launch(kernel, **operands, **others)
         here = {name: np.asarray(array) for name, array in operands.items()}
@@ -167,10 +168,10 @@ def compare_backends(
     dtype: str = "float32",
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> BackendComparison:
-    """Run inputs [N, *network.input.shape] on `measured` (the chip) with `predicted` (the simulator) beside it.
+    """Run inputs [N, *network.input.shape] on `measured` (the chip) and compare with `predicted` (the simulator).
 
-    Launches of equal kernel, shapes and parameters become one row: with their largest error, and the time that the
-    backends report for each of them.
+    Launches with equal kernel, shapes and parameters share a row, with their largest error and the time that the
+    backends report.
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
@@ -180,8 +181,8 @@ def compare_backends(
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to the largest magnitude expected (at least 1); infinite where shapes differ or
-    where one is not finite and the other is not the same."""
+    """Return the largest difference relative to the largest expected magnitude (at least 1); infinite for different
+    shapes, or if one value is not finite and the other differs."""
     if actual.shape != expected.shape:
         return float("inf")
     if expected.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Single kernels in float8_e4m3 at a shape: a convolution, its operands and result being shares of scales."""
+"""Single kernels in float8_e4m3 at a shape: a convolution whose operands and result are scaled."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from ...models.layout import pack_conv2d
 from ...simulator.machine.chip import PARTITIONS
 from .kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
 
-_LARGEST_SEEN = 8.0  # magnitude that the scale of a standard normal input, and of results of its size, is made for
+_LARGEST_SEEN = 8.0  # largest magnitude that the scale of standard normal data represents
 
 
 @dataclass(frozen=True)
 class Float8Convolution(KernelCase):
-    """A convolution of bytes of float8_e4m3 by laid out filters, with columns of biases and scales.
+    """A convolution of float8_e4m3 bytes by filters in SBUF layout, with columns of biases and scales."""
 
-    `filters`: [Cout, Cin, k, k].
-    """
-
-    filters: tuple[int, int, int, int] = (1, 1, 1, 1)
+    filters: tuple[int, int, int, int] = (1, 1, 1, 1)  # [Cout, Cin, k, k]
 
     @property
     def _scale(self) -> np.float32:
@@ -34,11 +31,12 @@ class Float8Convolution(KernelCase):
 
     @property
     def _result_scale(self) -> np.float32:
-        """The scale of the result: 1 behind an activation that no scale goes through."""
+        """The scale of the result: 1 behind an activation that does not commute with scaling."""
         return self._scale if self.parameters["activation"] in SCALABLE else np.float32(1)
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
-        """Random operands: the data standard normal, filters whose results are of the same size; see `KernelCase`."""
+        """Return random operands: standard normal data, and filters that keep the results at that size; see
+        `KernelCase`."""
         x = np.random.default_rng(seed + 1).standard_normal(self.shapes[0], np.float32) / self._scale
         filters, scales, bias = self._weights(seed)
         own = self._result_scale
@@ -63,7 +61,7 @@ class Float8Convolution(KernelCase):
         return np.asarray(output).view(NARROW).astype(np.float32) * self._result_scale
 
     def _weights(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return filters as shares of their channels' scales, these scales, and biases."""
+        """Return filters divided by their channels' scales, these scales, and biases."""
         random = np.random.default_rng(seed)
         filters = random.standard_normal(self.filters, np.float32) / np.float32(math.sqrt(math.prod(self.filters[1:])))
         scales = scales_of_weights(filters)
@@ -72,7 +70,7 @@ class Float8Convolution(KernelCase):
 
 
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """Return the case of a family in float8_e4m3, as `kernel_case`; ShapeError also where it has none."""
+    """Return the case of a family in float8_e4m3, like `kernel_case`; ShapeError also for a family without one."""
     if name != "conv2d" and name in kernel_names():
         raise ShapeError(f"{name} takes 32 or 16 bits; in float8_e4m3 there is conv2d")
     case = kernel_case(name, shape)

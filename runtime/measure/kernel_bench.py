@@ -1,4 +1,4 @@
-"""One kernel at a shape, timed, and checked against NumPy where that is asked for."""
+"""Times one kernel at a shape, and optionally checks it against NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kernel_cases import MAX_VALUES, KernelCase, ShapeError
 
 
 class KernelBench(NamedTuple):
-    """A kernel's row, its timeline where the backend keeps them, and the check against NumPy where it was asked for."""
+    """A kernel's row, its timeline if the backend keeps them, and the check against NumPy if requested."""
 
     row: LayerTiming
     timeline: object | None
@@ -22,16 +22,16 @@ class KernelBench(NamedTuple):
 
 
 def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
-    """The time of a kernel from its shapes."""
+    """Time a kernel from its shapes."""
     data = NETWORK_DTYPES[dtype]
     specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
     return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)
 
 
 def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
-    """The time of a kernel on random operands, and how its result compares with NumPy's.
+    """Time a kernel on random operands and compare its result with NumPy's.
 
-    ShapeError where the values would fill the memory.
+    ShapeError if the values would fill the memory.
     """
     if case.values > MAX_VALUES:
         raise ShapeError(
@@ -51,7 +51,7 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
 
 
 def _kernel(case: KernelCase) -> Any:
-    from ... import kernels  # not before the backend is chosen
+    from ... import kernels  # only after the backend is chosen
 
     return kernels.kernel(case.kernel)
 

@@ -1,4 +1,4 @@
-"""Single kernels at a shape: what `bench --kernel` can run, with a NumPy reference for each."""
+"""Single kernels at a shape that `bench --kernel` can run, with a NumPy reference for each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ...models import golden
 from ...models.errors import TrninferError
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 
-MAX_ELEMENTS = 1 << 31  # of one array: 8 GiB in float32
-MAX_VALUES = 1 << 27  # of all arrays together where values are computed: with what NumPy holds beside them, some 4 GiB
-MAX_INSTRUCTIONS = 1 << 20  # of a launch: the simulator keeps some 2 KB of each until it knows the time
+MAX_ELEMENTS = 1 << 31  # elements of one array: 8 GiB in float32
+MAX_VALUES = 1 << 27  # elements of all arrays if values are computed: about 4 GiB with NumPy's copies
+# instructions of a launch: the simulator keeps about 2 KB for each until the launch is timed
+MAX_INSTRUCTIONS = 1 << 20
 _ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
 _MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")
 
@@ -36,7 +37,7 @@ class KernelCase:
     parameters: Mapping[str, Any]
     reference: Callable[..., np.ndarray]
     float32_operands: frozenset[int] = frozenset()
-    instructions: int = 0  # about how many it takes, counted by the tiles that it goes through
+    instructions: int = 0  # approximate number of instructions, from the number of tiles
 
     @property
     def values(self) -> int:
@@ -44,7 +45,7 @@ class KernelCase:
         return sum(math.prod(shape) for shape in (*self.shapes, self.output_shape))
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
-        """Random operands: the data standard normal, weights scaled so that the results are of the same size."""
+        """Return random operands: standard normal data, and weights scaled so that results have the same size."""
         random = np.random.default_rng(seed)
         arrays = []
         for position, shape in enumerate(self.shapes):
@@ -55,7 +56,7 @@ class KernelCase:
         return tuple(arrays)
 
     def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype of an operand where the data has `dtype`."""
+        """Return the dtype of an operand if the data has `dtype`."""
         return np.dtype(np.float32) if position in self.float32_operands else dtype
 
     def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -69,15 +70,15 @@ class KernelCase:
 
 @dataclass(frozen=True)
 class _Family:
-    """A kernel family: its sizes (with a default, or None where it must be given), its choices, how a case is made."""
+    """A kernel family: its sizes (with defaults; None: required), its choices, and a function that makes a case."""
 
     sizes: Mapping[str, int | None]
     build: Callable[[Sizes], KernelCase]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the first is the default
-    smallest: Mapping[str, int] = field(default_factory=dict)  # where it is not 1
+    smallest: Mapping[str, int] = field(default_factory=dict)  # smallest allowed size, if not 1
 
     def usage(self) -> str:
-        """The keys in words: sizes, defaults and choices."""
+        """Describe the keys: sizes, defaults and choices."""
         keys = [key if default is None else f"{key}={default}" for key, default in self.sizes.items()]
         return ", ".join([*keys, *(f"{key}={'|'.join(allowed)}" for key, allowed in self.choices.items())])
 
@@ -94,7 +95,7 @@ def kernel_keys(name: str) -> tuple[str, ...]:
 
 
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """The case of a family at a shape given as text ({"m": "128", ...}); ShapeError for what does not fit."""
+    """Return the case of a family at a shape given as text ({"m": "128", ...}); ShapeError if it does not fit."""
     family = _family(name)
     values: dict[str, Any] = {}
     for key, text in shape.items():
@@ -144,7 +145,7 @@ def _conv2d(s: Sizes) -> KernelCase:
         {"pool_size": pool, "padding": padding, "activation": activation, "form": s["form"]},
         lambda x, w, bias: golden.conv2d(x, w, bias, padding, pool, activation),
         frozenset({2}),
-        # A packed tap takes as many of the 128 rows of the PE array as fit, but a channel is no less than an input.
+        # As many taps as fit share the 128 rows of the PE array.
         instructions=s["batch"] * _banks(s["h"] * s["w"]) * _tiles(s["cin"] * k * k) * _tiles(s["cout"]),
     )
 
@@ -161,12 +162,12 @@ def _matmul(s: Sizes) -> KernelCase:
 
 
 def _tiles(extent: int) -> int:
-    """Tiles along an axis that is on the partitions."""
+    """Count the tiles along an axis on the partitions."""
     return _ceil(extent, PARTITIONS)
 
 
 def _banks(columns: int) -> int:
-    """PSUM banks that float32 columns take."""
+    """Count the PSUM banks of float32 columns."""
     return _ceil(columns, PSUM_BANK_FLOATS)
 
 

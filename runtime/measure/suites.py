@@ -20,15 +20,15 @@ from .kernel_cases import kernel_case
 
 
 class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (says what it is)
-    """A suite that is not among the published ones."""
+    """There is no published suite of this name."""
 
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """One line of a suite: a kernel, its parameters and what was published for it.
+    """One line of a suite: a kernel, its parameters and the published time.
 
-    `parameters` are as in the file, numbers as int ("n", "free", "batch", ...). `published_us` is None
-    where nothing was published.
+    `parameters` are as in the file, numbers as int ("n", "free", "batch", ...). `published_us` is None if nothing was
+    published.
     """
 
     suite: str
@@ -44,7 +44,7 @@ class SuiteCase:
 
     @property
     def profiled(self) -> bool:
-        """True if the published time is a profile's total, which was taken with descriptor generation (DGE) off."""
+        """True if the published time is a profile's total, taken with descriptor generation (DGE) off."""
         return self.metric.startswith("profile")
 
 
@@ -57,16 +57,16 @@ class SuiteRow:
     published_us: float | None
     published_kind: str
     ratio: float | None
-    metric: str  # what was published of the case: "benchmark p99", "profile total" and such; predicted is the same
+    metric: str  # the published figure: "benchmark p99", "profile total" and such; the prediction is of the same kind
 
 
 def suite_names() -> tuple[str, ...]:
-    """The suites, in the order of the file."""
+    """Return the suites in the order of the file."""
     return tuple(dict.fromkeys(case.suite for case in _cases()))
 
 
 def load_suite(name: str) -> list[SuiteCase]:
-    """The cases of a suite. UnknownSuite, which names the suites there are, for any other name."""
+    """Return the cases of a suite; UnknownSuite, listing the suites, for any other name."""
     cases = [case for case in _cases() if case.suite == name]
     if not cases:
         raise UnknownSuite(f"no suite {name!r}; allowed: {', '.join(suite_names())}")
@@ -89,9 +89,9 @@ def predict_case(case: SuiteCase) -> float:
 
 
 def run_suite(name: str, progress: Callable[[int, int, str], None] | None = None) -> Iterator[SuiteRow]:
-    """Time every case of a suite, one after the other. UnknownSuite at once where there is no such suite.
+    """Time every case of a suite in order. Raises UnknownSuite before anything runs.
 
-    `progress` is called before each case with how many are done, how many there are, and the case's name.
+    `progress` is called before each case with the number of finished cases, the number of cases, and the case's name.
     """
     return _rows(load_suite(name), progress)
 
@@ -128,7 +128,7 @@ def _case(record: dict[str, str]) -> SuiteCase:
 
 
 def _parameters(text: str) -> dict[str, int | str]:
-    """`n=25600 tiled rows=1` as {"n": 25600, "variant": "tiled", "rows": 1}: a bare word names the variant."""
+    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}: a bare word names the variant."""
     parameters: dict[str, int | str] = {}
     for word in text.split():
         key, equals, value = word.partition("=")
@@ -140,10 +140,10 @@ def _parameters(text: str) -> dict[str, int | str]:
 
 
 def _launch(case: SuiteCase) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]:
-    """The kernel of a case, the shapes of its arguments and its parameters."""
+    """Return the kernel of a case, the shapes of its arguments and its parameters."""
     from ... import kernels
 
-    predicts = case.kernel == "ffnn_predict"  # takes what ffnn_forward takes
+    predicts = case.kernel == "ffnn_predict"  # same operands as ffnn_forward
     found = kernel_case(
         "ffnn" if predicts else case.kernel, {key: str(value) for key, value in case.parameters.items()}
     )

@@ -1,1 +1,1 @@
-"""The Trainium chip: what this machine has of it, compiling, running and timing kernels there."""
+"""The Trainium chip: detecting it, and compiling, running and timing kernels on it."""

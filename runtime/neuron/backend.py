@@ -1,10 +1,10 @@
-"""The backend on a Trainium chip, by the way that this machine has: TorchNeuron (`torch_backend.py`) before NEFF and
-nki.runtime (`nrt.py`).
+"""Opens the backend on a Trainium chip: TorchNeuron (`torch_backend.py`) if installed, else NEFF and nki.runtime
+(`nrt.py`).
 
-In both, operands that nobody may write to stay on the device, intermediate results never leave it, and the time of a
-launch is the wall clock around one synchronised call on data that is there ("measured, host round trip"), with the time
-on the NeuronCore alone beside it where it can be had ("measured, device"). Written from AWS's documentation (see the
-modules for the pages) and tested against stand-ins; it has not run on a chip yet.
+Both keep read-only operands on the device and never copy intermediate results to the host. The time of a launch is the
+wall clock around one synchronised call on data already on the device ("measured, host round trip"); the time on the
+NeuronCore alone is reported beside it if available ("measured, device"). Written from AWS's documentation (each module
+names its pages) and tested against stand-ins; it has not run on a chip yet.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def open_neuron_backend(
     progress: Note = lambda message: None,
     warn: Note = warn_user,
 ) -> CompiledKernels:
-    """Return the backend of this machine's chip; BackendUnavailable with what is missing.
+    """Return the backend of this machine's chip; BackendUnavailable names what is missing.
 
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2 is assumed.
-    `lnc` are the NeuronCores of a logical core, on which kernels are compiled and run: one number for the process.
-    The rest is that of `RunOptions`.
+    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2. Kernels are
+    compiled for and run on a logical core of `lnc` NeuronCores, one number for the process. The other arguments are
+    those of `RunOptions`.
     """
     found = environment.find_way()
     if found.way is None:

@@ -52,23 +52,21 @@ Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype o
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options for running kernels: `warmup` calls, then `iterations` timed ones; `device_times` asks for the time on
-    the NeuronCore alone too; a compilation ends after `compile_seconds`. `progress` gets a line on steps that take
-    long, `warn` on problems that are not fatal. A logical core has `lnc` NeuronCores."""
+    """Options for running kernels: `warmup` calls, then `iterations` timed ones."""
 
     warmup: int = DEFAULT_WARMUP
     iterations: int = DEFAULT_ITERATIONS
-    device_times: bool = False
-    compile_seconds: float = DEFAULT_COMPILE_SECONDS
+    device_times: bool = False  # also measure the time on the NeuronCore alone
+    compile_seconds: float = DEFAULT_COMPILE_SECONDS  # limit of one compilation
     cache: CompileCache = field(default_factory=lambda: CompileCache(None))
-    progress: Note = lambda message: None
-    warn: Note = warn_user
-    lnc: int = 1
+    progress: Note = lambda message: None  # gets a line on steps that take long
+    warn: Note = warn_user  # gets a line on problems that are not fatal
+    lnc: int = 1  # NeuronCores of a logical core
 
 
 @dataclass(frozen=True)
 class Walked:
-    """Counts of a kernel by its shapes, from the simulator: its results, flops and bytes of HBM traffic."""
+    """A kernel's results, flops and bytes of HBM traffic, counted on the simulator from its shapes."""
 
     results: Results
     flops: int
@@ -78,8 +76,8 @@ class Walked:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled kernel: `write` saves it in a folder, from which it can be loaded; `load` loads it at once. `seconds`
-    is the time of the compilation, `peak_bytes` its largest memory, 0 if unknown."""
+    """A compiled kernel. `write` saves it to a folder that can be loaded later; `load` loads it at once. `seconds` is
+    the time of the compilation, `peak_bytes` its peak memory, 0 if unknown."""
 
     write: Callable[[Path], None]
     load: Callable[[], Any]
@@ -89,9 +87,9 @@ class Compiled:
 
 @dataclass
 class Executable:
-    """A compiled kernel, loaded; once it has been timed also its times."""
+    """A loaded kernel, and its times once it has been timed."""
 
-    job: Job  # keeps the kernel alive, since executables are known by its identity
+    job: Job  # keeps the kernel alive: executables are looked up by its identity
     walked: Walked
     loaded: Any
     neff: Path | None = None
@@ -115,7 +113,7 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A compilation in another way, and the compiler's line where that failed too."""
+    """Another way of compiling, and the compiler's line if that failed too."""
 
     how: str
     error: str | None
@@ -145,22 +143,22 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
-        """Load what `_compile` wrote there; RuntimeError or OSError where that cannot be."""
+        """Load what `_compile` wrote; RuntimeError or OSError if that fails."""
 
     @abstractmethod
     def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
-        """Execute once, synchronised: outputs, and the microseconds that it took."""
+        """Execute once, synchronised; return the outputs and the microseconds."""
 
     @abstractmethod
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time on the NeuronCore alone; DeviceTimingError where it cannot be had."""
+        """Return the time on the NeuronCore alone; DeviceTimingError if it is not available."""
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
-        """Return operands and results as the compiled kernel has them, for reports."""
+        """Return operands and results as compiled, for reports."""
         return {}
 
     def _report(self, executable: Executable) -> CompileReport | None:
-        """Return how the kernel was compiled, with AWS's estimate, where that is known."""
+        """Return how the kernel was compiled, with AWS's estimate, if known."""
         return None
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
@@ -178,7 +176,7 @@ class CompiledKernels(ABC):
         return LaunchResult(outputs, executable.timed)
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """Time a kernel on random arrays (zeros where they are integers); the result has no outputs."""
+        """Time a kernel on random arrays (zeros for integers); the result has no outputs."""
         operands, others = split_arguments(kernel, specs, parameters)
         random = np.random.default_rng(0)
         arrays = {}
@@ -193,7 +191,7 @@ class CompiledKernels(ABC):
         key = (id(kernel), forms, tuple(sorted(parameters.items())))
         try:
             found = self._executables.get(key)
-        except TypeError:  # not hashable, as what is no number, string or tuple often is
+        except TypeError:  # not hashable
             check_arguments(find_source(kernel).name, parameters)
             raise
         if found is None:
@@ -210,15 +208,15 @@ class CompiledKernels(ABC):
         return found
 
     def _job(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Job:
-        """Return what is to be compiled; KernelError for arguments that AWS's packages would take for others."""
+        """Return the compilation job; KernelError for arguments that AWS's packages would misread."""
         specs = {name: ArraySpec(tuple(each.shape), each.dtype) for name, each in operands.items()}
         job = Job(kernel, find_source(kernel), specs, parameters, self.info.target)
         check_arguments(job.source.name, parameters)
         return job
 
     def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
-        """Compile a kernel that was refused in other ways, to learn what refuses it: to a NEFF without the framework,
-        and with the front end of NKI 0.6."""
+        """Recompile a refused kernel in other ways, to find out what refuses it: to a NEFF without the framework, and
+        with the front end of NKI 0.6."""
         job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
         ways: dict[str, dict[str, str]] = {"alone": {}} if self.way == environment.TORCHNEURON else {}
         ways["front end of NKI 0.6"] = {FRONT_END: "custom"}
@@ -236,7 +234,7 @@ class CompiledKernels(ABC):
         return Attempt(how, None)
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return the kernel from the cache; None where it is not there, or cannot be loaded."""
+        """Return the kernel from the cache; None if it is missing or cannot be loaded."""
         entry = slot.find()
         if entry is None:
             return None
@@ -310,7 +308,7 @@ class CompiledKernels(ABC):
         )
 
     def _measure(self, executable: Executable, operands: Operands) -> LaunchTime:
-        """Time a kernel that has run once, which is the first of the warm-up."""
+        """Time a kernel that has run once; that run counts as the first warm-up."""
         for _ in range(self._options.warmup - 1):
             self._call(executable, operands)
         microseconds = [self._call(executable, operands)[1] for _ in range(self._options.iterations)]
@@ -327,7 +325,7 @@ class CompiledKernels(ABC):
         )
 
     def _time_on_device(self, executable: Executable, operands: Operands) -> DeviceTime | None:
-        """Return the time on the NeuronCore alone; None, and why, where it cannot be had."""
+        """Return the time on the NeuronCore alone, or None and the reason."""
         try:
             return self._device_time(executable, operands)
         except DeviceTimingError as error:
@@ -336,7 +334,7 @@ class CompiledKernels(ABC):
 
 
 def walk(job: Job) -> Walked:
-    """Walk a kernel by its shapes on the simulator; KernelError where it refuses them."""
+    """Walk a kernel by its shapes on the simulator; KernelError if it refuses them."""
     returned: list[Any] = []
 
     def noting(*tensors: Any, **parameters: Any) -> Any:
@@ -351,12 +349,12 @@ def walk(job: Job) -> Walked:
         run = simulator.run(noting, target=job.target, functional=False, **specs, **job.parameters)
     except (simulator.NkiValidationError, AssertionError) as error:
         if not str(error):
-            raise  # not a kernel's check of its arguments, which says what is wrong
+            raise  # an assertion without a message is a bug, not a refused argument
         raise KernelError(f"{job.source.name} on {job.target}: {' '.join(str(error).split())}") from error
     results = tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
     return Walked(results, run.flops, run.hardware_flops, run.hbm_bytes)
 
 
 def _neff(folder: Path | None) -> Path | None:
-    """Return the NEFF in a folder of the cache, where there is one."""
+    """Return the NEFF in a cache folder, if there is one."""
     return folder / NEFF if folder is not None and (folder / NEFF).is_file() else None

@@ -1,9 +1,9 @@
-"""A NeuronCore behind a process of its own: tensors that stay on it, kernels loaded once.
+"""A NeuronCore in a process of its own: tensors stay on it, and kernels are loaded once.
 
-The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime), asked by messages: a line of
-JSON, in which `bytes` says how many raw bytes follow; each gets one answer of the same form. Tensors and kernels stay
-there and are named by numbers. A process has one Neuron runtime, so a NeuronCore that is lost, and a compiler that
-crashes or takes too long, take that process with them and not this one.
+The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime). It is asked by messages: a line of
+JSON, followed by raw bytes, whose number is in `bytes`; each gets one answer of the same form. Tensors and kernels live
+in the process and are referred to by numbers. Since a process has one Neuron runtime, a lost NeuronCore and a compiler
+that crashes or hangs end that process, not this one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
 from .taken import is_taken, taken_line
 
-# Until an execution is given up that has no end. The runtime ends one after NEURON_RT_EXEC_TIMEOUT, 30 s by default
-# (neuron-runtime/guides/configuration-guide).
+# Time limit for an execution. The runtime's own is NEURON_RT_EXEC_TIMEOUT, 30 s by default (neuron-
+# runtime/guides/configuration-guide).
 EXECUTION_SECONDS = 600.0
 
 
 class DeviceFaultError(RuntimeError):
-    """Error raised in the process on the NeuronCore: its type, `kind`, its text, and the traceback there."""
+    """An error raised in the device's process: its type, `kind`, its text, and its traceback."""
 
     def __init__(self, kind: str, text: str, traceback: str = "") -> None:
         super().__init__(raised_line(traceback) if traceback and not text else f"{kind}: {text}")
@@ -46,11 +46,11 @@ class DeviceFaultError(RuntimeError):
 
 
 class DeviceTimeoutError(RuntimeError):
-    """The process on the NeuronCore did not answer within the limit, and was ended."""
+    """The device's process did not answer in time and was ended."""
 
 
 class DeviceArray:
-    """An array on the device: shape and dtype are here, `np.asarray` brings the values."""
+    """An array on the device: shape and dtype are known here, `np.asarray` copies the values."""
 
     def __init__(self, tensor: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device, owner: Any) -> None:
         self.tensor = tensor
@@ -58,13 +58,13 @@ class DeviceArray:
         self.dtype = dtype
         self._device = device
         self._start = device.starts
-        self._owner = owner  # lets go of the memory when the last view of it is gone
+        self._owner = owner  # frees the memory when the last view is gone
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        """Return the same bytes in another shape; ValueError where the sizes differ."""
+        """Return the same bytes in another shape; ValueError if the sizes differ."""
         if math.prod(shape) != math.prod(self.shape):
             raise ValueError(f"{self.shape} cannot be reshaped to {shape}")
         return DeviceArray(self.tensor, shape, self.dtype, self._device, self._owner)
@@ -89,29 +89,29 @@ class DeviceArray:
 
 
 class Lease:
-    """Keeps memory on the device taken until the last array on it is gone."""
+    """Holds memory on the device until the last array in it is gone."""
 
     def __init__(self, give_back: Callable[[], None]) -> None:
         weakref.finalize(self, give_back)
 
 
 class Device:
-    """The process that holds a NeuronCore: started when it is first needed, again where it has ended, and ended with
-    this process. `command` starts it, `variables` are added to its environment, `library` is what it needs."""
+    """The process that holds a NeuronCore, started on first use, restarted if it has ended, and ended with this
+    process. `command` starts it, `variables` are added to its environment, `library` is the package it needs."""
 
     def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
-        self._folder = tempfile.mkdtemp(prefix="trninfer-device-")  # compilers leave files where they run
+        self._folder = tempfile.mkdtemp(prefix="trninfer-device-")  # compilers leave files in their working folder
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.library = library
-        self.starts = 0  # processes started so far: what an earlier one held is gone
+        self.starts = 0  # processes started so far; tensors of earlier ones are gone
         self._command = list(command)
         self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._unwanted: list[tuple[int, int]] = []  # tensors, with the start that they are of
+        self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the start of its process
 
     def start(self) -> int:
-        """Start the process where none runs; return which start its tensors and kernels are of."""
+        """Start the process if none runs; return the number of its start, which identifies its tensors and kernels."""
         with self._lock:
             self._running()
         return self.starts
@@ -122,7 +122,7 @@ class Device:
         return process is not None and start == self.starts and process.poll() is None
 
     def hello(self) -> dict[str, Any]:
-        """Return what answers there: `library` and `python`."""
+        """Return `library` and `python` of the process."""
         return self.ask("hello")
 
     def put(self, array: np.ndarray) -> int:
@@ -134,7 +134,7 @@ class Device:
         return self.put(np.zeros(shape, dtype))
 
     def write(self, tensor: int, array: np.ndarray) -> None:
-        """Give a tensor of the same size new values."""
+        """Replace the values of a tensor of the same size."""
         self.ask("write", np.ascontiguousarray(array), tensor=tensor, **_form(array))
 
     def read(self, tensor: int) -> bytes:
@@ -143,12 +143,12 @@ class Device:
         return answer
 
     def free(self, tensor: int, start: int) -> None:
-        """Let go of a tensor of the process of that `start`, with the next message: this may be called in the middle
-        of one, by a finalizer."""
+        """Free a tensor of the process of that `start`, together with the next message: a finalizer may call this
+        during one."""
         self._unwanted.append((tensor, start))
 
     def lease(self, tensor: int) -> Lease:
-        """Return a lease that frees a tensor in its end."""
+        """Return a lease that frees a tensor when it is dropped."""
         start = self.starts
         return Lease(lambda: self.free(tensor, start))
 
@@ -162,7 +162,7 @@ class Device:
             self._process = None
 
     def end(self) -> None:
-        """Kill the process, which may no longer answer, and its children."""
+        """Kill the process, which may hang, and its children."""
         with self._lock:
             if self._process is not None:
                 end_group(self._process)
@@ -179,9 +179,9 @@ class Device:
     ) -> dict[str, Any]:
         """Return the process's answer.
 
-        DeviceLost where it has ended, DeviceFaultError for what was raised there, BackendUnavailable where its library
-        cannot be used or another process holds the core, DeviceTimeoutError where it takes more than `limit` seconds;
-        `note` is called every NOTE_SECONDS.
+        DeviceLost if it has ended, DeviceFaultError for an exception there, BackendUnavailable if its library cannot be
+        used or another process holds the core, DeviceTimeoutError after more than `limit` seconds; `note` is called
+        every NOTE_SECONDS.
         """
         with self._lock:
             while self._unwanted:
@@ -224,7 +224,7 @@ class Device:
         return {**answer, "data": process.stdout.read(answer["bytes"])}
 
     def _wait(self, process: subprocess.Popen[bytes], operation: str, limit: float, note: Waiting) -> None:
-        """Wait until there is an answer; DeviceTimeoutError, and the process ended, where there is none in time."""
+        """Wait for an answer; in case of a timeout, end the process and raise DeviceTimeoutError."""
         start = time.perf_counter()
         while True:
             passed = time.perf_counter() - start
@@ -261,12 +261,12 @@ class Device:
 
 
 def torch_device(variables: Mapping[str, str]) -> Device:
-    """Return the process in which TorchNeuron runs; it is not started yet."""
+    """Return the process for TorchNeuron, not started yet."""
     return Device(python_command(f"{__package__}.torch_worker", "main"), "TorchNeuron", variables)
 
 
 def nrt_device() -> Device:
-    """Return the process in which `nki.runtime` runs NEFFs; it is not started yet."""
+    """Return the process in which `nki.runtime` runs NEFFs, not started yet."""
     return Device(python_command(f"{__package__}.nrt_worker", "main"), "nki.runtime")
 
 

@@ -1,4 +1,4 @@
-"""The time of a kernel on the NeuronCore alone, out of a profile of the device: an NTFF and the NEFF it is of.
+"""The time of a kernel on the NeuronCore alone, read from a profile of the device: an NTFF file and its NEFF.
 
 A profile is what torch.profiler leaves (TorchNeuron), or what `neuron-explorer capture` makes of a NEFF on a NeuronCore
 that is free, with zeros for inputs where none are given. `neuron-explorer view` reads it: its summary, or the Summary
@@ -44,11 +44,11 @@ class DeviceTime:
 
 
 class DeviceTimingError(RuntimeError):
-    """A kernel's time on the device could not be had; the message is one line for the user."""
+    """A kernel's time on the device is not available; the message is one line for the user."""
 
 
 def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
-    """Return the time that a profile has, measured `by`; DeviceTimingError with what is in the way."""
+    """Return the time in a profile, measured `by`; DeviceTimingError if it cannot be read."""
     with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
         profile = ["view", "-n", str(neff), "-s", str(ntff)]
         try:
@@ -69,10 +69,10 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
 
 
 def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
-    """Execute a NEFF three times on a NeuronCore that is free and return the time of the last one.
+    """Execute a NEFF three times on a free NeuronCore and return the last time.
 
-    `inputs`, by the NEFF's names, are given where NumPy's own dtypes describe all of them; else they are zeros.
-    DeviceTimingError with what is in the way.
+    `inputs`, by the NEFF's names, are passed if NumPy has all their dtypes; else zeros are. DeviceTimingError if it
+    fails.
     """
     with tempfile.TemporaryDirectory(prefix="trninfer-capture-") as name:
         folder = Path(name)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-TORCHNEURON, NRT = "torchneuron", "nki.runtime"  # the ways to the chip
+TORCHNEURON, NRT = "torchneuron", "nki.runtime"  # the two ways to the chip
 WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRT: "NEFF and nki.runtime"}
 
 NO_DEVICE = "no Neuron device (/dev/neuron*)"
@@ -22,7 +22,7 @@ INSTALL_HINT = (
     "on a Trainium instance: sudo apt-get install aws-neuronx-dkms and sudo modprobe neuron, then pip install "
     f"'trninfer[neuron]' {_INDEX}; trninfer doctor has the commands for each kind of machine"
 )
-# Where somebody starts from, and what to run there, in a clone of trninfer; docs/chip.md names the pages.
+# Images to start from, and the command to run in a clone of trninfer; docs/chip.md names the pages.
 INSTALL_COMMANDS = (
     (
         "on the Deep Learning AMI Neuron torch-neuronx 2.14.0",
@@ -64,7 +64,7 @@ _BOUNDS = {
     "neuronx-cc": Bounds("2.0", "2.28", "2.29"),
     "torch-neuronx": Bounds("2.13", "2.13", "2.15"),
 }
-_PYTHON = {"torch-neuronx": (3, 12)}  # the first that has wheels (torch/get-started/quickstart-nki-kernel)
+_PYTHON = {"torch-neuronx": (3, 12)}  # first version with wheels (torch/get-started/quickstart-nki-kernel)
 _NEEDED = {TORCHNEURON: ("nki", "neuronx-cc", "torch-neuronx"), NRT: ("nki", "neuronx-cc")}
 
 State = Literal["ready", "newer", "older", "missing", "placeholder", "too old"]
@@ -87,7 +87,7 @@ class Package:
 
     @property
     def explanation(self) -> str:
-        """The state in words."""
+        """The state in a sentence."""
         if self.state == "placeholder":
             return f"version {self.version} is the placeholder from PyPI (its only content: {_PLACEHOLDER_MARK})"
         if self.state == "too old":
@@ -110,14 +110,14 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way kernels reach the chip, TORCHNEURON or NRT; None if something is `missing`, one clause each."""
+    """How kernels reach the chip, TORCHNEURON or NRT; None if packages are `missing`, described by a clause each."""
 
     way: str | None
     missing: tuple[str, ...]
 
 
 def neuron_packages() -> tuple[Package, ...]:
-    """Return the state of each of AWS's packages that the chip needs."""
+    """Return the state of each AWS package that the chip needs."""
     return tuple(_inspect(name, bounds) for name, bounds in _BOUNDS.items())
 
 
@@ -127,9 +127,9 @@ def unexpected_versions() -> list[str]:
 
 
 def find_way() -> Way:
-    """Return the way to the chip: TorchNeuron where it is installed, else NEFF and nki.runtime.
+    """Return the way to the chip: TorchNeuron if installed, else NEFF and nki.runtime.
 
-    What is missing is reported of TorchNeuron.
+    If neither is, the missing packages are TorchNeuron's.
     """
     device = [] if neuron_devices() else [NO_DEVICE]
     lacking = missing_packages()
@@ -140,7 +140,7 @@ def find_way() -> Way:
 
 
 def missing_packages() -> dict[str, list[str]]:
-    """Return what each way lacks of packages, one clause each."""
+    """Return the packages that each way lacks, one clause for each way."""
     packages = {package.name: package for package in neuron_packages()}
     return {
         way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]
@@ -153,7 +153,7 @@ def _python() -> tuple[int, int]:
 
 
 def _inspect(name: str, bounds: Bounds) -> Package:
-    import importlib.metadata  # here, since it takes long and few machines have a device
+    import importlib.metadata  # imported late: slow, and only needed if there is a device
 
     try:
         metadata = importlib.metadata.metadata(name)
@@ -174,6 +174,6 @@ def _inspect(name: str, bounds: Bounds) -> Package:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, which is all that the bounds need."""
+    """Return the leading numbers of a version; the bounds need no more."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -42,17 +42,17 @@ _ADVICE = {
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
-    """The compiler left nothing to load; the text is all that it said."""
+    """The compiler produced nothing to load; the text is its whole output."""
 
 
 class CompileError(KernelError):
-    """The Neuron compiler refused a kernel; the message is one line for the user, `log` all that the compiler said."""
+    """The Neuron compiler refused a kernel; the message is one line for the user, `log` the compiler's whole output."""
 
     log: str = ""
 
 
 class DeviceLost(BackendUnavailable):
-    """The NeuronCore is gone, broken or taken; the message is one line for the user."""
+    """The NeuronCore is gone, broken or in use elsewhere; the message is one line for the user."""
 
 
 class CoreInUse(BackendUnavailable):
@@ -64,10 +64,10 @@ class ExecutionError(KernelError):
 
 
 def first_useful_line(*texts: str) -> str:
-    """Return the line of some texts that says most, cut to a readable length.
+    """Return the most informative line of some texts, cut to a readable length.
 
-    That is one with a compiler's error code in any of them, else, of the first text that says anything, the first line
-    with "error" in it, or the first at all.
+    That is a line with a compiler's error code in any of them, else, in the first text that is not empty, the first
+    line with "error", or the first line.
     """
     choices = [lines for lines in map(_lines, texts) if lines]
     coded = [line for lines in choices for line in lines if re.search(r"\bNCC_[A-Z]+\d+", line)]
@@ -77,7 +77,7 @@ def first_useful_line(*texts: str) -> str:
 
 
 def raised_line(traceback: str) -> str:
-    """Return what a traceback ends in; an exception without a text gets the place and the line of code."""
+    """Return the last line of a traceback; an exception without a text gets the place and the line of code."""
     lines = traceback.splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(" ")), "")
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
@@ -89,7 +89,7 @@ def raised_line(traceback: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines that say something; of a traceback, only what was raised."""
+    """Return the lines that are not empty; of a traceback, only the exception."""
     lines = text.splitlines()
     if any(line.startswith("Traceback ") for line in lines):
         raised = raised_line(text)
@@ -99,7 +99,7 @@ def _lines(text: str) -> list[str]:
 
 
 def advice(text: str) -> str | None:
-    """Return what to do about the first code of the compiler that a text holds; None where none is known."""
+    """Return what to do about the first compiler code in a text; None if it has no known code."""
     for code in re.findall(r"\bNCC_[A-Z]+\d+", text):
         if code in _ADVICE:
             return _ADVICE[code]
@@ -107,17 +107,17 @@ def advice(text: str) -> str | None:
 
 
 def is_of_runtime(text: str) -> bool:
-    """True if a text holds a status of the runtime and no code of the compiler."""
+    """True if a text contains a status of the runtime and no compiler code."""
     return bool(re.search(r"\bNRT_[A-Z]", text)) and not re.search(r"\bNCC_[A-Z]+\d", text)
 
 
 def is_lost(error: BaseException) -> bool:
-    """True if an error means that there is no NeuronCore to run on any more."""
+    """True if an error means that no NeuronCore is left to run on."""
     return bool(_LOST.search(str(error))) or not environment.neuron_devices()
 
 
 def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionError | CoreInUse:
-    """Return what an error during a kernel's execution means for the user."""
+    """Return the error to raise for a kernel that failed during execution."""
     if is_taken(str(error)):
         return CoreInUse(taken_line(str(error)))
     if not environment.neuron_devices():
@@ -128,7 +128,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
 
 
 def useful_line(error: BaseException | str) -> str:
-    """Return the line of an error that says most: with a status of the runtime in it, else as `first_useful_line`."""
+    """Return an error's most informative line: one with a runtime status, else as `first_useful_line` finds it."""
     text = str(error)
     status = re.search(r"^.*\bNRT_[A-Z_]+.*$", text, re.MULTILINE)
     return first_useful_line(status.group() if status else text or type(error).__name__)

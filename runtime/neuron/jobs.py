@@ -38,13 +38,13 @@ class Job:
 
     @property
     def label(self) -> str:
-        """For messages: name, shapes, dtype and target."""
+        """Name, shapes, dtype and target, for messages."""
         operands = list(self.operands.values())
         shapes = " ".join(str(list(operand.shape)) for operand in operands)
         return f"{self.source.name} {shapes} {np.dtype(operands[0].dtype).name} for {self.target}"
 
     def material(self, way: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """All that the compiled kernel depends on, as JSON values."""
+        """Return everything that the compiled kernel depends on, as JSON values."""
         return {
             "way": way,
             "kernel": self.source.name,
@@ -56,7 +56,8 @@ class Job:
         }
 
     def message(self) -> dict[str, Any]:
-        """The job as JSON values, for `read_job` in another process; KernelError where it cannot be found there."""
+        """Return the job as JSON values, for `read_job` in another process; KernelError if the kernel cannot be found
+        there."""
         if self.source.module is None:
             raise KernelError(
                 f"{self.source.name}: a kernel must be in a module, by its own name, so that another process finds it"
@@ -73,7 +74,7 @@ class Job:
 def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int, ...], str]], dict[str, Any]]:
     """Return the kernel of a job, its operands' shapes and dtypes by name, and its other arguments.
 
-    To be called where the `nki` that the kernel gets is settled: finding the kernel imports it.
+    Call this only after the kernel's `nki` is chosen: finding the kernel imports it.
     """
     kernel = _find_kernel(message["module"], message["file"], message["kernel"])
     operands = {name: (tuple(shape), dtype) for name, (shape, dtype) in message["operands"].items()}
@@ -81,7 +82,7 @@ def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int
 
 
 def array_type(name: str) -> np.dtype[Any]:
-    """Return NumPy's dtype of a name; bfloat16 is ml_dtypes'."""
+    """Return the NumPy dtype of a name; bfloat16 is from ml_dtypes."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -95,9 +96,9 @@ def form(operand: Any) -> list[Any]:
 
 
 def check_arguments(kernel: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse arguments that AWS's packages would take for others: KernelError with the argument's name.
+    """Refuse arguments that AWS's packages would misread: KernelError with the argument's name.
 
-    Allowed are numbers, strings, None, members of enumerations, and tuples and frozen dataclasses of them.
+    Allowed are numbers, strings, None, enumeration members, and tuples and frozen dataclasses of them.
     """
     for name, value in parameters.items():
         problem = _problem(value)
@@ -106,9 +107,9 @@ def check_arguments(kernel: str, parameters: Mapping[str, Any]) -> None:
 
 
 def _problem(value: Any) -> str | None:
-    """Return what is wrong with an argument; None where nothing is."""
+    """Return what is wrong with an argument, or None."""
     kind = type(value).__name__
-    if hasattr(value, "shape") and hasattr(value, "dtype"):  # NumPy's numbers among them
+    if hasattr(value, "shape") and hasattr(value, "dtype"):  # includes NumPy scalars
         return f"holds a {kind}, which has shape and dtype, and so would count as a tensor"
     if isinstance(value, (*_PLAIN, Enum)):
         return None
@@ -126,7 +127,7 @@ def _problem(value: Any) -> str | None:
 
 
 def _find_kernel(module: str, file: str | None, name: str) -> Any:
-    """Return a kernel: of trninfer.kernels, else of a module by its name, else of a file."""
+    """Find a kernel: in trninfer.kernels, else in a module by its name, else in a file."""
     if module.startswith(f"{__package__.split('.')[0]}.kernels."):
         return kernel_named(name)
     try:
@@ -143,12 +144,12 @@ def _find_kernel(module: str, file: str | None, name: str) -> Any:
 
 
 def same_hash_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if two sets of arguments differ, and hash alike: as -1 and -2 do in Python."""
+    """True if two sets of arguments differ but have the same hash, as -1 and -2 do in Python."""
     return arguments_hash(one) == arguments_hash(other) and one != other
 
 
 def arguments_hash(parameters: Mapping[str, Any]) -> int:
-    """Return the hash of a kernel's arguments, as a pre-release of torch-neuronx takes it for its key."""
+    """Return the hash of a kernel's arguments, as a pre-release of torch-neuronx computes it for its key."""
     return hash(tuple(sorted(parameters.items())))
 
 

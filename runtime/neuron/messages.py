@@ -1,4 +1,5 @@
-"""The loop of the process that holds a NeuronCore: messages on standard input, an answer to each (device.py)."""
+"""The main loop of the process that holds a NeuronCore: reads messages from standard input and answers each
+(device.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any, BinaryIO
 
 
 def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer messages until there are no more. A method of the core, made at the first message, serves each; the result
-    is the answer. An exception is an answer too, with its type, text and traceback."""
+    """Answer messages until the input ends. Each is handled by a method of the core, which is created at the first
+    message. An exception is answered with its type, text and traceback."""
     core: Any = None
     while line := requests.readline():
         message = json.loads(line)
@@ -25,7 +26,7 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
             result = getattr(core, operation)(**message)
             data = result if isinstance(result, bytes) else b""
             answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
-        except Exception as error:  # whatever AWS's packages raise is for the process that asks
+        except Exception as error:  # any exception of AWS's packages goes to the process that asked
             told = "".join(traceback.format_exception(error))
             answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": told}
         answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
@@ -33,7 +34,7 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
 
 
 def serve_pipe(make_core: Callable[[], Any]) -> None:
-    """Serve standard input; what libraries print goes to standard error, since the pipe is for answers."""
+    """Serve standard input; prints of libraries go to standard error, since the pipe is for answers."""
     with os.fdopen(os.dup(1), "wb") as pipe:
         os.dup2(2, 1)
         serve(make_core, sys.stdin.buffer, pipe)

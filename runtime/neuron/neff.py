@@ -19,13 +19,13 @@ from .jobs import Job
 from .processes import Waiting, run_limited
 from .system import find_tool
 
-NEFF = "kernel.neff"  # what the compiler makes, in a folder of the cache
+NEFF = "kernel.neff"  # the compiler's output, in a cache folder
 _PACKAGER_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class CompiledNeff:
-    """A NEFF, the seconds and the largest memory that compiling it took, and the report of how it was compiled."""
+    """A NEFF, the seconds and peak memory of its compilation, and the report on how it was compiled."""
 
     path: Path
     seconds: float
@@ -35,7 +35,7 @@ class CompiledNeff:
 
 @dataclass(frozen=True)
 class Alone:
-    """The wish to execute nothing; `values` of all operands are for BIRSim, None for none."""
+    """Request to compile without executing; `values` of all operands are for BIRSim, None to skip it."""
 
     values: Mapping[str, np.ndarray] | None = None
 
@@ -84,8 +84,8 @@ def compile_neff(
 
 
 def describe_neff(neff: Path) -> str:
-    """Return what `neuron-packager info` says of a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide); nothing
-    where it is not installed or fails."""
+    """Return the output of `neuron-packager info` for a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide); empty
+    if it is not installed or fails."""
     tool = find_tool("neuron-packager")
     if tool is None:
         return ""

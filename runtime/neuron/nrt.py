@@ -28,8 +28,8 @@ from .on_device import OnDevice
 
 
 class LoadedNeff:
-    """A NEFF that is loaded. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes`
-    are those of outputs where the runtime knows them, `results` what the kernel returns."""
+    """A loaded NEFF. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes` are the
+    outputs' dtypes if the runtime knows them; `results` are the kernel's results."""
 
     def __init__(self, device: Device, answer: Mapping[str, Any], results: Results) -> None:
         self.number: int = answer["model"]
@@ -41,7 +41,7 @@ class LoadedNeff:
         self._spare: list[tuple[int, ...]] = []
 
     def run(self, tensors: Mapping[str, int]) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute on tensors: the outputs, whose memory is taken again when nobody holds them, and microseconds."""
+        """Execute on tensors; return the outputs, whose memory is reused once nobody holds them, and microseconds."""
         sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
         answer = self._device.ask("run", **self._operands(tensors, sets), limit=EXECUTION_SECONDS)
         lease = Lease(_giver_back(self._spare, sets))
@@ -54,8 +54,8 @@ class LoadedNeff:
     def benchmark(
         self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
     ) -> tuple[list[float], float | None]:
-        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others,
-        and their mean where the runtime gives that alone."""
+        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others, or
+        their mean if the runtime returns only that."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
         answer = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)
         return answer["us"], answer["mean_us"]
@@ -69,7 +69,7 @@ class LoadedNeff:
 
 
 class NrtBackend(OnDevice):
-    """Runs kernels by nki.runtime on the NeuronCore that `device` holds."""
+    """Runs kernels through nki.runtime on the NeuronCore that `device` holds."""
 
     way = NRT
 
@@ -87,7 +87,7 @@ class NrtBackend(OnDevice):
     def _loaded(self, job: Job, results: Results, neff: Path) -> LoadedNeff:
         model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), results)
         sizes = {name: _bytes(operand) for name, operand in job.operands.items()}
-        if not model.inputs.items() <= sizes.items():  # the compiler drops operands that no instruction reads
+        if not model.inputs.items() <= sizes.items():  # the compiler drops unused operands
             raise DeviceFaultError("Inputs", f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
             raise DeviceFaultError("Results", f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
@@ -108,7 +108,7 @@ class NrtBackend(OnDevice):
         return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time by the runtime's tracing, else by `neuron-explorer capture` on the same inputs."""
+        """Return the time from the runtime's tracing, else from `neuron-explorer capture` on the same inputs."""
         try:
             return self._benchmarked(executable, operands)
         except DeviceTimingError as error:
@@ -132,13 +132,13 @@ class NrtBackend(OnDevice):
             raise DeviceTimingError(f"{NRT}: {first_useful_line(str(error))}") from error
         if mean is not None:
             return DeviceTime(mean, None, f"{NRT}, mean")
-        if len(took) != options.iterations:  # a NEFF of several subgraphs gives several events an execution
+        if len(took) != options.iterations:  # a NEFF with several subgraphs yields several events per execution
             raise DeviceTimingError(f"{NRT}: {len(took)} device events for {options.iterations} executions")
         return DeviceTime(float(np.percentile(took, 50)), float(np.percentile(took, 99)), NRT)
 
 
 def open_nrt(target: str, options: RunOptions) -> NrtBackend:
-    """Return the backend on this machine's chip; BackendUnavailable where nki.runtime or the core cannot be had."""
+    """Return the backend on this machine's chip; BackendUnavailable if nki.runtime or the core is not available."""
     device = nrt_device()
     try:
         device.hello()

@@ -21,7 +21,7 @@ from .messages import serve_pipe
 
 
 def load_library() -> tuple[Any, Any]:
-    """Return the classes of a model and of a tensor; ImportError, with the reason, where they cannot be had."""
+    """Return the classes of models and tensors; ImportError, with the reason, if they are not available."""
     try:
         from nki.runtime import SpikeModel, SpikeTensor
     except OSError as error:  # a shared library such as libnrt is not found
@@ -30,8 +30,8 @@ def load_library() -> tuple[Any, Any]:
 
 
 def stated_type(info: Any) -> np.dtype[Any] | None:
-    """Return the dtype in a tensor's info; None if it has none of the tensor's size. AWS documents shape and size
-    alone; where there is a dtype, it may be void (nrtpy-troubleshooting.rst)."""
+    """Return the dtype in a tensor's info, or None if none of the right size is given. AWS documents shape and size
+    only; a dtype may be void (nrtpy-troubleshooting.rst)."""
     try:
         told = info.dtype
         dtype = array_type(told) if isinstance(told, str) else np.dtype(told)
@@ -41,7 +41,8 @@ def stated_type(info: Any) -> np.dtype[Any] | None:
 
 
 class Core:
-    """Models and tensors on core 0 of those that this process sees. A method a message; the answer is its result."""
+    """Models and tensors on core 0 of those visible to this process. A message calls a method; the answer is its
+    result."""
 
     def __init__(self) -> None:
         self._model, self._tensor = load_library()
@@ -55,8 +56,8 @@ class Core:
         return {"library": self._model.__module__, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:
-        """Load a NEFF: its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes where they
-        are stated as more than bytes."""
+        """Load a NEFF; return its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes, if
+        more is stated than bytes."""
         model = self._model.load_from_neff(path)
         number = self._number()
         self._models[number] = model
@@ -68,29 +69,30 @@ class Core:
         return {"model": number, "inputs": inputs, "outputs": outputs, "dtypes": dtypes}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """A new tensor on the device with these values: its number."""
+        """Create a tensor with these values on the device; return its number."""
         number = self._number()
         array = np.frombuffer(data, array_type(dtype)).reshape(shape)
         self._tensors[number] = self._tensor.from_numpy(array, name=f"tensor{number}")
         return {"tensor": number}
 
     def write(self, tensor: int, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """New values for a tensor of the same size."""
+        """Replace the values of a tensor of the same size."""
         self._tensors[tensor].write_from_numpy(np.frombuffer(data, array_type(dtype)).reshape(shape))
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Forget a tensor; the runtime frees its memory when nothing names it any more."""
+        """Drop a tensor; the runtime frees its memory with the last reference."""
         self._views.pop(tensor, None)
         self._tensors.pop(tensor, None)
         return {}
 
     def read(self, tensor: int) -> bytes:
-        """A tensor's bytes. Its dtype is not asked: outputs may come back as void (nrtpy-troubleshooting.rst)."""
+        """Return a tensor's bytes. The dtype is ignored: outputs may come back as void (nrtpy-troubleshooting.rst)."""
         return np.ascontiguousarray(self._tensors[tensor].numpy()).tobytes()
 
     def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
-        """Execute a model `times` times on tensors held here: microseconds of each call, by this host's clock."""
+        """Execute a model `times` times on tensors held here; return the microseconds of each call by this host's
+        clock."""
         called = self._models[model]
         given = self._fitting(inputs, called.input_tensors_info)
         written = self._fitting(outputs, called.output_tensors_info)
@@ -104,8 +106,8 @@ class Core:
     def benchmark(
         self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
     ) -> dict[str, Any]:
-        """Microseconds of each execution on the NeuronCore alone, by tracing on the device; of the mean where the
-        runtime gives no others (ncc_driver.py reads mean_ms)."""
+        """Return the microseconds of each execution on the NeuronCore alone, traced on the device, or their mean if the
+        runtime returns only that (ncc_driver.py reads mean_ms)."""
         called = self._models[model]
         stats = called.benchmark(
             inputs=self._fitting(inputs, called.input_tensors_info),
@@ -120,8 +122,8 @@ class Core:
         return {"us": [float(milliseconds) * 1e3 for milliseconds in durations], "mean_us": None}
 
     def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
-        """Tensors by name, in the shape and dtype that the model states for each: another view of the same memory where
-        they have another."""
+        """Return tensors by name in the shape and dtype that the model states, as views of the same memory if
+        necessary."""
         return {name: self._view(number, told[name]) for name, number in numbers.items()}
 
     def _view(self, number: int, info: Any) -> Any:

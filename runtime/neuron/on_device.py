@@ -1,4 +1,4 @@
-"""Kernels on the NeuronCore that a process holds: operands that stay there, and what becomes of them when it ends."""
+"""Runs kernels on a NeuronCore in another process: operands stay there, and are restored when that process ends."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .compiled import CompiledKernels, Executable, Operands, RunOptions
 from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError
 from .errors import DeviceLost, runtime_error
 
-NOT_ON_CORE = "NotOnNeuronCore"  # what torch_worker raises for a result that came back on the CPU
+NOT_ON_CORE = "NotOnNeuronCore"  # raised by torch_worker for a result on the CPU
 
 
 class OnDevice(CompiledKernels):
-    """Runs kernels on the NeuronCore that `device` holds. Operands that nobody may write to stay there; the others have
-    a tensor for each parameter that they are passed for, which gets their values."""
+    """Runs kernels on the NeuronCore that `device` holds. Read-only operands stay on the device; each other operand has
+    one tensor for each parameter, which is overwritten."""
 
     def __init__(self, target: str, device: Device, options: RunOptions | None = None) -> None:
         super().__init__(target, options)
         self._device = device
-        self._start = 0  # of the process that holds what follows
-        self._resident: dict[int, int] = {}  # tensors of arrays that nobody may write to, by the arrays' identity
-        self._inputs: dict[tuple[int, str], int] = {}  # tensors for the others, by executable and name
+        self._start = 0  # the start of the process that holds the tensors below
+        self._resident: dict[int, int] = {}  # tensors of read-only arrays, by the array's identity
+        self._inputs: dict[tuple[int, str], int] = {}  # tensors of other operands, by executable and name
 
     @abstractmethod
     def _execute(
@@ -34,7 +34,7 @@ class OnDevice(CompiledKernels):
         is raised on the device."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """See `CompiledKernels.launch`. What was on a process that has ended is loaded again."""
+        """See `CompiledKernels.launch`. Tensors and kernels of a process that has ended are loaded again."""
         start = self._device.start()
         if start != self._start:
             self._executables.clear()
@@ -48,9 +48,9 @@ class OnDevice(CompiledKernels):
         self._device.close()
 
     def restart(self) -> None:
-        """Start a new process in place of the one that holds the NeuronCore, so that what failed there is over.
+        """Replace the process that holds the NeuronCore, to recover from a failure there.
 
-        BackendUnavailable where the core cannot be had any more.
+        BackendUnavailable if the core is no longer available.
         """
         self._device.end()
         self._device.hello()
@@ -91,7 +91,7 @@ class OnDevice(CompiledKernels):
 
 
 def fault(name: str, error: DeviceFaultError) -> Exception:
-    """Return what an error in the process on the NeuronCore means for the user, while a kernel ran there."""
+    """Return the error to raise for an error in the device's process while a kernel ran there."""
     if error.kind == NOT_ON_CORE:
         return DeviceLost(f"{name}: {error.text}")
     return runtime_error(name, error)

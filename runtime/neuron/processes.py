@@ -1,4 +1,4 @@
-"""Child processes with a time limit, whose own children end with them. POSIX only, as the Neuron driver is."""
+"""Child processes with a time limit, ended together with their own children. POSIX only, like the Neuron driver."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-NOTE_SECONDS = 30.0  # between the lines that say that something still runs
+NOTE_SECONDS = 30.0  # between notes that a process is still running
 
-_running: set[subprocess.Popen[bytes]] = set()  # of `run_limited`, in all threads
+_running: set[subprocess.Popen[bytes]] = set()  # started by `run_limited`, in all threads
 
-Waiting = Callable[[float], None]  # is given the seconds so far
+Waiting = Callable[[float], None]  # called with the elapsed seconds
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def run_limited(
     limit: float,
     note: Waiting = lambda seconds: None,
 ) -> Finished:
-    """Run a command in the folder of `log`, in which all that it prints is, with the file `given` as its input, at most
-    `limit` seconds: neuronx-cc leaves intermediate files where it runs.
+    """Run a command for at most `limit` seconds in the folder of `log`, which gets its output; the file `given` is its
+    input. (neuronx-cc leaves intermediate files in its working folder.)
 
-    `note` is called every NOTE_SECONDS. The command and its children end together, also where this process is
-    interrupted. OSError where it cannot be started.
+    `note` is called every NOTE_SECONDS. The command and its children end together, also if this process is interrupted.
+    OSError if it cannot be started.
     """
     start = time.perf_counter()
     with given.open("rb") as source, log.open("wb") as output:
@@ -79,14 +79,14 @@ def run_limited(
 
 
 def end_all() -> None:
-    """Kill all that `run_limited` runs now, in whichever thread, which has a status of -SIGKILL then."""
+    """Kill all processes of `run_limited`, in every thread; their status is then -SIGKILL."""
     for process in list(_running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a session, with all that it has started there, and wait for it."""
+    """Kill a process that leads a session, with all its descendants, and wait for it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

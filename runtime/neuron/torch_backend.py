@@ -30,12 +30,12 @@ from .on_device import NOT_ON_CORE, OnDevice, fault
 from .settings import torch_variables
 from .taken import is_taken, taken_line
 
-_MARK = "torchneuron.json"  # in the cache: that TorchNeuron has compiled a kernel
+_MARK = "torchneuron.json"  # marks in our cache that TorchNeuron has compiled a kernel
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A kernel that has run once in the process, by its number there; the NEFF that TorchNeuron left of it."""
+    """A kernel that has run once in the process, its number there, and the NEFF that TorchNeuron kept."""
 
     number: int
     tensors: dict[str, Any]
@@ -43,15 +43,15 @@ class _Loaded:
 
 
 class TorchBackend(OnDevice):
-    """Runs kernels by TorchNeuron on the NeuronCore that `device` holds."""
+    """Runs kernels through TorchNeuron on the NeuronCore that `device` holds."""
 
     way = environment.TORCHNEURON
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return None: TorchNeuron has a cache of its own. An entry of ours says that the kernel is in there."""
+        """Return None: TorchNeuron has its own cache. An entry of ours marks that the kernel is in it."""
         if slot.find() is not None:
             self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
-            slot.discard()  # it is made again
+            slot.discard()  # it is recreated
         return None
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
@@ -62,13 +62,13 @@ class TorchBackend(OnDevice):
             )
         except DeviceTimeoutError:
             raise CompilerFailed(f"not compiled within {limit:.0f} s (--compile-timeout)") from None
-        except DeviceLost as error:  # the compiler may have crashed, and taken the process with it
+        except DeviceLost as error:  # the compiler may have crashed together with its process
             raise (CompilerFailed(str(error)) if environment.neuron_devices() else error) from error
         except DeviceFaultError as error:
             printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
             if is_taken(f"{error.text}\n{printed}"):
                 raise CoreInUse(taken_line(f"{error.text}\n{printed}")) from error
-            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it has run as well
+            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # so it was compiled and run
                 raise fault(job.source.name, error) from error
             raise CompilerFailed(error.text or str(error)) from error
         inputs = {name: form(operand) for name, operand in job.operands.items()}
@@ -82,7 +82,7 @@ class TorchBackend(OnDevice):
         return Compiled(write, lambda: loaded, float(answer["seconds"]), int(answer["peak_bytes"]))
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
-        raise NotImplementedError  # `_cached` finds nothing
+        raise NotImplementedError  # never reached: `_cached` returns None
 
     def _compiled(self, job: Job, walked: Walked, slot: Slot) -> Executable:
         executable = super()._compiled(job, walked, slot)
@@ -109,7 +109,7 @@ class TorchBackend(OnDevice):
         return outputs, float(answer["us"])
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time by torch.profiler, else by `neuron-explorer capture` of the NEFF."""
+        """Return the time from torch.profiler, else from `neuron-explorer capture` of the NEFF."""
         tensors = self._tensors_of(executable, operands)
         given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
         with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
@@ -129,7 +129,7 @@ class TorchBackend(OnDevice):
 
 
 def open_torch(target: str, options: RunOptions) -> TorchBackend:
-    """Return the backend on this machine's chip; BackendUnavailable where TorchNeuron or the core cannot be had."""
+    """Return the backend on this machine's chip; BackendUnavailable if TorchNeuron or the core is not available."""
     return TorchBackend(target, _greeted(torch_device(torch_variables(options.cache.folder))), options)
 
 

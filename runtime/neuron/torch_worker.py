@@ -31,7 +31,7 @@ DEVICE = "neuron"
 
 
 class NotOnNeuronCore(RuntimeError):  # noqa: N818 (named in on_device.py)
-    """A tensor is not where the NeuronCore has it: something ran on the CPU."""
+    """A tensor is not on the NeuronCore: an operator ran on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Loaded:
 
 
 def load_packages() -> Any:
-    """Import torch, torch_neuronx and AWS's nki and return torch; ImportError, with the reason, where one cannot be."""
+    """Import torch, torch_neuronx and AWS's nki and return torch; ImportError with the reason if one fails."""
     try:
         use_nki("neuron")
         import torch
@@ -64,14 +64,14 @@ def to_tensor(torch: Any, data: bytes, shape: Sequence[int], dtype: str) -> Any:
 
 
 def to_bytes(torch: Any, tensor: Any) -> bytes:
-    """Return the bytes of a CPU tensor: of any dtype, while NumPy has no bfloat16."""
+    """Return the bytes of a CPU tensor of any dtype (NumPy lacks bfloat16)."""
     data: bytes = tensor.contiguous().reshape([-1]).view(torch.uint8).numpy().tobytes()
     return data
 
 
 class Core:
-    """Kernels and tensors on the one NeuronCore that this process sees. A method serves a message; what it returns is
-    the answer."""
+    """Kernels and tensors on the one NeuronCore visible to this process. A message calls a method; the answer is its
+    result."""
 
     def __init__(self) -> None:
         self._torch = load_packages()
@@ -81,15 +81,15 @@ class Core:
         self._count = 0
 
     def hello(self) -> dict[str, Any]:
-        """Return what is here."""
+        """Return the versions found here."""
         import torch_neuronx
 
         version = getattr(torch_neuronx, "__version__", "of unknown version")
         return {"library": f"torch-neuronx {version}", "python": sys.version.split()[0]}
 
     def load(self, job: dict[str, Any], log: str) -> dict[str, Any]:
-        """Call a kernel on zeros, which compiles it, with what is printed in the file `log`: its number, the shapes and
-        dtypes of what it returns, the NEFFs that appeared, and the time and the largest memory that it took."""
+        """Call a kernel on zeros, which compiles it, with output to the file `log`. Return its number, the shapes and
+        dtypes of its results, the new NEFFs, and the time and peak memory."""
         start = time.perf_counter()
         with _output_to(log):
             kernel, forms, arguments = read_job(job)
@@ -109,16 +109,16 @@ class Core:
         return {**told, "seconds": time.perf_counter() - start}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """Return the number of a new tensor on the NeuronCore with these values."""
+        """Create a tensor with these values on the NeuronCore; return its number."""
         return {"tensor": self._keep(self._to_core(to_tensor(self._torch, data, shape, dtype)))}
 
     def write(self, tensor: int, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """Give a tensor of the same size new values."""
+        """Replace the values of a tensor of the same size."""
         self._tensors[tensor].copy_(to_tensor(self._torch, data, shape, dtype))
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Forget a tensor; PyTorch frees its memory when nothing names it any more."""
+        """Drop a tensor; PyTorch frees its memory with the last reference."""
         self._tensors.pop(tensor, None)
         return {}
 
@@ -127,8 +127,8 @@ class Core:
         return to_bytes(self._torch, self._tensors[tensor].cpu())
 
     def run(self, kernel: int, inputs: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
-        """Call a kernel on tensors by name, each in a shape: the numbers of its results, and the microseconds that it
-        took by this host's clock, from an idle device until it is idle again."""
+        """Call a kernel on tensors by name, each in a given shape; return the numbers of its results, and the
+        microseconds by this host's clock, from idle device to idle device."""
         tensors = self._shaped(inputs)
         self._torch.neuron.synchronize()
         start = time.perf_counter()
@@ -137,7 +137,7 @@ class Core:
         return {"outputs": [self._keep(output) for output in returned], "us": took}
 
     def profile(self, kernel: int, inputs: dict[str, tuple[int, list[int]]], folder: str) -> dict[str, Any]:
-        """Call a kernel once under torch.profiler, which leaves NEFF and NTFF below the folder."""
+        """Call a kernel once under torch.profiler, which writes NEFF and NTFF below the folder."""
         from torch.profiler import ProfilerActivity, profile
         from torch_neuronx.profiling import NeuronConfig, ProfileMode
 
@@ -150,7 +150,7 @@ class Core:
         return {}
 
     def _run(self, loaded: Loaded, tensors: Mapping[str, Any]) -> Sequence[Any]:
-        """Call a kernel and wait for it; NotOnNeuronCore where a result is elsewhere."""
+        """Call a kernel and wait for it; NotOnNeuronCore if a result is elsewhere."""
         returned = outputs_of(loaded.kernel(**tensors, **loaded.arguments))
         self._torch.neuron.synchronize()
         for output in returned:
@@ -159,8 +159,8 @@ class Core:
         return returned
 
     def _distinct(self, kernel: Any, forms: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
-        """Return a kernel that is not taken for one with other arguments whose hash is the same, as those of -1 and -2
-        are: the kernel itself, or a copy, which torch-neuronx knows by another number."""
+        """Return the kernel, or a copy if another call's arguments have the same hash (as -1 and -2 do): torch-neuronx
+        would confuse the two."""
         key = (id(kernel), tuple(forms.items()), arguments_hash(arguments))
         known = self._by_key.setdefault(key, [])
         for loaded in known:
@@ -171,7 +171,7 @@ class Core:
         return chosen
 
     def _shaped(self, inputs: Mapping[str, tuple[int, Sequence[int]]]) -> dict[str, Any]:
-        """Return tensors by name, each as a view in the shape that is asked for."""
+        """Return tensors by name, each as a view in the requested shape."""
         tensors = {}
         for name, (number, shape) in inputs.items():
             tensor = self._tensors[number]
@@ -202,7 +202,7 @@ def _dtype(torch: Any, name: str) -> Any:
 
 
 def _copy(kernel: Any) -> Any:
-    """Return a kernel of a copy of its function. nki/framework/kernel.py has `func` and `__wrapped__`."""
+    """Copy a kernel with its function. nki/framework/kernel.py has `func` and `__wrapped__`."""
     import nki
 
     function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)
@@ -219,14 +219,14 @@ def _copy(kernel: Any) -> Any:
 
 
 def _neffs() -> set[Path]:
-    """Return the NEFFs that TorchNeuron keeps, where it is said where."""
+    """Return the NEFFs that TorchNeuron keeps, if its folder is known."""
     folder = os.environ.get(NEFF_FOLDER)
     return set(Path(folder).rglob("*.neff")) if folder else set()
 
 
 @contextlib.contextmanager
 def _output_to(path: str) -> Iterator[None]:
-    """Send what this process and its children print to a file while the block runs."""
+    """Redirect the output of this process and its children to a file while the block runs."""
     saved = [os.dup(descriptor) for descriptor in (1, 2)]
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""An archive of `doctor --selftest` beside today's predictions, by kernel and engine."""
+"""Compares an archive of `doctor --selftest` with today's predictions, by kernel and engine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..backend import DTYPES
 from .checks import Check, checks
 
 DOCUMENT = "selftest.json"
-MAX_BYTES = 256 << 20  # of the document, unpacked
-# Engines as AWS's sources call them, by ours; others are shown as they are.
+MAX_BYTES = 256 << 20  # limit for the unpacked document
+# AWS's names of engines, by ours; unknown ones are shown unchanged.
 ENGINES = {"pe": "tensor", "dve": "vector", "act": "scalar", "activation": "scalar", "pool": "gpsimd"}
 
 
 class ArchiveError(ValueError):
-    """A file that is no archive of the self-test; the message is one line for the user."""
+    """The file is not an archive of the self-test; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ComparedKernel:
 
     @property
     def explanation(self) -> str:
-        """Explanation of where the prediction is off, in the words of the critical path."""
+        """Where the prediction is off, in terms of the critical path."""
         parts = []
         for label, other in (("AWS's estimate", self.aws_estimate_us), ("measured", self.measured_device_us)):
             if other is not None:
@@ -81,8 +81,8 @@ class ArchivedKernel:
         return [f"{list(array.shape)} {array.dtype.name}" for array in arrays]
 
     def predicted(self) -> ComparedKernel:
-        """Return the comparison with the kernel of trninfer, predicted again."""
-        from ... import kernels  # not before the backend is chosen
+        """Predict the kernel of trninfer again and return the comparison."""
+        from ... import kernels  # only after the backend is chosen
 
         check = self.check
         specs = [_spec(array) for array in check.arrays]
@@ -111,15 +111,15 @@ class ArchivedKernel:
 
 
 def compare_archive(path: Path) -> list[ComparedKernel]:
-    """Return the kernels of an archive that have AWS's estimate or a measured time, predicted again; ArchiveError as
-    `read_archive` raises it."""
+    """Predict again all kernels of an archive that have AWS's estimate or a measured time; ArchiveError as for
+    `read_archive`."""
     return [kernel.predicted() for kernel in read_archive(path)]
 
 
 def read_archive(path: Path) -> list[ArchivedKernel]:
     """Return the kernels of an archive that have AWS's estimate or a measured time.
 
-    ArchiveError where the file is no archive of the self-test, and where no kernel in it has either.
+    ArchiveError if the file is not an archive of the self-test, or if no kernel has either.
     """
     use_nki("sim")
     found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
@@ -177,6 +177,6 @@ def _spec(array: np.ndarray) -> simulator.TensorSpec:
 
 
 def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:
-    """Return AWS's use of engines by our names, as shares: numbers above 1 are taken for percent."""
+    """Return AWS's utilization of engines by our names, as shares: numbers above 1 count as percent."""
     found = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
     return {name: share / 100 for name, share in found.items()} if max(found.values(), default=0) > 1 else found

@@ -1,8 +1,8 @@
-"""Every kernel at a small and an odd size, with what NumPy makes of the same operands.
+"""Every kernel at a small and an odd size, with NumPy's results for the same operands.
 
-Small sizes lie within one tile of everything; odd ones reach over the limits (128 partitions, 512 columns) and are no
-multiple of anything. What a network is built of comes by way of the layers that launch it, so that the golden model is
-the one that everything here is held against.
+Small sizes stay within one tile along each axis; odd ones exceed the limits (128 partitions, 512 columns) and are
+multiples of nothing. Operations of a network are checked through the layers that launch them, so that there is one
+golden model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIZES = ("small", "odd")
 INFORMATIONAL = ("psum_side_by_side", "psum_half_word", "single_column", "sbuf_without_fallback")
 _Shape = Mapping[str, Any]
 
-# The families of `bench --kernel`, by their shapes; each is one kernel, or one for each variant.
+# Families of `bench --kernel` with their shapes; each is one kernel, or one for each variant.
 _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
     (
         "vector_add",
@@ -64,12 +64,7 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Check:
-    """A kernel (a name in trninfer.kernels) at a size, and what it should give: arrays of float32 or integers.
-
-    Operands are `arrays` in the kernel's order, and those of `named`.
-
-    Where integers are classes that the kernel computes the scores of, `scores` [N, C] shows which are near each other.
-    """
+    """A kernel (a name in trninfer.kernels) at a size, and its expected results, float32 or integers."""
 
     kernel: str
     size: str
@@ -77,7 +72,7 @@ class Check:
     parameters: Mapping[str, Any]
     expected: Callable[[], tuple[np.ndarray, ...]]
     variant: str = ""
-    scores: Callable[[], np.ndarray] | None = None
+    scores: Callable[[], np.ndarray] | None = None  # [N, C] if the results are classes, to recognise near-ties
     named: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -87,18 +82,18 @@ class Check:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """All that is passed by name."""
+        """All arguments, by name."""
         return {**self.named, **self.parameters}
 
     @property
     def informational(self) -> bool:
-        """True if it asks for what is reported not to work on some chips: several accumulation groups in one PSUM
-        bank, of which all but the last lose terms on trn1 and trn2, and rules broken on purpose (docs/chip.md)."""
+        """True if the check uses features reported to fail on some chips: several accumulation groups in one PSUM bank,
+        all but the last of which lose terms on trn1 and trn2, and rules broken on purpose (docs/chip.md)."""
         return self.kernel in INFORMATIONAL
 
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
-    """All of them in one dtype; what is known to have failed on a chip comes first."""
+    """Return all checks in one dtype; those known to have failed on a chip come first."""
     for number, size in enumerate(SIZES):
         yield from _psum(size, number, dtype)
     for number, size in enumerate(SIZES):
@@ -143,7 +138,7 @@ def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
 
 
 def _breakers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Kernels that break rules on purpose (kernels/rule_breakers.py)."""
+    """Return checks of kernels that break rules on purpose (kernels/rule_breakers.py)."""
     (halves,) = _draw(dtype, ((3, 8), (127, 125))[number])
     (column,) = _draw(dtype, ((4, 1), (127, 1))[number])
     blocks, width = ((2, 16), (11, 4097))[number]  # of SBUF, the second takes most in 32 bits
@@ -174,7 +169,7 @@ def _ffnn_predict(size: str, number: int, dtype: np.dtype[Any]) -> Check:
 
 
 def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """On packed weights, as networks run them, without and with a sum."""
+    """Return checks of convolutions on packed weights, as networks run them, with and without a sum."""
     batch, channels, out, side, stride = ((2, 4, 6, 8, 1), (3, 129, 131, 7, 2))[number]
     around = (1, 1, 1, 1)
     layer = Conv2d("c", channels, out, (3, 3), around, activation="relu", stride=(stride, stride))
@@ -204,7 +199,7 @@ def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Chec
 
 
 def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Every kind of layer as a program of its own, so that each body of `run_network` is checked."""
+    """Return a check for every kind of layer as a program of its own, to cover each body of `run_network`."""
     for case in layer_checks.cases(number):
         arrays = tuple(_draw(dtype, *case.shapes))
         if case.positive:
@@ -231,7 +226,7 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
 def _golden(
     layer: Layer, tensors: Mapping[str, np.ndarray], arrays: tuple[np.ndarray, ...], planned: LaunchPlan
 ) -> Callable[[], tuple[np.ndarray, ...]]:
-    """Return what computes the outputs of a layer's launch: its values, and the classes of its scores."""
+    """Return a function that computes the outputs of a layer's launch: values, and the classes of scores."""
 
     def outputs() -> tuple[np.ndarray, ...]:
         own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
@@ -244,7 +239,7 @@ def _golden(
 
 
 def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
-    """A network with a residual sum, as one launch."""
+    """Return the check of a network with a residual sum, as one launch."""
     side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
     layers = (
         Conv2d(
@@ -274,7 +269,7 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     (part,) = NetworkPlan(Model(network, tensors, {}), dtype, planning, DEFAULT_LAUNCHES.instructions).segments
     planned = part.plan(batch)
     (x,) = _draw(dtype, (planned.images, 1, side, side))
-    x[batch:] = 0  # what fills up
+    x[batch:] = 0  # filler
     given = round_up(batch, planned.program.operations[-1].packed)
 
     def probabilities() -> np.ndarray:

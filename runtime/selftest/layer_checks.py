@@ -1,4 +1,4 @@
-"""Layers that are a program of one launch each, at a small and an odd size: what `checks` makes operands for."""
+"""Layers that run as a program of one launch each, at a small and an odd size; `checks` makes the operands."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class LayerCase:
 
     @property
     def name(self) -> str:
-        """The kind of the layer, and what distinguishes it from others of its kind."""
+        """The kind of the layer, with what distinguishes it from others of its kind."""
         return " ".join(filter(None, (self.layer.kind, self.variant)))
 
     def plan(self, tensors: Mapping[str, np.ndarray], dtype: np.dtype[np.generic]) -> LaunchPlan:
-        """Return the launch of the layer alone, all images of the batch at a time; nothing is priced. `tensors`: by
-        their names in a model file."""
+        """Return the launch of the layer alone, for a whole batch, without a search. `tensors` are keyed as in a model
+        file."""
         network = self._network()
         layer = next(layer for layer in network.layers if layer.name == self.layer.name)
         graph = lower_layer(Model(network, dict(tensors), {}), dtype, layer, network.shapes())
@@ -53,7 +53,7 @@ class LayerCase:
         return pipeline.launch(Decisions(stages=stages), batch, layout)
 
     def _network(self) -> Network:
-        """Return a network in which the layer reads values of its shapes; the others of them are there for that."""
+        """Return a network in which the layer reads values of the right shapes; other layers provide these."""
         (_, channels, *window), *more = self.shapes
         first = _image(channels, *window) if window else FeatureInput(channels)
         names = [INPUT, *(f"other{number}" for number in range(len(more)))]
@@ -68,7 +68,7 @@ def _image(channels: int, height: int, width: int) -> ImageInput:
 
 
 def _beside(name: str, first: Shape, wanted: Shape) -> layers.Layer:
-    """Return a layer that computes a value of a shape of the input."""
+    """Return a layer whose output has the given shape."""
     if len(first) == 1:
         return layers.Dense(name, first[0], wanted[0], inputs=(INPUT,))
     kernel = tuple(before - after + 1 for before, after in zip(first[1:], wanted[1:]))
@@ -76,7 +76,7 @@ def _beside(name: str, first: Shape, wanted: Shape) -> layers.Layer:
 
 
 def cases(number: int) -> Iterator[LayerCase]:
-    """Those of the small size (0) or the odd one (1)."""
+    """Return the cases of the small size (0) or the odd one (1)."""
     batch, channels, height, width = shape = ((2, 6, 5, 7), (1, 129, 13, 11))[number]
     features = (batch, (10, 513)[number])
     yield from _windows(shape)
@@ -103,7 +103,7 @@ def cases(number: int) -> Iterator[LayerCase]:
 
 
 def _windows(shape: Shape) -> Iterator[LayerCase]:
-    """Pooling with padding and overlap, and a filter for each channel."""
+    """Return pooling with padding and overlapping windows, and a depthwise convolution."""
     channels = shape[1]
     for pooling in ("max", "average"):
         layer = layers.Pool("l", pooling, (3, 2), (2, 1), (1, 0, 1, 1))

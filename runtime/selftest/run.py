@@ -1,7 +1,7 @@
-"""Running the checks, and bundled networks on inputs; beside a chip the simulator says what it expects.
+"""Runs the checks, and bundled networks on inputs, on a chip with the simulator's predictions beside them.
 
-A time is either predicted or measured and is in a field of its own: on the simulator, and where kernels are only
-compiled, nothing is measured.
+Predicted and measured times have fields of their own; nothing is measured on the simulator, or where kernels are only
+compiled.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ..tolerances import kernel_tolerance, network_tolerance
 from ..verify import Verification, Verifier
 from .checks import Check, checks
 
-_OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that are a network
-_AHEAD = 16  # checks whose compilations begin before their turn
-_HEAD, _TAIL = 6000, 2000  # characters of a compiler's log that are kept
+_OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that run a whole network
+_AHEAD = 16  # checks that are compiled ahead
+_HEAD, _TAIL = 6000, 2000  # characters kept from head and tail of a compiler's log
 _NO_RESULT = (KernelError, OverflowedError, DeviceLost)
-OK, WRONG, FAILED = "ok", "wrong", "failed"  # another result than the golden model's; none at all
+OK, WRONG, FAILED = "ok", "wrong", "failed"  # "wrong": another result than the golden model's; "failed": no result
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure that an exception is."""
+        """Return the failure for an exception."""
         causes, each = [], error.__cause__
         while each is not None:
             causes.append(str(getattr(each, "traceback", "")))
@@ -94,7 +94,7 @@ class KernelOutcome:
 
     @property
     def is_failure(self) -> bool:
-        """True if it differs, or has no result, and should not."""
+        """True if the result is missing or wrong, and should not be."""
         return self.status != OK and not self.informational
 
 
@@ -122,14 +122,15 @@ class NetworkOutcome:
 
 
 def count_checks(dtype: str) -> int:
-    """Return how many kernels at how many sizes there are to check."""
+    """Return the number of kernels and the number of sizes to check."""
     return sum(1 for _ in checks(DTYPES[dtype]))
 
 
 def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> Iterator[KernelOutcome]:
-    """Run every kernel at each size, once. `predicting` gives what the simulator expects of a chip, None elsewhere.
-    A kernel that is refused, ends with an error or loses the chip is an outcome; BackendUnavailable where the chip is
-    lost for good."""
+    """Run every kernel at each size once. `predicting` predicts what a chip should take; None elsewhere.
+
+    A kernel that is refused, fails or loses the chip is an outcome; BackendUnavailable if the chip is lost for good.
+    """
     recovery = Recovery(backend)
     measured = backend.info.latency_kind == "measured"
     for check in _begun(backend, checks(DTYPES[dtype])):
@@ -147,7 +148,7 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
         try:
             outcome = _with_prediction(_launched(check, backend, outcome), check, predicting)
             recovery.succeeded()
-        except Exception as error:  # also what nobody has foreseen: the archive tells of it, and the others go on
+        except Exception as error:  # any exception: the archive records it, and the other checks go on
             if isinstance(error, BackendUnavailable) and not isinstance(error, DeviceLost):
                 raise
             outcome = replace(outcome, message=_line_of(error), log=_log_of(error), failure=Failure.of(error))
@@ -159,10 +160,10 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 
 
 class Recovery:
-    """Goes on after failures: with a new process where a kernel ended with an error on the chip or lost it.
+    """Recovers from failures by restarting the process when a kernel failed on the chip or lost it.
 
-    A chip that is lost MAX_LOSSES times in a row is lost for good. What does not compile is compiled in other ways too,
-    for the first MAX_OTHERWISE kernels: where nothing compiles, more of them only take time.
+    A chip lost MAX_LOSSES times in a row is lost for good. Kernels that do not compile are compiled in other ways too,
+    at most MAX_OTHERWISE of them: if nothing compiles, more attempts would only take time.
     """
 
     MAX_LOSSES = 3
@@ -178,7 +179,7 @@ class Recovery:
         self._losses = 0
 
     def compile_otherwise(self, check: Check, error: Exception) -> tuple[Attempt, ...]:
-        """Compile a check's kernel in other ways where the compiler refused it."""
+        """Compile a check's kernel in other ways if the compiler refused it."""
         from ... import kernels
 
         if not isinstance(error, CompileError) or not isinstance(self._backend, CompiledKernels):
@@ -189,7 +190,7 @@ class Recovery:
         return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
 
     def recover(self, error: Exception) -> None:
-        """Make the chip ready for the next kernel; raise the error where it is lost for good."""
+        """Prepare the chip for the next kernel; raise the error if it is lost for good."""
         if isinstance(error, DeviceLost):
             self._losses += 1
             if self._losses == self.MAX_LOSSES:
@@ -199,7 +200,7 @@ class Recovery:
 
 
 def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
-    """Give the checks in order, and where kernels are only compiled, begin some of them before their turn."""
+    """Yield the checks in order; if kernels are only compiled, begin some compilations ahead."""
     from ... import kernels
 
     waiting: deque[Check] = deque()
@@ -213,7 +214,7 @@ def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
 
 
 def _with_compilation(outcome: KernelOutcome, backend: Backend, check: Check) -> KernelOutcome:
-    """Add what the backend noted of compiling the kernel, and take it from there."""
+    """Move the backend's record of the compilation to the outcome."""
     if not isinstance(backend, CompiledKernels) or not backend.compilations:
         return outcome
     compilation = backend.compilations[-1]
@@ -228,7 +229,7 @@ def _with_compilation(outcome: KernelOutcome, backend: Backend, check: Check) ->
 
 
 def _of_report(report: CompileReport, check: Check) -> dict[str, Any]:
-    """Return the fields of an outcome that tell how a kernel was compiled, with what AWS says of it."""
+    """Return the fields of an outcome that describe the compilation and AWS's estimate."""
     error = None
     if report.birsim is not None:
         pairs = zip(report.birsim, check.expected(), strict=True)
@@ -242,7 +243,7 @@ def _of_report(report: CompileReport, check: Check) -> dict[str, Any]:
 
 
 def _log_of(error: Exception) -> str:
-    """Return the head and the end of what the compiler said."""
+    """Return head and tail of the compiler's output."""
     return _clipped(getattr(error, "log", ""))
 
 
@@ -251,7 +252,7 @@ def _clipped(log: str) -> str:
 
 
 def _line_of(error: Exception) -> str:
-    """Return one line for an error; of an unexpected one also its type."""
+    """Return one line for an error, with its type if it is unexpected."""
     if isinstance(error, _NO_RESULT):
         return str(error)
     return raised_line("".join(traceback.format_exception(error)))
@@ -285,8 +286,7 @@ def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelO
 
 
 def _settled(found: np.ndarray, expected: np.ndarray, scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the classes expected; where those found have scores within twice the tolerance of theirs, these:
-    near-ties."""
+    """Return the expected classes, except near-ties, which get the class found: scores within twice the tolerance."""
     if expected.dtype.kind not in "iu" or found.shape != expected.shape:
         return expected
     rows = np.arange(len(found))
@@ -338,10 +338,10 @@ def check_network(
 
 
 def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tuple[str, LaunchOptions]]:
-    """Give the launches of a network, each slower than the one before, with what they are in words."""
+    """Yield the launches of a network, each slower than the one before, with a description."""
     options = LaunchOptions()
     yield "as few launches as it takes", options
-    info = replace(backend.info, tells_layers=False)  # as planned launches are reported
+    info = replace(backend.info, tells_layers=False)  # like planned launches
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)
