@@ -1,10 +1,10 @@
-"""NKI kernels, one file a family. What several share is in tiling/, the parts of conv2d.py in convolution/, the bodies
-of the operations that network.py runs in operations/.
+"""NKI kernels, one file for each family. `tiling/` holds code shared by several, `convolution/` the parts of conv2d.py,
+and `operations/` the bodies of the operations that network.py runs.
 
-The kernels are reachable by name (``from trninfer.kernels import matmul_tiled``) and loaded on first use. Which `nki`
-they then get is settled by `use_nki`; where nobody called it, by its default. Three kernels share their names with
-their modules: here the names mean the kernels, unless somebody has imported such a module by its full path before.
-`kernel` gives the kernel in any case.
+Kernels are attributes (``from trninfer.kernels import matmul_tiled``), loaded on first use. `use_nki` decides which
+`nki` they import; without a call of it, its default does. Three kernels share their names with their modules: here
+these names mean the kernels, unless such a module was imported by its full path before. `kernel` returns the kernel in
+any case.
 """
 
 import importlib
@@ -70,12 +70,13 @@ __all__ = [*_MODULES, "kernel", "use_nki"]
 
 
 def kernel(name: str) -> Any:
-    """The kernel of a name; AttributeError where there is none. Settles which `nki` kernels get, if nobody has."""
+    """Return the kernel of a name; AttributeError if there is none. Decides which `nki` kernels import, if
+    nothing has."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no kernel {name!r}; there are {', '.join(_MODULES)}")
     use_nki()
     loaded = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    for shared in _SHARED:  # importing a module has bound its name to the module
+    for shared in _SHARED:  # importing the module bound its name to the module
         module = sys.modules.get(f"{__name__}.{shared}")
         if module is not None and hasattr(module, shared):
             globals()[shared] = getattr(module, shared)

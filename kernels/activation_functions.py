@@ -1,14 +1,13 @@
-"""Activations on a tile: one instruction where the Scalar Engine has the function, a few on both engines where not.
+"""Activations on a tile: one instruction if the Scalar Engine has the function, else a few on both engines.
 
-There is no divide among the Vector Engine's operators, and bounds, slopes and steps are cheaper there than a table of
-the Scalar Engine's, so the work is shared: what looks a function up runs on the Scalar Engine, comparisons and products
-on the Vector Engine.
+The Vector Engine has no divide, but bounds, slopes and steps are cheaper there than a table lookup on the Scalar
+Engine. So lookups run on the Scalar Engine, comparisons and products on the Vector Engine.
 """
 
 import nki.isa as nisa
 import nki.language as nl
 
-# No function of the Scalar Engine; the last three are of the Vector Engine alone.
+# Not functions of the Scalar Engine; the last three run on the Vector Engine alone.
 IN_STEPS = (
     *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
     *("reciprocal", "power", "sigmoid_by_powers"),
@@ -16,10 +15,11 @@ IN_STEPS = (
 
 TURN, TURN_REST = 6.28125, 0.0019353071795864769  # 2 pi
 QUARTER_TURN = 1.5707963267948966
-E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e to that is in the range of float32
+E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e and an exponent whose power fits float32
 LARGEST_ANGLE = 3.1415925  # the float32 below pi
 
-NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")  # of any number
+# monotone functions
+NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")
 
 
 def activate(dst, data, activation, parameters=(), bias=None, scale=None):
@@ -42,10 +42,12 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     function = _function(activation)
     if function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
-    elif activation == "clip":  # rounding never changes order: bounds may be taken after the cast, where that is faster
+    # rounding keeps the order, so bounds may be applied after the cast, where that is faster
+    elif activation == "clip":
         x = data
         if bias is not None or scale is not None:
-            x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)  # parts of dst do not wait
+            # a tile of its own, so that writes to parts of dst do not wait
+            x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)
             _moved(x, data, bias, scale)
         low, high = parameters
         nisa.tensor_scalar(dst=dst, data=x, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
@@ -58,12 +60,13 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
 
 
 def before_bounds(dtype):
-    """Return the dtype of numbers that are bounded on their way to `dtype`: what is beyond does not overflow."""
+    """Return the dtype in which numbers are clipped before they are cast to `dtype`, so that large ones do not
+    overflow."""
     return nl.bfloat16 if dtype == nl.float8_e4m3 else dtype
 
 
 def _function(activation):
-    """The Scalar Engine's function of that name, None where it has none."""
+    """Return the Scalar Engine's function of that name, or None."""
     if activation in IN_STEPS:
         return None
     functions = {
@@ -95,7 +98,7 @@ def _on_scalar_engine(dst, data, function, bias, scale):
 
 
 def _moved(dst, data, bias, scale):
-    """data * scale + bias into dst, where there is anything to do."""
+    """Write data * scale + bias to dst, unless both are None."""
     if bias is not None or scale is not None:
         _on_scalar_engine(dst, data, nl.copy, bias, scale)
 
@@ -105,7 +108,7 @@ def _tile(dst):
 
 
 def _in_steps(dst, x, activation, parameters):
-    """The activations that take several instructions; x is a tile in SBUF or PSUM."""
+    """Compute the activations that take several instructions; x is a tile in SBUF or PSUM."""
     if activation == "leaky_relu":
         slope = parameters[0]
         larger = nl.maximum if slope <= 1 else nl.minimum
@@ -142,16 +145,16 @@ def _in_steps(dst, x, activation, parameters):
 
 
 def _ramp(x, slope, offset):
-    """max(x * slope + offset, 0), float32."""
+    """Return max(x * slope + offset, 0), float32."""
     ramp = _tile(x)
-    shift = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # on trn1 a bias is a column
+    shift = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # on trn1 a bias must be a column
     nisa.memset(dst=shift, value=offset, engine=nisa.engine.gpsimd)
     nisa.activation(dst=ramp, op=nl.relu, data=x, scale=slope, bias=shift)
     return ramp
 
 
 def _sigmoid_by_powers(dst, x):
-    """1 / (1 + exp(-x)) without a table, of few numbers: powers take longer than a table once it is loaded."""
+    """Compute 1 / (1 + exp(-x)) without a table; for few numbers only, since powers are slower than a loaded table."""
     decay = _tile(dst)
     nisa.tensor_scalar(
         dst=decay, data=x, op0=nl.maximum, operand0=-LARGEST_EXPONENT, op1=nl.power, operand1=1 / E, reverse1=True
@@ -160,16 +163,16 @@ def _sigmoid_by_powers(dst, x):
 
 
 def _sine(dst, x, shift):
-    """sin(x + shift): whole turns are taken off first, as the Scalar Engine's sine is for -pi to pi.
+    """Compute sin(x + shift). Whole turns are subtracted first, since the Scalar Engine's sine is valid from -pi to pi.
 
-    A turn is subtracted in two parts, the first of few bits, so that its products with whole numbers are exact.
+    A turn is subtracted in two parts; the first has few bits, so that its products with whole numbers are exact.
     """
     angle = _tile(dst)
     nisa.tensor_scalar(dst=angle, data=x, op0=nl.add, operand0=shift)
     turns = _tile(dst)
     whole = nl.ndarray(dst.shape, dtype=nl.int32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=turns, data=angle, op0=nl.multiply, operand0=1.0 / (TURN + TURN_REST))
-    nisa.tensor_copy(dst=whole, src=turns)  # to the nearest
+    nisa.tensor_copy(dst=whole, src=turns)  # rounds to nearest
     nisa.tensor_copy(dst=turns, src=whole)
     for part in (TURN, TURN_REST):
         nisa.scalar_tensor_tensor(dst=angle, data=turns, op0=nl.multiply, operand0=-part, op1=nl.add, operand1=angle)
@@ -180,9 +183,9 @@ def _sine(dst, x, shift):
 
 
 def _exponential_unit(dst, x, below, above):
-    """above * x, below 0 `below` * (exp(x) - 1)."""
+    """Compute above * x, and below 0 `below` * (exp(x) - 1)."""
     decay = _tile(dst)
-    nisa.tensor_scalar(dst=decay, data=x, op0=nl.minimum, operand0=0.0)  # so that nothing overflows
+    nisa.tensor_scalar(dst=decay, data=x, op0=nl.minimum, operand0=0.0)  # avoids overflow
     nisa.activation(dst=decay, op=nl.exp, data=decay)
     nisa.tensor_scalar(dst=decay, data=decay, op0=nl.multiply, operand0=below, op1=nl.subtract, operand1=below)
     positive = _tile(dst)
@@ -191,7 +194,7 @@ def _exponential_unit(dst, x, below, above):
 
 
 def slope_below_zero(dst, x, slopes):
-    """dst = x, below 0 x * slopes: PReLU. All three are tiles (or views) of one shape; x may be in PSUM."""
+    """Compute PReLU: dst = x, below 0 x * slopes. All three are tiles (or views) of one shape; x may be in PSUM."""
     below = _tile(dst)
     nisa.scalar_tensor_tensor(dst=below, data=x, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=slopes)
     nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.maximum, operand0=0.0, op1=nl.add, operand1=below)

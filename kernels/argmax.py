@@ -1,8 +1,8 @@
-"""Index of the largest element of each row, found on the chip: [N, C] -> int32 [N].
+"""Index of the largest element of each row, computed on the chip: [N, C] -> int32 [N].
 
-`max8` finds the largest values of a partition and `nc_find_index8` where the first of them stands. Rows are on the
-partitions, several to a partition where they are short. Rows longer than a chunk are searched chunk by chunk, and
-the best so far is carried along in two numbers a row.
+`max8` finds the largest values of a partition and `nc_find_index8` the first position of each. Rows are on the
+partitions, several short rows to a partition. Rows longer than a chunk are searched chunk by chunk, carrying the best
+value and its index along.
 """
 
 import nki
@@ -12,20 +12,20 @@ import nki.language as nl
 from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, copy_by_hardware, even_tiles, itemsize, row_groups, tiles
 
 SEARCH_WIDTH = 8  # max8 and nc_find_index8 work on 8 values, and on no fewer than 8 elements
-CHUNK = 8192  # elements searched at once: up to 16,384 are allowed, half leaves SBUF room to load the next chunk
-ROWS = 1024  # rows of a partition whose answers are stored together
-MAX_COLUMNS = 1 << 24  # indices up to here are exact in the float32 that chunks are combined in
+CHUNK = 8192  # elements searched at once: half of the allowed 16,384, so that the next chunk fits in SBUF too
+ROWS = 1024  # rows of a partition whose results are stored together
+MAX_COLUMNS = 1 << 24  # indices up to here are exact in float32, in which chunks are combined
 
 
 def _search(values, indices, data):
-    """The 8 largest values of each row of data [partitions, rows, columns] and where they first stand, from 0."""
+    """Find the 8 largest values of each row of data [partitions, rows, columns] and their first positions, from 0."""
     for row in range(data.shape[1]):
         nisa.max8(dst=values[:, row, :], src=data[:, row, :])
         nisa.nc_find_index8(dst=indices[:, row, :], data=data[:, row, :], vals=values[:, row, :])
 
 
 def _load_chunk(a, columns):
-    """A chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8]."""
+    """Load a chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8]."""
     width = max(columns.size, SEARCH_WIDTH)
     data = nl.ndarray((a.shape[0], a.shape[1], width), dtype=a.dtype, buffer=nl.sbuf)
     copy_by_hardware(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
@@ -48,9 +48,9 @@ def find_largest(found, data):
 
 
 def fill_up(data, columns):
-    """Fill rows [partitions, rows, at least 8] of fewer columns with copies of the first one.
+    """Pad rows [partitions, rows, at least 8] of fewer columns with copies of the first one.
 
-    It ties with itself, and the first of equals wins, so no copy is ever found, whatever the values are.
+    A copy is never found, whatever its value: the first of equals wins.
     """
     width = data.shape[2]
     if columns < width:
@@ -59,7 +59,8 @@ def fill_up(data, columns):
 
 
 def _argmax_long_rows(found, a):
-    """Rows of several chunks, one a partition: a chunk's best replaces the best so far only where it is greater."""
+    """Search rows of several chunks, one to a partition: a chunk's best replaces the best so far only if it is
+    greater."""
     column = (a.shape[0], 1)
     best = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
     best_index = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
@@ -76,12 +77,12 @@ def _argmax_long_rows(found, a):
             nisa.tensor_scalar(dst=index, data=indices[:, 0, 0:1], op0=nl.add, operand0=chunk.start)
             greater = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_tensor(dst=greater, data1=values[:, 0, 0:1], data2=best, op=nl.greater)
-            # best_index += greater * (index - best_index): all three are integers below 2^24, so nothing rounds
+            # best_index += greater * (index - best_index): exact, since all three are integers below 2^24
             step = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_tensor(dst=step, data1=index, data2=best_index, op=nl.subtract)
             nisa.tensor_tensor(dst=step, data1=step, data2=greater, op=nl.multiply)
             nisa.tensor_tensor(dst=best_index, data1=best_index, data2=step, op=nl.add)
-            if chunk.end < a.shape[2]:  # another is compared with it
+            if chunk.end < a.shape[2]:  # more chunks follow
                 nisa.tensor_tensor(dst=best, data1=best, data2=values[:, 0, 0:1], op=nl.maximum)
     nisa.tensor_copy(dst=found, src=best_index, engine=nisa.engine.vector)
 

@@ -1,17 +1,17 @@
-"""The same numbers in another order of axes, from HBM to HBM.
+"""Permutes the axes of arrays in HBM.
 
-A matrix that is transposed goes through the Tensor Engine, because a DMA would move it element by element; any other
-order is left to the DMAs all the same.
+Matrix transposes use the Tensor Engine, because a DMA would move them element by element; all other permutations use
+DMAs.
 """
 
 from .tiling.tiles import copy_by_hardware
 from .transpose import transpose_into
 
-MAX_DMA_AXES = 5  # of an access pattern
+MAX_DMA_AXES = 5  # axes of an access pattern
 
 
 def permute_images(out, x, split, order):
-    """Bring each row of x [B, numbers] in HBM, seen as axes of `split`, into another order of axes, into `out`."""
+    """Permute the axes of each row of x [B, numbers] in HBM, seen as axes of `split`, to `order`; write to `out`."""
     batch, numbers = x.shape
     sizes, places = _merged(split, order)
     if len(sizes) == 1:
@@ -28,7 +28,8 @@ def permute_images(out, x, split, order):
 
 
 def _merged(split, order):
-    """The sizes of the axes and their order, where axes that stay neighbours are one and those of size 1 are none."""
+    """Return the sizes of the axes and their order after merging axes that stay neighbours and dropping axes of
+    size 1."""
     runs: list[list[int]] = []  # [first axis, last axis, size] in the new order
     for axis in order:
         if split[axis] == 1:
@@ -40,10 +41,10 @@ def _merged(split, order):
             runs.append([axis, axis, split[axis]])
     if not runs:
         return [1], [0]
-    places = [sum(other[0] < run[0] for other in runs) for run in runs]  # of each among the runs in the old order
+    places = [sum(other[0] < run[0] for other in runs) for run in runs]  # position of each run in the old order
     return [size for _, _, size in sorted(runs)], places
 
 
 def _next_axis(split, axis):
-    """The next axis that is longer than 1."""
+    """Return the next axis longer than 1."""
     return next((later for later in range(axis + 1, len(split)) if split[later] > 1), len(split))

@@ -1,12 +1,12 @@
-"""Add a bias row to every row of a matrix and apply an activation: [N, H] + [1, H] -> [N, H].
+"""Adds a bias row to every row of a matrix and applies an activation: [N, H] + [1, H] -> [N, H].
 
-Rows are on the partitions, several to a partition where they are short, and the bias is copied to all partitions, by
-one DMA that reads the same row 128 times: it differs along the free axis, where the Scalar Engine's own bias (one
-number a partition) cannot.
+Rows are on the partitions, several short rows to a partition. One DMA copies the bias to all partitions by reading the
+same row 128 times: the bias differs along the free axis, which the Scalar Engine's own bias (one number a partition)
+cannot express.
 
-Softmax subtracts the row's maximum before it exponentiates. A long row takes the maximum as the bias of the
-exponential, whose sum the Scalar Engine accumulates on the way; many short rows share each instruction instead,
-because an instruction a row would cost more than its elements do.
+Softmax subtracts the row's maximum before exponentiating. A long row takes the maximum as the bias of the exponential,
+whose sum the Scalar Engine accumulates; short rows share instructions instead, because an instruction per row would
+cost more than its elements.
 """
 
 import nki
@@ -25,12 +25,12 @@ from .tiling.tiles import (
     usable_sbuf_bytes,
 )
 
-CHUNK = 2048  # elements of a partition at once: 8 KiB, so that several chunks are in flight in SBUF
-SHORT_ROW = 256  # elements up to which softmax treats several rows of a partition in one instruction
+CHUNK = 2048  # elements of a partition at once: 8 KiB, so that SBUF holds several chunks in flight
+SHORT_ROW = 256  # rows of up to this many elements share softmax instructions
 
 
 def _bias_chunk(bias, columns):
-    """Columns of the bias row on every partition."""
+    """Load columns of the bias row to every partition."""
     chunk = sbuf_tile((nl.tile_size.pmax, columns.size), bias.dtype)
     copy_by_hardware(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
     return chunk
@@ -45,7 +45,7 @@ def _add_bias(dst, a, group, columns, bias):
 
 
 def _elementwise(out, a, bias, activation, parameters):
-    """Every activation that looks at one element: the columns' bias is loaded once for all rows."""
+    """Apply an elementwise activation: the columns' bias is loaded once for all rows."""
     rows, width = a.shape
     for columns in even_tiles(width, CHUNK):
         bias_chunk = _bias_chunk(bias, columns)
@@ -62,8 +62,8 @@ def _elementwise(out, a, bias, activation, parameters):
 
 
 def softmax_tile(dst, data, largest):
-    """Softmax of rows in SBUF: dst and data (float32, spoilt) [partitions, rows, columns], the rows' maxima `largest`
-    [partitions, rows, 1]."""
+    """Compute the softmax of rows in SBUF. dst and data (float32, overwritten) are [partitions, rows, columns];
+    `largest` [partitions, rows, 1] holds the rows' maxima."""
     partitions, rows, width = data.shape
     sums = nl.ndarray((partitions, rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=data, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)
@@ -74,7 +74,7 @@ def softmax_tile(dst, data, largest):
 
 
 def _softmax_short_rows(out, a, bias):
-    """Softmax of rows of at most SHORT_ROW elements, several of them on each partition."""
+    """Compute the softmax of rows of at most SHORT_ROW elements, several to a partition."""
     rows, width = a.shape
     columns = Tile(0, 0, width, width)
     bias_chunk = _bias_chunk(bias, columns)
@@ -91,8 +91,8 @@ def _softmax_short_rows(out, a, bias):
 
 
 def exponentials(data, peaks):
-    """Replace rows in SBUF, float32 [partitions, 1, columns], one a partition, by the exponentials of their differences
-    from the largest of `peaks` [partitions, any]; the reciprocals of their sums, [partitions, 1]."""
+    """Replace rows in SBUF, float32 [partitions, 1, columns], one to a partition, by exp(row - maximum), the maximum
+    being the largest of `peaks` [partitions, any]. Return the reciprocals of the sums, [partitions, 1]."""
     shift = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
     scale = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -110,10 +110,11 @@ def exponentials(data, peaks):
 
 
 def _softmax_long_rows(out, a, bias):
-    """Softmax of rows that fill a partition each; loads and stores go in chunks, the row itself stays in SBUF."""
+    """Compute the softmax of rows that fill a partition each; chunks are loaded and stored, the row itself stays in
+    SBUF."""
     rows, width = a.shape
     chunks = even_tiles(width, CHUNK)
-    # Beside the row and chunks on their way in and out, the whole bias stays in SBUF where it fits.
+    # The whole bias stays in SBUF if it fits beside the row and the chunks in flight.
     keep_bias = 4 * (2 * width + 8 * CHUNK) <= usable_sbuf_bytes()
     bias_chunks = []
     if keep_bias:
@@ -131,7 +132,7 @@ def _softmax_long_rows(out, a, bias):
         for columns in chunks:
             result = nl.ndarray((group.partitions, 1, columns.size), dtype=a.dtype, buffer=nl.sbuf)
             part = total[:, :, columns.start : columns.end]
-            # On the Scalar Engine: the Vector Engine has passed over the row twice already.
+            # On the Scalar Engine: the Vector Engine has made two passes over the row already.
             nisa.activation(dst=result, op=nl.copy, data=part, scale=scale)
             copy_by_hardware(dst=group_view(out, group, columns), src=result)
 
@@ -142,13 +143,13 @@ def bias_activation(a, bias, activation="identity", parameters=()):
 
     Dimensions:
         N: rows, any.
-        H: columns; any, but for softmax, where a row and six chunks must fit a partition of SBUF: 32,702 on trn1.
+        H: columns; any, except for softmax, where a row and six chunks must fit a partition of SBUF: 32,702 on trn1.
     Args:
         a: [N, H] in HBM; float32, bfloat16 or float16.
         bias: [1, H] in HBM; float32 or the dtype of a.
         activation, parameters: softmax over the row, or as for `activate`.
     Returns:
-        [N, H] in HBM, of the dtype of a. Everything between load and store is float32.
+        [N, H] in HBM, of the dtype of a. Intermediate results are float32.
     Notes:
         Softmax is stable: rows of large numbers neither overflow nor lose their sum.
     """

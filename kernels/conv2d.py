@@ -10,13 +10,13 @@
                     result[piece] = finish(sums)            # pool, bias, activation
                 store(out, result)
 
-1. Input rows are in SBUF as [channels, images, rows, columns], so that a tap is a strided view of them. A group serves
-   every filter tap and output channel; the rows that the next one shares are copied on chip, not loaded again.
-2. Weights are in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels
-   leave room on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank.
-   On larger images 3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py).
-3. The Vector Engine takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies
-   the activation in one instruction. Maximum and activation change places where the activation never decreases.
+1. Input rows are in SBUF as [channels, images, rows, columns]; a tap is a strided view of them. All filter taps and
+output channels read the same group; rows shared with the next group are copied on chip, not loaded again. 2. Weights
+are in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels leave room
+on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank. On larger images
+3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py). 3. The Vector Engine
+takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies the activation in one
+instruction. Maximum and activation change places where the activation never decreases.
 
 The middle, `convolve_tile`, knows SBUF alone. `fused_conv2d_maxpool` takes filters as frameworks store them and lays
 them out on chip, in between the first matmuls; `fused_conv2d_maxpool_packed` takes them in SBUF layout.
@@ -170,7 +170,7 @@ def fused_conv2d_add_packed(
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """Weights in SBUF layout as the kernels' arguments give them; `out_channels` may be 0."""
+    """Weights in SBUF layout, as kernel arguments; `out_channels` may be 0."""
 
     w: nl.NkiTensor
     bias: nl.NkiTensor
@@ -195,7 +195,7 @@ def _of_section(problem, section):
 
 
 def _convolve_packed(x, packed, movement, finish, added=None):
-    """Run a convolution on packed weights; `added` is None for no sum."""
+    """Run a convolution on packed weights; `added` is None without a sum."""
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
     filters = Filters((packed.in_channels, cout), packed.kernel, layout.taps, packed=True)
@@ -224,7 +224,7 @@ def _convolve_packed(x, packed, movement, finish, added=None):
 
 
 def _checked_layout(packed):
-    """Return the output channels and the layout of packed weights, whose shapes are checked."""
+    """Check the shapes of packed weights; return the number of output channels and the layout."""
     w, bias, kernel, groups = packed.w, packed.bias, packed.kernel, packed.groups
     assert len(w.shape) == 2, f"conv2d: w_packed must be two-dimensional, came {w.shape}"
     assert bias.dtype == nl.float32, f"conv2d: bias_packed must be float32, came {bias.dtype}"
@@ -249,16 +249,16 @@ def _checked_layout(packed):
 
 
 def _output(x, problem):
-    """Room in HBM for the result."""
+    """Allocate the result in HBM."""
     pool_size = problem.pool_size
     shape = (x.shape[0], problem.out_channels, problem.out_rows // pool_size, problem.out_columns // pool_size)
     return nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
 
 
 def convolve_section(out, x, w, columns, problem, added=None):
-    """The convolution of one section: from HBM to HBM, with what is added to its sums, if anything is. `columns`: their
-    biases, and in a second tensor their scales if they have any."""
-    # What is added takes no more room than the output, so half of SBUF is enough for all else.
+    """Run the convolution of one section of channels from HBM to HBM, optionally adding a tensor to its sums.
+    `columns`: the biases, and optionally the scales."""
+    # The addend is as large as the output, so half of SBUF is left for everything else.
     plan = plan_conv2d(problem, usable_sbuf_bytes() if added is None else usable_sbuf_bytes() // 2)
     input_tiles = len(plan.channel_tiles)
     out_tiles = plan.weights.out_tiles
@@ -266,12 +266,12 @@ def convolve_section(out, x, w, columns, problem, added=None):
     scales: list[nl.NkiTensor | None] = [None] * len(out_tiles)
     zeroed: list[nl.NkiTensor] = []
     warm = _warm_up(plan)
-    ahead = 1 if warm is None else 2  # loads of filters before one of inputs: transposing them keeps the clock up
+    ahead = 1 if warm is None else 2  # filter loads ahead of the first input load: their transposes keep the clock up
     for first in range(0, len(out_tiles), plan.weights.resident_tiles):
         count = min(plan.weights.resident_tiles, len(out_tiles) - first)
         weights = open_weights(w, plan, first, count)
         inputs = open_inputs(x, plan)
-        for t in range(input_tiles):  # in the order in which the first matmuls need them
+        for t in range(input_tiles):  # in the order of the first matmuls
             stage_weights(weights, t + ahead)
             load_first(inputs, t)
         if first == 0:
@@ -279,7 +279,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
             if len(columns) > 1:
                 scales = load_biases(columns[1], plan)
             zeroed = zeroed_inputs(x, plan)
-        weights_of(weights, 0, 0)  # ahead of what is combined of the input
+        weights_of(weights, 0, 0)  # before the combinations of the input
         start_inputs(inputs, zeroed)
         for index in range(len(plan.groups)):
             group = plan.groups[index]
@@ -302,7 +302,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
 
 
 def _store(out, result, apart):
-    """Store the output of a group, the rows from `apart` on by themselves: the end waits for less."""
+    """Store the output of a group, and the rows from `apart` on separately, so that the kernel's end waits for less."""
     rows = result.shape[2]
     if apart > 0:
         copy_by_hardware(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
@@ -310,7 +310,8 @@ def _store(out, result, apart):
 
 
 def _warm_up(plan):
-    """Return a PSUM tile of zeros for the first sums, at least as large as they are; None where it is not worth it."""
+    """Return a PSUM tile of zeros for the first sums, at least as large as they are; None if warming up does
+    not pay."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
     columns = problem.batch * matmul_columns(plan.form, problem.out_rows, problem.out_columns) * stationary
@@ -320,7 +321,7 @@ def _warm_up(plan):
     piece = psum_pieces(plan, plan.groups[0])[0]
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form is Form.SQUARES:
-        columns = 2 * columns  # of two combinations
+        columns = 2 * columns  # for two combinations
     return warm_bank(plan.weights.out_tiles[0].size, columns, problem.item_bytes)
 
 
@@ -330,7 +331,7 @@ def _result_shape(problem, group, channels):
 
 
 def _window(out, shape, problem, group, channels):
-    """Return the part of `out`, in HBM, with the output of a group and a tile of output channels, of that shape."""
+    """Return the view of `out`, in HBM, for a group and a tile of output channels."""
     top = group.row // problem.pool_size
     left = group.column // problem.pool_size
     images = out[group.image : group.image + group.images, channels.start : channels.end]
@@ -338,14 +339,14 @@ def _window(out, shape, problem, group, channels):
 
 
 def _load_window(added, shape, problem, group, channels):
-    """Return what is added to the output of a group and a tile of output channels, in SBUF."""
+    """Load the addend of a group and a tile of output channels into SBUF."""
     other = nl.ndarray(shape, dtype=added.dtype, buffer=nl.sbuf)
     copy_by_hardware(dst=other, src=_window(added, shape, problem, group, channels))
     return other
 
 
 def _checked_filters(x, w, bias, groups):
-    """Return the shape of filters that fit x and a bias."""
+    """Check filters and bias against x; return the filters' shape."""
     assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
     assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
     out_channels = w.shape[0]

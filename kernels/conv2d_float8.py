@@ -1,8 +1,8 @@
-"""Convolution of 8-bit images by 8-bit filters, at twice the rate of 16 bits where two planes are contracted at a time.
+"""Convolution of 8-bit images by 8-bit filters; contracting two planes at a time doubles the rate of 16 bits.
 
-Images, filters and result are shares of scales, as in a network in 8 bits (docs/eight-bits.md): the instruction that
-takes the sums out of PSUM multiplies them by a column of scales. Input tiles are in SBUF in twos, rows taking turns,
-and so are their filters (convolution/double_rows.py).
+Images, filters and result are divided by scales, as in an 8-bit network (docs/eight-bits.md): the instruction that
+evicts PSUM multiplies by a column of scales. Pairs of input tiles have their rows interleaved in SBUF, and so have
+their filters (convolution/double_rows.py).
 """
 
 import nki

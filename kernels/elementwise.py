@@ -1,4 +1,4 @@
-"""Arithmetic on every element of tiles in SBUF: two tiles combined, or a tile and numbers for each partition."""
+"""Elementwise arithmetic on tiles in SBUF: two tiles, or a tile and one number for each partition."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -9,7 +9,8 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 def combine_tiles(dst, a, b, operation):
-    """dst = a operation b, element by element; one of a and b may be in PSUM. Quotients are products with 1 / b."""
+    """Compute dst = a operation b elementwise; one of a and b may be in PSUM. Quotients are computed as products with 1
+    / b."""
     if operation == "divide":
         inverse = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=b)
@@ -19,7 +20,7 @@ def combine_tiles(dst, a, b, operation):
 
 
 def combine_column(dst, a, column, operation):
-    """dst = a operation column, a float32 column [P, 1]."""
+    """Compute dst = a operation column, with a float32 column [P, 1]."""
     if operation == "divide":
         inverse = nl.ndarray(column.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=column)
@@ -29,7 +30,7 @@ def combine_column(dst, a, column, operation):
 
 
 def scale_and_shift_tiles(result, data, scale, shift, activation, parameters):
-    """activation(data * scale + shift) of tiles of one shape."""
+    """Compute activation(data * scale + shift) for tiles of one shape."""
     total = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=data, data2=scale, op=nl.multiply)
     nisa.tensor_tensor(dst=total, data1=total, data2=shift, op=nl.add)

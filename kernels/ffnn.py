@@ -1,11 +1,10 @@
-"""A feed-forward network of one hidden layer in one launch: softmax(relu(x @ w1 + b1) @ w2 + b2).
+"""A feed-forward network with one hidden layer in one launch: softmax(relu(x @ w1 + b1) @ w2 + b2).
 
-The hidden layer is computed transposed, as w1^T @ x^T: what comes out is what the second product wants as its left
-operand, so only x is ever transposed, and each hidden unit lies on a partition, where its bias is one number of the
-Scalar Engine's own.
+The hidden layer is computed transposed, as w1^T @ x^T, which is the left operand that the second product needs. So only
+x is transposed, and each hidden unit lies on a partition, where its bias is the Scalar Engine's own.
 
-`fused` has the hidden layer of a block of rows in SBUF (ffnn_fused.py); the versions of matmul go through HBM between
-steps, which serve as rungs of a ladder, and for networks of which SBUF holds too few rows.
+`fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions named after a matmul go through HBM
+between steps; they are the rungs of a ladder, and handle networks of which SBUF holds too few rows.
 """
 
 import nki
@@ -58,7 +57,7 @@ def _check_bias(name, bias, width, x):
 
 
 def _multiply(lhsT, rhs, matmul):
-    """The product by the version of matmul with that name."""
+    """Multiply by the named version of matmul."""
     if matmul == "tiled":
         return matmul_tiled(lhsT, rhs)
     if matmul == "hoist_load":
@@ -72,7 +71,7 @@ def _multiply(lhsT, rhs, matmul):
 
 
 def _relu_of_units(units, bias):
-    """relu(units + bias) of [hidden, N], a hidden unit a row: the bias is one number of each row."""
+    """Compute relu(units + bias) of [hidden, N], a hidden unit in each row."""
     hidden, samples = units.shape
     out = nl.ndarray(units.shape, dtype=units.dtype, buffer=nl.shared_hbm)
     for group in row_groups(hidden, max(1, CHUNK // samples)):
@@ -90,13 +89,13 @@ def _relu_of_units(units, bias):
 
 
 def _output_layer(x, w1, b1, w2, matmul):
-    """relu(x @ w1 + b1) @ w2, [N, classes]."""
+    """Compute relu(x @ w1 + b1) @ w2, [N, classes]."""
     hidden = _relu_of_units(_multiply(w1, transpose(x), matmul), b1)
     return _multiply(hidden, w2, matmul)
 
 
 class Probabilities(Finish):
-    """The softmax of each row."""
+    """Finish with the softmax of each row."""
 
     wants_peaks = True
 
@@ -125,7 +124,7 @@ class Probabilities(Finish):
 
 
 class Classes(Finish):
-    """The first of the largest logits of each row."""
+    """Finish with the first of the largest logits of each row."""
 
     def __init__(self, out, classes):
         self.out = out
@@ -147,7 +146,7 @@ def _store_tiles(dst, src):
 
 
 def _plan(x, w2, matmul):
-    """The plan of the fused version, None where another one was asked for or nothing fits."""
+    """Return the plan of the fused version; None if another version was requested or nothing fits."""
     if matmul != "fused":
         return None
     size = itemsize(x.dtype)
@@ -160,23 +159,23 @@ def _plan(x, w2, matmul):
 
 @nki.jit
 def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
-    """Class probabilities of a batch.
+    """Compute the class probabilities of a batch.
 
     Dimensions:
         N: samples.
         d: features.
         h: hidden units.
-        c: classes. All four any, as far as the matmul named takes them.
+        c: classes. All four are limited only by the chosen matmul.
     Args:
         x: [N, d] in HBM; float32, bfloat16 or float16.
         w1, w2: [d, h] and [h, c] in HBM, of the dtype of x.
         b1, b2: [1, h] and [1, c] in HBM; float32 or the dtype of x.
-        matmul: fused, which keeps hidden units in SBUF and is fully_optimized where SBUF holds too few rows of them (or
+        matmul: fused, which keeps hidden units in SBUF and falls back to fully_optimized if SBUF holds too few rows (or
             there are more than 8,192 classes); or tiled, hoist_load, block_free_dimension or fully_optimized.
     Returns:
         [N, c] in HBM, of the dtype of x: the softmax of each row.
     Notes:
-        Hidden units are of the dtype of x, and so, but in the fused version, are products; all else is float32.
+        Hidden units have the dtype of x, and so have products, except in the fused version; all else is float32.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)
@@ -189,15 +188,14 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
 
 @nki.jit
 def ffnn_predict(x, w1, b1, w2, b2, matmul="fused"):
-    """Classes of a batch, by the largest output; of equals, the first.
+    """Compute the class of each sample, by the largest output; of equals, the first.
 
     Dimensions and Args:
         Those of `ffnn_forward`.
     Returns:
         int32 [N] in HBM, each from 0 to c - 1.
     Notes:
-        Softmax keeps the order of a row, so it is left out: outputs that it would round to equal probabilities are
-        still distinguished.
+        There is no softmax: it would keep the order of a row, but round some different outputs to equal probabilities.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)

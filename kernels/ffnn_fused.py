@@ -1,4 +1,4 @@
-"""A feed-forward network of one hidden layer whose values stay in SBUF.
+"""A feed-forward network with one hidden layer; its values stay in SBUF.
 
     for block of up to 512 rows of x:
         for group of up to 512 hidden units:
@@ -12,7 +12,7 @@
             logits[rows] = sums + b2                        # a row a partition
         finish(logits)
 
-Weights are read once a block, behind the matmuls of what was read before.
+Each row block reads the weights once, while the previous panel is multiplied.
 """
 
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ from .tiling.warm_up import is_worth_warming, psum_tile, warm_bank
 
 @dataclass
 class _Block:
-    """The values of a block of rows: features and hidden units on the partitions, [128, tiles, rows], and logits in
-    float32, [128, tiles of rows, classes]."""
+    """The values of a row block: features and hidden units [128, tiles, rows], units on the partitions, and float32
+    logits [128, tiles of rows, classes]."""
 
     turned: nl.NkiTensor
     hidden: nl.NkiTensor
@@ -51,18 +51,19 @@ class _Block:
 
 
 class Finish:
-    """The end of a network, after its logits. `wants_peaks`: it reads the largest logit of each group of classes."""
+    """The last step of a network, after its logits. `wants_peaks`: it reads the largest logit of each group of
+    classes."""
 
     wants_peaks = False
 
     def answer(self, start, end, logits, peaks):
-        """Answer the rows [start, end) of x, full tiles or a part of one, from their logits in float32 [partitions,
-        tiles, classes and at least 8]. peaks: [partitions, groups], of one tile; None where there is one group."""
+        """Finish the rows [start, end) of x, full tiles or one partial tile, from float32 logits [partitions, tiles, at
+        least 8 classes]. peaks: [partitions, groups] of one tile, None for a single group."""
         raise NotImplementedError
 
 
 def run_fused(operands, plan, finish):
-    """Compute the logits of each block and let `finish` have them, rows on the partitions: a `Finish`."""
+    """Compute the logits of each row block and pass them to `finish`."""
     x, w1, b1, w2, b2 = operands
     dtype, columns = x.dtype, plan.columns
     row_tiles = ceil_div(columns, PARTITIONS)
@@ -85,7 +86,7 @@ def run_fused(operands, plan, finish):
 
 
 def _warm(w1, plan):
-    """A bank of zeros for the first sums, None where no warming up is needed."""
+    """Return a bank of zeros for the first sums, None if warming up does not pay."""
     size = itemsize(w1.dtype)
     matmuls = ceil_div(w1.shape[0], PARTITIONS) * ceil_div(w1.shape[1], PARTITIONS)
     if not is_worth_warming(matmuls * plan.columns, size):
@@ -94,14 +95,14 @@ def _warm(w1, plan):
 
 
 class _Weights:
-    """Weights in HBM, [rows, columns], as panels in SBUF: kept for all blocks of rows, if there is room for all."""
+    """Weights [rows, columns] in HBM, loaded as panels in SBUF; kept for all row blocks if they fit."""
 
     def __init__(self, w, keeps):
         self.w = w
         self._kept: dict[tuple[int, int], nl.NkiTensor] | None = {} if keeps else None
 
     def panel(self, part, columns, early=False):
-        """The tiles `part` of 128 rows, and some columns, as `_panel` loads them."""
+        """Return a panel: the tiles `part` of 128 rows, and some columns."""
         if self._kept is None:
             return _panel(self.w, part, columns, early)
         key = part.start, columns.start
@@ -111,8 +112,8 @@ class _Weights:
 
 
 class _BiasColumns:
-    """A bias row [1, units] as columns [128, 1] of tiles of units: loaded in rows of 128, turned when first asked for,
-    behind matmuls that wait for nothing of it."""
+    """A bias row [1, units] as columns [128, 1], one for each tile of units: loaded in rows of 128 and transposed on
+    first use, so that early matmuls do not wait."""
 
     def __init__(self, bias):
         self._bias = bias
@@ -135,7 +136,7 @@ class _BiasColumns:
             self._loaded.append(data)
 
     def of_tile(self, tile, rows):
-        """The biases of a tile of units, float32 [rows, 1]."""
+        """Return the biases of a tile of units, float32 [rows, 1]."""
         if len(self._turned) == 0:
             for data in self._loaded:
                 self._turned.append(_turned_bias(data))
@@ -144,7 +145,7 @@ class _BiasColumns:
 
 
 def _turned_bias(data):
-    """The transpose of rows of a bias, float32."""
+    """Return the transpose of rows of a bias, float32."""
     count = data.shape[0]
     bank = nl.ndarray((PARTITIONS, count), dtype=transposed_dtype(data.dtype), buffer=nl.psum)
     nisa.nc_transpose(dst=bank, data=data, engine=nisa.engine.tensor)
@@ -154,8 +155,8 @@ def _turned_bias(data):
 
 
 def _load_tiles(dst, src, early):
-    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], as `load_rows` does, by descriptors that the
-    hardware makes: those of GpSimd would wait behind stores. `early`: beside other loads, which wait for nothing."""
+    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], like `load_rows` but with hardware-generated
+    descriptors: GpSimd's would wait behind stores. `early`: the load has nothing to wait for."""
     copy = load_early if early else copy_by_hardware
     rows = src.shape[0]
     whole = rows // PARTITIONS
@@ -167,8 +168,8 @@ def _load_tiles(dst, src, early):
 
 
 def _panel(w, part, columns, early):
-    """Rows of the tiles `part` of 128 and some columns of weights, [128, tiles, columns]. A single 16-bit column of a
-    tile of 128 has zeros beside it."""
+    """Load the tiles `part` of 128 rows and some columns of weights, [128, tiles, columns]. A single 16-bit column in a
+    tile of 128 is padded with zeros."""
     width = padded(columns.size, w.dtype)
     panel = nl.ndarray((PARTITIONS, part.size, width), dtype=w.dtype, buffer=nl.sbuf)
     if width > columns.size:
@@ -179,14 +180,15 @@ def _panel(w, part, columns, early):
 
 
 def _rows_of(tile, extent):
-    """Rows of a tile of 128 of an extent."""
+    """Return the rows of a tile of 128 along an extent."""
     return min(PARTITIONS, extent - tile * PARTITIONS)
 
 
 def _turn(turned, x, part, columns):
-    """Transpose tiles `part` of 128 features of a block, HBM [rows, features], into `turned`, some a bank of PSUM.
+    """Transpose the tiles `part` of 128 features of a row block, HBM [rows, features], into `turned`, several to a PSUM
+    bank.
 
-    In 16 bits an odd number of rows has the last one twice, because PSUM is written in whole words.
+    In 16 bits, an odd number of rows is padded with the last one, because PSUM is written in whole words.
     """
     seen = x[:, part.start * PARTITIONS : min(x.shape[1], part.end * PARTITIONS)]
     rows, features = seen.shape
@@ -214,7 +216,7 @@ def _turn(turned, x, part, columns):
 
 
 def _hidden_layer(values, operands, plan, warm):
-    """Compute the hidden units of a block, x [rows, features] in HBM, a unit a partition."""
+    """Compute the hidden units of a row block, x [rows, features] in HBM, one unit to a partition."""
     x, weights, bias = operands
     features, units = weights.w.shape
     columns = x.shape[0] if itemsize(x.dtype) == 4 else whole_words(x.shape[0], x.dtype)
@@ -249,7 +251,7 @@ def _hidden_layer(values, operands, plan, warm):
 
 
 def _relu(dst, data, bias, turn):
-    """relu(data + bias), on the Scalar and the Vector Engine in turns."""
+    """Compute relu(data + bias), alternating between the Scalar and the Vector Engine."""
     if turn % 2 == 0:
         nisa.activation(dst=dst, op=nl.relu, data=data, bias=bias)
     else:
@@ -265,7 +267,7 @@ def _relu(dst, data, bias, turn):
 
 
 def _output_layer(values, operands, plan, finish):
-    """Compute the logits of a block of rows, a row a partition."""
+    """Compute the logits of a row block, one row to a partition."""
     block, weights, bias = operands
     units, classes = weights.w.shape
     dtype = weights.w.dtype
@@ -313,6 +315,6 @@ def _output_layer(values, operands, plan, finish):
 
 
 def _full_and_rest(rows):
-    """The full tiles of 128 rows, and one of the rows that are left: (first tile, tiles, rows of each)."""
+    """Return the full tiles of 128 rows and the partial one, as (first tile, tiles, rows of each)."""
     whole, rest = rows // PARTITIONS, rows % PARTITIONS
     return ([(0, whole, PARTITIONS)] if whole > 0 else []) + ([(whole, 1, rest)] if rest > 0 else [])

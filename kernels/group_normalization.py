@@ -1,8 +1,9 @@
 """Normalisation by an image's own statistics: each group of channels over all its pixels.
 
-One group is layer norm over a whole image, a group a channel instance norm. Channels are on the partitions. Each sums
-its own pixels; the Tensor Engine then sums over a group's channels by a matrix that has ones where two channels are of
-one group, and leaves the sum on each of them. The sums of a group that lies in several tiles add up in PSUM.
+One group is layer norm over a whole image, one group for each channel is instance norm. Channels are on the partitions.
+Each partition sums its own pixels; the Tensor Engine then sums over a group's channels by multiplying with a matrix
+that has ones where two channels share a group, which leaves the sum on each of them. Sums of a group that spans several
+tiles accumulate in PSUM.
 """
 
 import nki.isa as nisa
@@ -10,12 +11,12 @@ import nki.language as nl
 
 from .tiling.tiles import PARTITIONS, even_tiles, reshaped
 
-GROUP_NORM_PIXELS = 4096  # of a channel at a time: 16 KiB of a partition in float32
+GROUP_NORM_PIXELS = 4096  # pixels of a channel at a time: 16 KiB of a partition in float32
 
 
 def group_matrices(parts, each):
-    """For each tile of channels, those that share groups of `each` channels with it: [index, matrix], ones where two
-    channels are of one group, float32 [channels of that one, channels of this one]."""
+    """For each tile of channels, list the tiles that share groups of `each` channels with it: [index, matrix], float32
+    [channels of that tile, channels of this one], ones where two channels share a group."""
     ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0, engine=nisa.engine.vector)
     matrices = []
@@ -34,10 +35,11 @@ def group_matrices(parts, each):
 
 
 def _same_group(each, others, channels, first, groups):
-    """Ones where two channels are of one of the `groups` from `first` on, else 0: [others, channels]."""
-    matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # of all channels of the groups
+    """Return ones where two channels share one of the `groups` from `first` on, else 0: [others, channels]."""
+    matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # for all channels of the groups
     nisa.memset(dst=matrix, value=1.0, engine=nisa.engine.vector)
-    away = others.start - first * each  # channel p is p + away - g * each channels into group g: 0 to each - 1 if in it
+    # channel p has position p + away - g * each in group g: 0 to each - 1 if it belongs to it
+    away = others.start - first * each
     for bound in range(2):
         nisa.affine_select(
             dst=matrix,
@@ -56,7 +58,7 @@ def group_norm_tiles(targets, sources, same, count, numbers):
     """Normalise tiles of channels in SBUF by the statistics of their groups, for each image.
 
     targets, sources: [channels, images, rows, columns] of each tile. same: as `group_matrices` returns it. count:
-    numbers of a group. numbers: scales and shifts, float32 columns of each tile, and epsilon, a float32 column
+    elements of a group. numbers: scales and shifts, float32 columns for each tile, and epsilon, a float32 column
     [128, 1].
     """
     scales, shifts, epsilon = numbers
@@ -75,7 +77,7 @@ def group_norm_tiles(targets, sources, same, count, numbers):
 
 
 def _pieces(tile):
-    """Tiles of rows, and of columns, of which an image of a tile is made: GROUP_NORM_PIXELS at most."""
+    """Cut an image of a tile into blocks of rows and columns of at most GROUP_NORM_PIXELS."""
     rows, columns = tile.shape[2], tile.shape[3]
     across = even_tiles(columns, GROUP_NORM_PIXELS)
     downs = even_tiles(rows, max(1, GROUP_NORM_PIXELS // across[0].size))
@@ -83,19 +85,18 @@ def _pieces(tile):
 
 
 def _piece(tile, some, piece):
-    """Some images of a tile, of which a piece of the rows and columns."""
+    """Return a block of rows and columns of some images of a tile."""
     rows, columns = piece
     return tile[:, some.start : some.end, rows.start : rows.end, columns.start : columns.end]
 
 
 def _on_pixels(numbers, data):
-    """Numbers [P, images] for all pixels."""
+    """Broadcast numbers [P, images] to all pixels."""
     return numbers.expand_dim(2).expand_dim(3).broadcast(2, data.shape[2]).broadcast(3, data.shape[3])
 
 
 def _sums(tile, some, means):
-    """Sum the pixels of each channel and image, or the squares of what they differ from `means`: float32
-    [P, images]."""
+    """Sum the pixels of each channel and image, or their squared differences from `means`: float32 [P, images]."""
     pieces = _pieces(tile)
     each = nl.ndarray((tile.shape[0], some.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
     for n, piece in enumerate(pieces):
@@ -123,7 +124,7 @@ def _centred(data, means):
 
 
 def _over_groups(same, sums, factor):
-    """The sums over all channels of a group, times `factor`, for each tile of channels: float32 [P, images]."""
+    """Sum over all channels of a group, times `factor`, for each tile of channels: float32 [P, images]."""
     totals = []
     for own, sharing in zip(sums, same):
         banked = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)
@@ -136,7 +137,8 @@ def _over_groups(same, sums, factor):
 
 
 def _normalise(target, tile, some, means, factors, shift):
-    """(x - mean) * factor + shift of some images of a tile of channels; `means` and `factors` are [P, images]."""
+    """Compute (x - mean) * factor + shift for some images of a tile of channels; `means` and `factors` are [P,
+    images]."""
     for piece in _pieces(tile):
         data = _piece(tile, some, piece)
         normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)

@@ -1,13 +1,12 @@
-"""Matrix multiplication, [M, K] @ [K, N] with the left operand given transposed: a ladder of four versions.
+"""Matrix multiplication, [M, K] @ [K, N] with the left operand transposed: a ladder of four versions.
 
-1. `matmul_tiled`: the Tensor Engine's tiles (128 of K and M, 512 of N), both operands loaded for every instruction.
-2. `matmul_hoist_load`: the K tiles of the left operand are loaded once for a row of tiles, those of the right once
-   for a tile of the result.
-3. `matmul_block_free_dimension`: several tiles of M and N share what was loaded.
-4. `matmul_fully_optimized`: M, N and K are blocked, by the plan that reads HBM least with what SBUF holds; DMAs are
-   long, and four tiles of the result grow in PSUM while four others leave it.
+1. `matmul_tiled`: the Tensor Engine's tiles (128 of K and M, 512 of N), both operands loaded for every instruction. 2.
+`matmul_hoist_load`: the K tiles of the left operand are loaded once for a row of tiles, those of the right once for a
+tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share what was loaded. 4.
+`matmul_fully_optimized`: M, N and K are blocked so that HBM is read as little as SBUF allows; DMAs are long, and four
+tiles of the result accumulate in PSUM while four others are evicted.
 
-In all of them K runs over the partitions of both operands and results accumulate in float32.
+In all of them K is on the partitions of both operands, and results accumulate in float32.
 """
 
 import nki
@@ -32,8 +31,8 @@ from .tiling.tiles import (
 )
 from .tiling.warm_up import warm_bank
 
-FIRST_BYTES = DMA_BYTES // 2  # of a DMA while the Tensor Engine waits
-WARM_COLUMNS = 16384  # of all matmuls, four times in float32, from which they take twice as long as warming up
+FIRST_BYTES = DMA_BYTES // 2  # bytes of a DMA while the Tensor Engine waits
+WARM_COLUMNS = 16384  # columns of all matmuls (four times in float32) from which they take twice as long as warming up
 
 
 def _check_operands(lhsT, rhs):
@@ -46,7 +45,7 @@ def _check_operands(lhsT, rhs):
 
 
 def _load(matrix, k, columns):
-    """A tile of an operand: rows of k on the partitions. A single 16-bit column has zeros beside it."""
+    """Load a tile of an operand, rows of k on the partitions. A single 16-bit column is padded with zeros."""
     width = several_columns(columns.size, matrix.dtype)
     tile = nl.ndarray((k.size, width), dtype=matrix.dtype, buffer=nl.sbuf)
     if width > columns.size:
@@ -56,13 +55,13 @@ def _load(matrix, k, columns):
 
 
 def _accumulator(m, n, dtype):
-    """Room in PSUM for a tile of the result, with the columns that `_load` adds."""
+    """Allocate PSUM for a tile of the result, with the column that `_load` pads."""
     shape = (several_columns(m.size, dtype), several_columns(n.size, dtype))
     return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
 
 
 def _load_column(matrix, columns):
-    """All K tiles of a column of tiles."""
+    """Load all K tiles of a column of tiles."""
     column = []
     for k in tiles(matrix.shape[0], PARTITIONS):
         column.append(_load(matrix, k, columns))
@@ -70,7 +69,8 @@ def _load_column(matrix, columns):
 
 
 def _multiply_columns(result, m, n, lhsT_column, rhs_column):
-    """One tile of the result from the K tiles of its operands, copied to SBUF in the result's dtype and stored."""
+    """Compute one tile of the result from the K tiles of its operands, copy it to SBUF in the result's dtype and store
+    it."""
     accumulator = _accumulator(m, n, result.dtype)
     for k in range(len(lhsT_column)):
         nisa.nc_matmul(dst=accumulator, stationary=lhsT_column[k], moving=rhs_column[k], accumulate=k > 0)
@@ -87,15 +87,9 @@ def _store(result, m, n, accumulator):
 def matmul_tiled(lhsT, rhs):
     """Multiply matrices tile by tile, loading both operands of every Tensor Engine instruction.
 
-    Dimensions:
-        M, N, K: any.
-    Args:
-        lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, of the dtype of lhsT.
-    Returns:
-        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
-    Notes:
-        Reads each operand M / 128 or N / 512 times. Needs next to no SBUF.
+    Dimensions: M, N, K: any. Args: lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16. rhs:
+    [K, N] in HBM, of the dtype of lhsT. Returns: [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and
+    rounded once. Notes: Reads each operand M / 128 or N / 512 times. Needs almost no SBUF.
     """
     _check_operands(lhsT, rhs)
     result = nl.ndarray((lhsT.shape[1], rhs.shape[1]), dtype=lhsT.dtype, buffer=nl.shared_hbm)
@@ -190,7 +184,7 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
 
 
 def _columns_that_fit(matrix):
-    """Columns of both operands together for which SBUF holds all of K beside two tiles of the result."""
+    """Return how many columns of both operands fit in SBUF with all of K beside two tiles of the result."""
     k_tiles = ceil_div(matrix.shape[0], PARTITIONS)
     size = itemsize(matrix.dtype)
     return (usable_sbuf_bytes() - 2 * TILE_N * size) // (k_tiles * size)
@@ -206,7 +200,7 @@ def _assert_columns_fit(lhsT, rhs):
 
 
 def _warm_up(M, N, K, dtype):
-    """A tile of PSUM zeros for the first sums; None where no warming up is needed, or where it would take too long."""
+    """Return a tile of PSUM zeros for the first sums; None if warming up does not pay."""
     passes = matmul_passes(itemsize(dtype))
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
@@ -239,7 +233,7 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     outer_blocks = tiles(N, plan.block_n) if plan.n_outer else tiles(M, plan.block_m)
     inner_blocks = tiles(M, plan.block_m) if plan.n_outer else tiles(N, plan.block_n)
     warm = _warm_up(M, N, K, lhsT.dtype)
-    lhsT_held = -1  # which block SBUF holds, so that it is not loaded again
+    lhsT_held = -1  # the block in SBUF, which need not be loaded again
     rhs_held = -1
     for outer in outer_blocks:
         for inner in inner_blocks:
@@ -249,8 +243,8 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
             if len(k_blocks) > 1:
                 partial = nl.ndarray((PARTITIONS, ceil_div(m.size, TILE_M), n.size), dtype=nl.float32, buffer=nl.sbuf)
             for k in k_blocks:
-                # At first the Tensor Engine waits for loads: no more of them than a group of tiles needs, if that keeps
-                # the engine busy for longer than the next group's take.
+                # At first the Tensor Engine waits for loads: load only what one group of tiles needs, if that keeps the
+                # engine busy while the next group loads.
                 starts = lhsT_held < 0 and m.size >= GROUP * TILE_M and n.size >= TILE_N and not whole_rows()
                 lhsT_new = []
                 rhs_new = []

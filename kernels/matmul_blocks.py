@@ -1,5 +1,5 @@
-"""The blocks of `matmul_fully_optimized`: their panels in SBUF, loads that the first matmuls wait for least, and groups
-of tiles that grow in PSUM together.
+"""The blocks of `matmul_fully_optimized`: panels in SBUF, loads ordered for the first matmuls, and groups of tiles that
+accumulate in PSUM together.
 
     for group of four tiles of the result:          # half of PSUM; the other half is copied out
         for tile of 128 of K:
@@ -28,18 +28,19 @@ from .tiling.tiles import (
 )
 from .tiling.warm_up import psum_tile
 
-MANY_TILES = 8 * GROUP  # of a block: all that it takes is loaded long before the last group
+MANY_TILES = 8 * GROUP  # tiles of a block from which all its operands are loaded long before the last group
 
 
 def whole_rows():
-    """True if blocks are best loaded and stored in whole rows: on NeuronCore-v2, where pieces of rows that lie apart by
-    multiples of 4 KiB meet in few channels of HBM."""
+    """True if blocks should be loaded and stored in whole rows: on NeuronCore-v2, pieces of rows at a pitch of
+    multiples of 4 KiB share few HBM channels."""
     return nisa.get_nc_version() == nisa.nc_version.gen2
 
 
 @dataclass
 class Panel:
-    """Some columns of an operand's block, [128, tiles of K, columns] in SBUF; `columns` are those of the matrix."""
+    """Some columns of an operand's block, [128, tiles of K, columns] in SBUF; `columns` are their numbers in the
+    matrix."""
 
     columns: Tile
     tensor: nl.NkiTensor
@@ -47,7 +48,7 @@ class Panel:
 
 @dataclass
 class Block:
-    """A block of a product: its parts of M, N and (in tiles) of K, with the panels of both operands."""
+    """A block of a product: its ranges of M, N and (in tiles) of K, with the panels of both operands."""
 
     m: Tile
     n: Tile
@@ -57,14 +58,14 @@ class Block:
 
 
 def padded(columns, dtype):
-    """Columns of an operand, with one more where its last tile would be of a single 16-bit column."""
+    """Return the number of columns of an operand, plus one if its last tile would be a single 16-bit column."""
     return columns + 1 if columns % PARTITIONS == 1 and itemsize(dtype) == 2 else columns
 
 
 def panels(matrix, k, columns, first):
-    """Room in SBUF for a block of an operand: a panel of `first` columns, each further one as wide as all before.
+    """Allocate the SBUF panels of an operand block. The first has `first` columns; each later one doubles the total.
 
-    A 16-bit panel whose last tile would be of one column has zeros beside it, which are multiplied with it.
+    A 16-bit panel whose last tile would be one column is padded with zeros, which are multiplied with it.
     """
     found: list[Panel] = []
     start = columns.start
@@ -82,11 +83,11 @@ def panels(matrix, k, columns, first):
 
 
 def _loads(panel, matrix, k, dma_bytes):
-    """The DMAs that fill a panel, in the order in which the matmuls want it, as (destination, source).
+    """Return the DMAs that fill a panel, in the order in which matmuls need it, as (destination, source).
 
-    Which rows of K meet in a tile is free as long as both operands agree. Partition p takes the consecutive rows from
-    p * (K // 128) on, so that rows of a narrow matrix join to long descriptors; the K % 128 last rows are a tile of
-    their own. A DMA takes the tiles that make `dma_bytes`, at least one.
+    Any assignment of rows of K to tiles works if both operands agree. Partition p takes the consecutive rows from p *
+    (K // 128) on, so that rows of a narrow matrix join into long descriptors; the last K % 128 rows are a tile of their
+    own. A DMA takes at least one tile and up to `dma_bytes`.
     """
     K = matrix.shape[0]
     whole = K // PARTITIONS
@@ -107,8 +108,8 @@ def _loads(panel, matrix, k, dma_bytes):
 
 
 def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
-    """Load the panels of both operands, the first of each in turns, so that the first matmul waits for the first tile
-    of each only; then those of the left operand, which the next groups of tiles take, and those of the right."""
+    """Load the panels of both operands: first those for the first matmul, alternating, then the left operand's, which
+    the next groups of tiles need, then the right operand's."""
     first_lhsT = _loads(lhsT_panels[0], lhsT, k, first_bytes) if len(lhsT_panels) > 0 else []
     first_rhs = _loads(rhs_panels[0], rhs, k, first_bytes) if len(rhs_panels) > 0 else []
     for i in range(max(len(first_lhsT), len(first_rhs))):
@@ -125,7 +126,7 @@ def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
 
 
 def _operands(panels, block, columns):
-    """Return what panels hold of some tiles of a block's columns, [128, tiles of K, columns] each."""
+    """Return the tiles of some of a block's columns in the panels, [128, tiles of K, columns] each."""
     found = []
     for tile in columns:
         start = block.start + tile.start
@@ -137,7 +138,7 @@ def _operands(panels, block, columns):
 
 
 def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):
-    """Multiply K tile `t` of a block into one tile of the result; the first K tile overwrites it unless it `adds`."""
+    """Multiply K tile `t` of a block into one tile of the result; the first K tile overwrites it unless `adds`."""
     nisa.nc_matmul(
         dst=accumulator,
         stationary=lhsT_tile[0:partitions, t, :],
@@ -149,8 +150,8 @@ def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):
 def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, rows, in_turn, warm):
     """Multiply the K tiles of a block, of `rows` each, into PSUM, for each pair of an M and an N tile.
 
-    All pairs proceed together, as K tiles arrive; or, if `in_turn`, one after the other, so that the first ones leave
-    PSUM while the last are multiplied. `warm`: the first accumulator holds zeros.
+    All pairs proceed together as K tiles arrive, or one after the other if `in_turn`, so that the first are evicted
+    while the last are multiplied. `warm`: the first accumulator holds zeros.
     """
     pairs = [(i, j) for i in range(len(lhsT_tiles)) for j in range(len(rhs_tiles))]
     tiles_of_k = range(len(rows))
@@ -162,7 +163,7 @@ def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, rows, in_turn, warm):
 
 
 def _leave_psum(accumulators, m_tiles, n_tiles, partial, staged, adds):
-    """Move a group out of PSUM, to `staged` or, if that is None, to `partial`; `adds` the earlier partial results."""
+    """Evict a group from PSUM to `staged` or, if that is None, to `partial`; `adds` the earlier partial results."""
     turn = 0
     for i in range(len(m_tiles)):
         rows = m_tiles[i].size
@@ -180,9 +181,9 @@ def _leave_psum(accumulators, m_tiles, n_tiles, partial, staged, adds):
 
 
 def multiply_block(result, block, K, partial, warm):
-    """Multiply a block in groups of tiles that accumulate in PSUM together: of one tile of N where there are enough of
-    M, since that many columns are the least to load for a group. partial: room for partial results, None where the
-    block has all of K. warm: a tile of PSUM zeros, if any."""
+    """Multiply a block in groups of tiles that accumulate in PSUM together. A group spans one tile of N if there are
+    enough of M, which minimises the columns loaded for it. partial: buffer for partial results, None if the block has
+    all of K. warm: a tile of PSUM zeros, if any."""
     whole = whole_rows()
     m_block, n_block, k = block.m, block.n, block.k
     last = k.end * PARTITIONS >= K

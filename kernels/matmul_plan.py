@@ -1,15 +1,15 @@
-"""Blocks of `matmul_fully_optimized`, chosen so that HBM is read as little as SBUF allows.
+"""Block sizes of `matmul_fully_optimized`, chosen so that HBM is read as little as SBUF allows.
 
-Everything here is arithmetic on compile-time integers; no instruction is issued.
+Pure arithmetic on compile-time integers; no instruction is issued.
 """
 
 from dataclasses import dataclass
 
 from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
 
-TILE_M = PARTITIONS  # columns of the stationary operand: the PE array has as many as rows
+TILE_M = PARTITIONS  # columns of the stationary operand: the PE array is square
 TILE_N = 512  # columns of the moving operand: a PSUM bank of float32 (nl.tile_size.gemm_moving_fmax)
-GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, so that the other half can be evicted
+GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks; the other half is being evicted
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Blocks:
     block_m: int
     block_n: int
     depth: int
-    n_outer: bool = False  # blocks of N in the outer loop, of M in the inner one
+    n_outer: bool = False  # the outer loop is over blocks of N, the inner one over M
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan(Blocks):
 
 
 def _block_sizes(extent, tile, smallest):
-    """Block sizes to consider: from `smallest` tiles on, doubled until one block covers all."""
+    """Return the block sizes to consider: from `smallest` tiles on, doubling until one block covers everything."""
     sizes = []
     size = tile * smallest
     while size < extent:
@@ -52,20 +52,21 @@ def _block_sizes(extent, tile, smallest):
 
 
 def evaluate(product, blocks, buffers):
-    """Return the plan of some blocks: what it reads and holds, with `buffers` copies of every block to be replaced."""
+    """Return the cost of some blocks: elements read and bytes held, with `buffers` copies of each block that gets
+    replaced."""
     M, N, K, size = product.M, product.N, product.K, product.size
     block_m, block_n, depth, n_outer = blocks.block_m, blocks.block_n, blocks.depth, blocks.n_outer
     k_tiles = ceil_div(K, PARTITIONS)
     m_blocks = ceil_div(M, block_m)
     n_blocks = ceil_div(N, block_n)
     whole_k = depth >= k_tiles
-    # An operand's block stays while the inner loop does not change it; one that K is cut across never does.
+    # An operand's block stays while the inner loop does not change it; never if K is cut.
     lhsT_reads = n_blocks if (n_outer or not whole_k) and (m_blocks > 1 or not whole_k) else 1
     rhs_reads = m_blocks if (not n_outer or not whole_k) and (n_blocks > 1 or not whole_k) else 1
     lhsT_copies = 1 if whole_k and m_blocks == 1 else buffers
     rhs_copies = 1 if whole_k and n_blocks == 1 else buffers
     held = depth * size * (lhsT_copies * block_m + rhs_copies * block_n)
-    held += buffers * GROUP * TILE_N * size  # results on their way out
+    held += buffers * GROUP * TILE_N * size  # results being evicted
     if not whole_k:
         held += ceil_div(block_m, TILE_M) * block_n * 4  # partial results
     return Plan(block_m, block_n, depth, n_outer, K * (M * lhsT_reads + N * rhs_reads), held)
@@ -80,11 +81,11 @@ def _is_better(plan, other):
 
 
 def best_plan(product, sbuf_bytes):
-    """Return the plan that reads least, of those that fit in a partition's SBUF; of those, the deepest, then smallest.
+    """Return the plan that reads least among those that fit in SBUF; of equals, the deepest, then the smallest.
 
-    Blocks are held twice, so that the next one loads while this one is multiplied. Where the matrix allows it they
-    make a DMA of full efficiency, and a cut K is deep enough for adding partial results on the Vector Engine (0.7 us
-    a tile) to hide behind the matmuls (0.9 us each in float32, 0.2 us in 16 bits, on trn2).
+    Blocks are double-buffered. If the matrix allows it they fill a DMA of full efficiency, and a cut K is deep enough
+    to hide adding partial results on the Vector Engine (0.7 us a tile) behind the matmuls (0.9 us each in float32, 0.2
+    us in 16 bits, on trn2).
     """
     M, N, K, size = product.M, product.N, product.K, product.size
     k_tiles = ceil_div(K, PARTITIONS)
@@ -104,7 +105,7 @@ def best_plan(product, sbuf_bytes):
 
 
 def choose_plan(product, sbuf_bytes, tiles_in_block):
-    """Return the plan with the blocks asked for, tiles of (M, N, K), or the best one if all three are 0."""
+    """Return the plan with the requested blocks, in tiles of (M, N, K), or the best one if all three are 0."""
     tiles_in_block_m, tiles_in_block_n, tiles_in_block_k = tiles_in_block
     if tiles_in_block == (0, 0, 0):
         return best_plan(product, sbuf_bytes)

@@ -5,11 +5,11 @@
             for operation:
                 values[operation] = body(operation, values[its sources])      # operations/
 
-A program (program.py) is plain data that `lowering/` makes of a network. Three things fill the partitions, and so the
-rows and columns of the Tensor Engine and the lanes of the others, where channels are few: images that are packed along
-them, filter taps that share them, and rows of an image in groups. Weights of all operations are one array; each
-operation has the loads that bring its own. Tensors have names that know their operation (tensor_names.py), by which
-timelines distinguish the layers.
+A program (program.py) is plain data that `lowering/` makes from a network. If there are few channels, three kinds of
+packing fill the partitions, and so the PE array and the lanes of the other engines: several images, several filter
+taps, or groups of image rows. The weights of all operations are one array; each operation has the loads of its own
+weights. Tensor names refer to their operation (tensor_names.py), so that timelines can attribute instructions to
+layers.
 """
 
 from typing import Any
@@ -55,12 +55,12 @@ from .tiling.tiles import even_tiles
 
 
 def open_room(launch, number, operation: Room, operands):
-    """Open a room that later operations write to."""
+    """Allocate a buffer that later operations write to."""
     return launch.open_room(number, operation)
 
 
 def assume_resident(launch, number, operation: Resident, operands):
-    """Return a value whose numbers do not matter."""
+    """Allocate a value whose contents do not matter."""
     return make_room(launch, operation, launch.pictures(), operation.heights, is_blank=False)
 
 
@@ -108,8 +108,8 @@ def run_network(
 ):
     """Run a program.
 
-    On two cores each has the images of half the batch: the first half of its input and of its outputs are core 0's. A
-    program that is `alone` runs on core 0.
+    Two cores each run half the batch: core 0 has the first half of the inputs and outputs. A program that is `alone`
+    runs on core 0.
 
     Dimensions:
         B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.

@@ -1,4 +1,5 @@
-"""Source of the kernels' `nki`: AWS's package or the NeuronCore simulator. Settled once, before a kernel is loaded."""
+"""Chooses the `nki` that kernels import: AWS's package or the NeuronCore simulator. Must run before a kernel is
+loaded."""
 
 from __future__ import annotations
 
@@ -13,23 +14,23 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-VARIABLE = "TRNINFER_BACKEND"  # "sim": `auto` takes the simulator although the real package is here
+VARIABLE = "TRNINFER_BACKEND"  # "sim": `auto` chooses the simulator although the real package is installed
 
 _WORDS = {"neuron": "AWS's package nki", "sim": "the simulator's nki"}
 
 
 def simulator_is_preferred() -> bool:
-    """True where the environment asks `auto` for the simulator: the only place that reads TRNINFER_BACKEND."""
+    """True if the environment asks `auto` for the simulator: the only reader of TRNINFER_BACKEND."""
     return os.environ.get(VARIABLE) == "sim"
 
 
 def use_nki(backend: str = "auto") -> str:
-    """Make ``import nki`` give what a backend needs, and say which it is: "neuron" (AWS's package) or "sim".
+    """Make ``import nki`` return what a backend needs, and return the choice: "neuron" (AWS's package) or "sim".
 
-    "auto" is whatever is loaded already, else AWS's package where it is installed (PyPI's placeholder of that name
-    does not count) and TRNINFER_BACKEND is not "sim", else the simulator. Loading a kernel by name from
-    `trninfer.kernels` makes that choice where nobody made one. Raises RuntimeError where another `nki` than the one
-    asked for is loaded already, or AWS's is not installed, and ValueError for another word.
+    "auto" keeps an `nki` that is loaded already, else takes AWS's package if it is installed (PyPI's placeholder of
+    that name does not count) and TRNINFER_BACKEND is not "sim", else the simulator. Loading a kernel by name from
+    `trninfer.kernels` calls it with "auto" if nothing was chosen. Raises RuntimeError if another `nki` than requested
+    is loaded already, or if AWS's is not installed, and ValueError for another word.
     """
     if backend not in ("auto", *_WORDS):
         raise ValueError(f"backend is {backend!r}; auto, neuron and sim are allowed")
@@ -50,7 +51,8 @@ def use_nki(backend: str = "auto") -> str:
 
 
 def _hold_back_warnings() -> None:
-    """Do not show what is reported of chips of the kernels here: tests ask them for it, and users cannot mend them."""
+    """Suppress warnings on reported chip behaviour for our own kernels: tests check those, and users cannot fix
+    them."""
     from ..simulator.machine.errors import ReportedOnChipWarning
 
     own = re.escape(str(Path(__file__).parent))
@@ -58,7 +60,7 @@ def _hold_back_warnings() -> None:
 
 
 def choose_at_first_import() -> None:
-    """Let the first `import nki` of this process make the default choice, where nobody has made one by then.
+    """Let this process's first `import nki` make the default choice, if nothing was chosen by then.
 
     So a kernel's module can be imported by its own path, with or without AWS's package.
     """
@@ -67,7 +69,7 @@ def choose_at_first_import() -> None:
 
 
 class _DefaultChoice(MetaPathFinder, Loader):
-    """Finds `nki` once, by `use_nki`, and is out of the way from then on."""
+    """Import hook that answers the first `import nki` through `use_nki`, then removes itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -78,10 +80,10 @@ class _DefaultChoice(MetaPathFinder, Loader):
         return ModuleSpec("nki", self) if use_nki() == "sim" else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return sys.modules["nki"]  # the simulator's, just installed
+        return sys.modules["nki"]  # the simulator's, installed by now
 
     def exec_module(self, module: ModuleType) -> None:
-        pass  # it has run
+        pass  # it has run already
 
 
 def _keep(loaded: ModuleType, backend: str) -> str:
@@ -105,12 +107,12 @@ def _is_of_simulator(file: str) -> bool:
 
 
 def path_of_packages() -> list[str]:
-    """Return `sys.path` without the folder by which processes that multiprocessing spawns find the simulator's nki."""
+    """Return `sys.path` without the folder through which processes spawned by multiprocessing find the simulator's nki."""
     return [folder for folder in sys.path if not folder or not _is_of_simulator(folder)]
 
 
 def _real_nki_is_installed() -> bool:
-    """True where a package ``nki`` with its instruction set is installed; the placeholder on PyPI has no ``isa``."""
+    """True if a package ``nki`` with its instruction set is installed; PyPI's placeholder has no ``isa``."""
     found = PathFinder.find_spec("nki", path_of_packages())
     if found is None or not found.submodule_search_locations:
         return False

@@ -1,9 +1,9 @@
-"""Normalisation of tiles in SBUF: of each pixel over its channels by layer norm and local response, of rows by
-log-softmax.
+"""Normalisation of tiles in SBUF: layer norm and local response norm of each pixel over its channels, and log-softmax
+of rows.
 
-Channels are on the partitions, and a sum over partitions is what the Tensor Engine does: a matrix of ones sums up all
-channels and leaves the sum on every partition at once, one of ones in a band the channels around each. Sums are
-float32, and where there are more channels than partitions, their tiles add up in PSUM.
+Channels are on the partitions, and the Tensor Engine sums over partitions: multiplying with a matrix of ones sums all
+channels and leaves the sum on every partition; ones in a band sum the neighbouring channels. Sums are float32; those of
+several tiles of channels accumulate in PSUM.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,18 @@ import nki.language as nl
 
 from .tiling.tiles import sbuf_tile
 
-NORM_ELEMENTS = 6144  # of a partition, of all channels' tiles: 24 KiB, so that some four forms of them fit SBUF at once
+# elements of a partition in all tiles of channels: 24 KiB, so that about four versions of them fit in SBUF
+NORM_ELEMENTS = 6144
 
 
 def norm_block(tiles):
-    """Return the pixels, of all images, that layer norm computes at a time of `tiles` tiles of channels: a PSUM bank,
-    or fewer."""
+    """Return how many pixels, over all images, layer norm computes at a time with `tiles` tiles of channels: at most a
+    PSUM bank."""
     return max(1, min(nl.tile_size.psum_bank_fmax, NORM_ELEMENTS // tiles))
 
 
 def _tile_of(value, partitions, columns, dtype=nl.float32):
-    """A tile that holds one number all over."""
+    """Return a tile filled with one number."""
     tile = nl.ndarray((partitions, columns), dtype=dtype, buffer=nl.sbuf)
     nisa.memset(dst=tile, value=value, engine=nisa.engine.gpsimd)
     return tile
@@ -32,9 +33,9 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
     """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    ones: two matrices, of the dtype of the tiles and of squares, one where two partitions are of one image: for all
-    tiles [128, 128], or of a single tile with several packed images. channels: of an image. numbers: scales and shifts,
-    float32 columns of each tile, and epsilon, a float32 column [128, 1].
+    ones: two matrices, in the dtype of the tiles and of their squares, with ones where two partitions belong to one image:
+    [128, 128] for all tiles, or for a single tile with several packed images. channels: of an image. numbers: scales
+    and shifts, float32 columns for each tile, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -75,7 +76,7 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
 
 
 def _sum_over_channels(tiles_of_channels, ones):
-    """ones^T @ channels: float32 [columns of ones, images, rows, columns] in PSUM."""
+    """Return ones^T @ channels: float32 [columns of ones, images, rows, columns] in PSUM."""
     _, images, rows, columns = tiles_of_channels[0].shape
     sums = nl.ndarray((ones.shape[1], images, rows, columns), dtype=nl.float32, buffer=nl.psum)
     for index in range(len(tiles_of_channels)):
@@ -85,10 +86,10 @@ def _sum_over_channels(tiles_of_channels, ones):
 
 
 def write_band(first, channels, onto, count, around):
-    """Return a float32 matrix [channels, count] of ones and zeros: 1 where channel `first` + row is at most `around`
-    away from channel `onto` + column."""
+    """Return a float32 matrix [channels, count]: 1 where channel `first` + row is at most `around` away from channel
+    `onto` + column, else 0."""
     band = _tile_of(1.0, channels, count)
-    distance = first - onto  # of channel p from output channel j: distance + p - j
+    distance = first - onto  # channel p is distance + p - j away from output channel j
     above = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.affine_select(
         dst=above,
@@ -113,8 +114,8 @@ def write_band(first, channels, onto, count, around):
 
 
 def response_bands(parts, size):
-    """Return of each tile of channels those within reach, itself among them: [index, matrix] of the channels that count
-    for it."""
+    """For each tile of channels, list the tiles within reach (including itself): [index, matrix of the channels that
+    count]."""
     around = size // 2
     return [
         [
@@ -128,7 +129,7 @@ def response_bands(parts, size):
 
 @dataclass(frozen=True)
 class Response:
-    """The divisor of a local response norm: (bias + factor * sum of squares) ** beta; factor is alpha / size."""
+    """The divisor of local response norm: (bias + factor * sum of squares) ** beta, with factor = alpha / size."""
 
     factor: float
     beta: float
@@ -150,7 +151,7 @@ def local_response_tiles(results, tiles_of_channels, bands, response):
 
 
 def _divide_by_response(result, tile, squares, bands, response):
-    """result = tile / (bias + factor * banded sum of squares) ** beta, [channels, pixels]."""
+    """Compute result = tile / (bias + factor * banded sum of squares) ** beta, [channels, pixels]."""
     sums = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.psum)
     for position in range(len(bands)):
         index, band = bands[position]
@@ -164,8 +165,8 @@ def _divide_by_response(result, tile, squares, bands, response):
 
 
 def log_softmax_tile(dst, data, largest):
-    """Logarithms of the softmax of rows in SBUF: dst and data [partitions, rows, columns], the rows' maxima `largest`
-    [partitions, rows, 1], float32."""
+    """Compute the log-softmax of rows in SBUF: dst and data are [partitions, rows, columns], and `largest` [partitions,
+    rows, 1], float32, holds the rows' maxima."""
     partitions, rows, width = data.shape
     shifted = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=shifted, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)

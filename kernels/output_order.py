@@ -1,4 +1,5 @@
-"""The order of a convolution's outputs, for the host that packs filters and for kernels; plain data without `nki`."""
+"""The order of a convolution's outputs, shared by the host that packs filters and the kernels; plain data without
+`nki`."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from .tiling.packing import tile_sizes
 
 @dataclass(frozen=True)
 class OutputOrder:
-    """The order of a convolution's outputs at one place of its input, outermost first: (phase, row, image, channel).
+    """The order of a convolution's outputs at one position of its input, outermost first: (phase, row, image, channel).
 
-    The host packs filters in this order and the kernel reads them in it. The input holds `phases * images` images on
-    its partitions, the output `images`: those of a phase are neighbours in the input. Filters compute `rows` rows of
-    the output at once. Each row of each phase begins an output tile of its own.
+    The host packs filters in this order and the kernel reads them in it. The input has `phases * images` images on its
+    partitions, the output `images`; the images of a phase are neighbours in the input. Filters compute `rows` rows of
+    the output at once. Each row of each phase starts a new output tile.
     """
 
     phases: int
@@ -22,10 +23,10 @@ class OutputOrder:
     channels: int
 
     def tile_sizes(self, partitions: int) -> list[int]:
-        """Return the partitions of each output tile."""
+        """Return the number of partitions of each output tile."""
         return tile_sizes(self.images * self.channels, partitions) * (self.phases * self.rows)
 
     def position(self, tile: int, partitions: int) -> tuple[int, int, int]:
-        """Return (phase, row, place among the tiles of that phase and row) of an output tile."""
+        """Return (phase, row, index among the tiles of that phase and row) of an output tile."""
         places = len(tile_sizes(self.images * self.channels, partitions))
         return tile // places // self.rows, tile // places % self.rows, tile % places

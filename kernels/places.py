@@ -1,6 +1,6 @@
-"""Places of an operation's value and weights in a program, their surroundings, and how values end.
+"""Where an operation's value and weights are in a program, how values are padded, and how scores end.
 
-Plain data without `nki`, as in program.py.
+Plain data without `nki`, like program.py.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from enum import Enum
 
 from .tensor_names import OpId
 
-ZERO_COLUMNS = 128  # of a matmul of zeros that keeps the clock up: what waits for other engines waits for few of them
+ZERO_COLUMNS = 128  # columns of a warm-up matmul of zeros: few, so that work that becomes ready does not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
 
 
 class Memory(Enum):
-    """Memory of a room."""
+    """Memory of a buffer."""
 
     SBUF = "sbuf"
     HBM = "hbm"
-    OUTPUT = "output"  # HBM that the launch returns
+    OUTPUT = "output"  # in HBM, returned by the launch
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of a value's only tile further down the partitions, for filters whose taps share them.
+    """Copies of a value's only tile further down the partitions, for filters with several taps on the partitions.
 
-    Copy n begins at partition n * `stride` and is moved up by n * `shift` rows.
+    Copy n starts at partition n * `stride` and is shifted up by n * `shift` rows.
     """
 
     count: int = 1
@@ -36,7 +36,7 @@ class Copies:
 
 
 class Border(Enum):
-    """The surroundings of a padded value: a number, or rows and columns of its own."""
+    """The padding around a value: a number, or rows and columns of the value itself."""
 
     NUMBER = "constant"
     EDGE = "edge"
@@ -44,7 +44,7 @@ class Border(Enum):
     WRAP = "wrap"
 
     def position(self, outside: int, extent: int) -> int:
-        """Return which of `extent` rows or columns is at a position `outside` of [0, extent)."""
+        """Return which of `extent` rows or columns fills a position `outside` of [0, extent)."""
         if self is Border.EDGE:
             return min(max(outside, 0), extent - 1)
         if self is Border.WRAP:
@@ -54,9 +54,10 @@ class Border(Enum):
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Rows of an image in groups of `count` on the partitions: (image, row of the group, channel).
+    """Rows of an image on the partitions in groups of `count`: (image, row of the group, channel).
 
-    The first group begins with `above` rows that are not of the image, the last ends with `below`; they are zeros.
+    The first group starts with `above` rows, and the last ends with `below` rows, that are not part of the image and
+    zero.
     """
 
     count: int = 1
@@ -66,8 +67,8 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class Place:
-    """Place that an operation writes: a room, from `first` (row, column) on in steps of `step`, and from tile `tile`
-    on."""
+    """The region that an operation writes: a buffer from `first` (row, column) on in steps of `step`, and from tile
+    `tile` on."""
 
     room: int
     first: tuple[int, int] = (0, 0)
@@ -79,7 +80,7 @@ class Place:
 class Unit:
     """Weights of an input tile for an output tile: `elements` of a partition, from `first` on in their load.
 
-    `is_diagonal`: they are a number for each channel and matrix, of which the chip makes diagonal matrices.
+    `is_diagonal`: one number for each channel and matrix, expanded to diagonal matrices on the chip.
     """
 
     out_tile: int
@@ -91,7 +92,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class WeightLoad:
-    """One DMA of weights: `elements` on each of `rows` partitions, from number `offset` on in the array of weights.
+    """One DMA of weights: `elements` on each of `rows` partitions, from position `offset` in the array of weights.
 
     Output tiles from `out_tile` on need its units.
     """
@@ -114,10 +115,10 @@ class WeightLoad:
 
 @dataclass(frozen=True)
 class WeightsAt:
-    """Weights of an operation: the loads that bring them, in the order in which output tiles need them.
+    """The weights of an operation: the loads that bring them, in the order in which output tiles need them.
 
-    If they `stay`, they are loaded once in a stage. If they are `narrow`, they are in 8 bits, as shares of a scale for
-    each output channel, and their loads are of the array of such weights.
+    If they `stay`, they are loaded once in a stage. If they are `narrow`, they are in 8 bits, divided by a scale for
+    each output channel, and loaded from the array of 8-bit weights.
     """
 
     loads: tuple[WeightLoad, ...] = ()
@@ -130,7 +131,7 @@ ONE_COPY, NO_ROW_GROUPS, NO_WEIGHTS = Copies(), RowGroups(), WeightsAt()
 
 @dataclass(frozen=True)
 class Activation:
-    """An elementwise function, by the names of `activation_functions.activate`, and its numbers."""
+    """An elementwise function, named as in `activation_functions.activate`, and its parameters."""
 
     name: str = "identity"
     parameters: tuple[float, ...] = ()
@@ -145,7 +146,7 @@ IDENTITY = Activation()
 
 
 class Ending(Enum):
-    """The last step of scores."""
+    """The last step after scores."""
 
     RAW = ""
     SOFTMAX = "softmax"
@@ -154,7 +155,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class EarlyLoad:
-    """A load of weights, number `load` of those of `operation`, that comes before an earlier operation."""
+    """Weight load number `load` of `operation`, issued before an earlier operation."""
 
     operation: OpId
     load: int

@@ -1,10 +1,10 @@
 """Maxima and means over windows of images: [B, C, H, W] -> [B, C, H', W'].
 
-A plane (a channel of an image) is on one partition, small planes several to a partition, so that each partition
-reads one contiguous run of HBM. The Vector Engine folds the windows first along the columns' axis, a whole row at a
-time, then along the rows: a window of k x k takes 2k - 2 passes over ever fewer elements instead of k * k, and the
-first passes run over neighbours, where 16-bit maxima go at twice the pace. Means are sums in float32; the Scalar Engine
-multiplies them by one over the window's size on the way to the output's dtype.
+A plane (one channel of an image) is on one partition, several small planes to a partition, so that each partition reads
+one contiguous run of HBM. The Vector Engine reduces windows first along columns, a whole row at a time, then along
+rows: a k x k window takes 2k - 2 passes over ever fewer elements instead of k * k, and the first passes read
+neighbours, where 16-bit maxima run at twice the rate. Means are float32 sums; the Scalar Engine multiplies them by the
+reciprocal window size while casting to the output's dtype.
 
 `max_pool_tile` and `average_pool_tile` pool tiles in SBUF; `average_pool` is a kernel of its own.
 """
@@ -28,20 +28,20 @@ from .tiling.windows import (
     whole,
 )
 
-POOL_ELEMENTS = 2048  # of a partition that a pool in SBUF reads at a time: some 2 us of the Vector Engine
-SUMMED_ELEMENTS = 1024  # of a partition that the mean of an image adds up at a time
+POOL_ELEMENTS = 2048  # elements of a partition pooled at a time: about 2 us of the Vector Engine
+SUMMED_ELEMENTS = 1024  # elements of a partition summed at a time for the mean of an image
 
 
 def pool_band(line, reach, stride):
-    """Return the rows of outputs that a pool in SBUF computes at a time, while the operation before it computes more.
+    """Return how many output rows a pool in SBUF computes at a time, while the previous operation computes more.
 
-    `line`: elements of a partition in a row of the input, of all images; a window spans `reach` of them.
+    `line`: elements of a partition in a row of the input, over all images; a window spans `reach` rows.
     """
     return max(1, (POOL_ELEMENTS // line - reach) // stride + 1)
 
 
 def lowest(dtype):
-    """The lowest finite number of a dtype: what padding holds where maxima are taken."""
+    """Return the lowest finite number of a dtype, which pads the input of maxima."""
     if dtype == nl.float32:
         return -3.4028234663852886e38
     if dtype == nl.bfloat16:
@@ -50,10 +50,10 @@ def lowest(dtype):
 
 
 def max_pool_tile(dst, data, rows, columns, band):
-    """The maxima of a band of windows, of a tile that holds their padding, as `lowest`.
+    """Compute the maxima of a band of windows of a tile that includes padding with `lowest`.
 
     dst: [partitions, images, rows of the band, W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM,
-    as the two sweeps read them for the outputs of `band`, a tile of the output rows.
+    as the two sweeps read them for the outputs of `band`, a range of output rows.
     """
     down = fold_rows(data, "maximum", rows, band.size, rows.size, data.dtype)
     if columns.size == 1:
@@ -63,14 +63,14 @@ def max_pool_tile(dst, data, rows, columns, band):
 
 
 def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
-    """The means of a band of windows, of a tile that holds their padding, as zeros. Shapes are those of
+    """Compute the means of a band of windows of a tile that includes zero padding. Shapes are those of
     `max_pool_tile`."""
     sums = _sum_windows(data, rows, columns, band)
     _store_means(dst, sums, rows, columns, OutputBlock(band, whole(columns.outputs)), count_include_pad)
 
 
 def sum_pool_tile(dst, data, rows, columns, band):
-    """The sums of a band of windows without padding, as `average_pool_tile` takes the means."""
+    """Compute the sums of a band of windows without padding, like `average_pool_tile`."""
     if _is_whole(data, rows, columns):
         _sum_images(dst, data)
     else:
@@ -78,12 +78,12 @@ def sum_pool_tile(dst, data, rows, columns, band):
 
 
 def _is_whole(data, rows, columns):
-    """True if a tile is one window."""
+    """True if the tile is a single window."""
     return rows.outputs == 1 and columns.outputs == 1 and data.shape[2:] == (rows.size, columns.size)
 
 
 def _sum_windows(data, rows, columns, band):
-    """Sums of a band of windows of a tile, float32 [partitions, images, rows of the band, W']."""
+    """Sum the windows of a band, float32 [partitions, images, rows of the band, W']."""
     if _is_whole(data, rows, columns):
         sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
         _sum_images(sums, data)
@@ -93,9 +93,9 @@ def _sum_windows(data, rows, columns, band):
 
 
 def _sum_images(sums, data):
-    """Sums [partitions, images, 1, 1] over rows and columns of a tile.
+    """Sum over rows and columns of a tile: [partitions, images, 1, 1].
 
-    Of large images some rows at a time, so that all but the last are added up while later ones are computed.
+    Large images are summed some rows at a time, while later rows are computed.
     """
     bands = even_tiles(data.shape[2], max(1, SUMMED_ELEMENTS // (data.shape[1] * data.shape[3])))
     if len(bands) == 1:
@@ -109,7 +109,7 @@ def _sum_images(sums, data):
 
 
 def window_count(sweep, output, count_include_pad):
-    """Count the taps of a window for its mean: those in the image, or in the image and its padding."""
+    """Count the taps of a window for its mean: those in the image, or in image and padding."""
     first = output * sweep.stride - sweep.before
     end = sweep.extent
     begin = max(0, -first)
@@ -121,7 +121,7 @@ def window_count(sweep, output, count_include_pad):
 
 
 def _uneven_runs(sweep, outputs, count_include_pad):
-    """Runs [first, end, count] of a tile of outputs whose windows count fewer taps than they have."""
+    """Return runs [first, end, count] of a tile of outputs whose windows have fewer than the usual taps."""
     runs = []
     first = 0
     count = window_count(sweep, outputs.start, count_include_pad)
@@ -141,8 +141,8 @@ def _uneven_runs(sweep, outputs, count_include_pad):
 
 
 def _store_means(dst, sums, rows, columns, block, count_include_pad):
-    """Store the means of a block of windows, from their sums [partitions, images, rows, columns]; windows at the border
-    count fewer taps."""
+    """Store the means of a block of windows from their sums [partitions, images, rows, columns]; windows at the border
+    have fewer taps."""
     pixels = rows.size * columns.size
     for run in _uneven_runs(rows, block.rows, count_include_pad):
         part = sums[:, :, run[0] : run[1], :]
@@ -154,7 +154,7 @@ def _store_means(dst, sums, rows, columns, block, count_include_pad):
 
 
 def _sum_block(planes, block, rows, columns, taps):
-    """Sums of a block of windows, from planes [partitions, planes of each, H, W] in HBM: the same axes, float32."""
+    """Sum the windows of a block of planes [partitions, planes of each, H, W] in HBM: same axes, float32."""
     across = input_span(columns, block.columns, whole(columns.size))
     down = None
     for piece in taps:
@@ -175,7 +175,7 @@ def _check(x):
 
 
 def _sweeps(x, window, stride, padding, dilation, ceil_mode):
-    """The sweeps of a window over the rows and over the columns of x."""
+    """Return the sweeps of a window over the rows and the columns of x."""
     top, left, bottom, right = padding
     down = Window(window[0], stride[0], dilation[0], (top, bottom), ceil_mode)
     across = Window(window[1], stride[1], dilation[1], (left, right), ceil_mode)

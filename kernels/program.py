@@ -1,10 +1,10 @@
-"""The operations of a program that `run_network` executes, a frozen dataclass each.
+"""The operations of a program that `run_network` executes, one frozen dataclass for each.
 
 Plain data without `nki`: `lowering/` builds programs before any backend is chosen, kernels read them. Programs are
 hashable, so that they can be arguments of a jitted kernel: TorchNeuron compiles once for each value of them.
 
-A value is what an operation computes: channels x rows x columns for each image. `packed` images lie on the partitions
-at a time, image i of a pass as number i % packed on the partitions and i // packed along the free axis.
+A value is the result of an operation: channels x rows x columns for each image. `packed` images share the partitions:
+image i of a pass has position i % packed on the partitions and i // packed along the free axis.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ MAX_INPUTS = 8  # of a launch: `run_network` has a parameter for each, because T
 
 
 def input_name(number: int) -> str:
-    """Return the parameter of `run_network` for input `number` of a launch; ValueError where it has none."""
+    """Return the parameter of `run_network` for input `number` of a launch; ValueError if there is none."""
     if not 0 <= number < MAX_INPUTS:
         raise ValueError(f"input {number} of a launch; at most {MAX_INPUTS} inputs are allowed")
     return "x" if number == 0 else f"more{number - 1}"

@@ -1,8 +1,8 @@
-"""Two ways of adding up in PSUM, each in a kernel of its own, to check that a chip computes them.
+"""Two ways of accumulating in PSUM, as kernels of their own, to check that a chip computes them correctly.
 
-`psum_within`: a convolution adds the terms of its filter's taps to one tile of PSUM, and a tap at the border of an
-image adds to a part of the columns. `psum_side_by_side`: sums of one bank that grow in turn. A trn2 device is reported
-to lose terms of the latter, so no other kernel here does it. AWS's simulator and ours compute both exactly.
+`psum_within`: a convolution accumulates the terms of all filter taps in one PSUM tile, and a tap at the border of an
+image adds to some of the columns only. `psum_side_by_side`: several sums in one bank accumulate in turn. A trn2 device
+is reported to lose terms of the latter, so no other kernel here does it. AWS's simulator and ours compute both exactly.
 `trninfer doctor --selftest` runs both before any other kernel.
 """
 
@@ -38,7 +38,8 @@ def _stored(sums, dtype):
 
 @nki.jit
 def psum_side_by_side(lhsT, rhs, slices=4):
-    """A product whose columns grow in turn: each slice of them gets its term of a K tile before any gets its next.
+    """Multiply matrices, accumulating slices of the columns in turn: every slice gets its term of a K tile before any
+    gets the next.
 
     Dimensions:
         M: up to 128. N: up to 512. K: as long as SBUF holds a column of K tiles.
@@ -70,7 +71,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
 
 @nki.jit
 def psum_within(lhsT, rhs):
-    """A product of which K tile i adds to columns i to N - i alone: the first to all, each later one to fewer.
+    """Multiply matrices where K tile i adds to columns i to N - i only: the first to all, each later one to fewer.
 
     Dimensions and Args:
         Those of `psum_side_by_side`; N is more than twice the number of K tiles.
