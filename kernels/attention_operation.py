@@ -1,4 +1,5 @@
-"""Operations on tokens, beside those of program.py: attention, and pixels as other rows. Plain data without `nki`."""
+"""Operations on tokens, in addition to those of program.py: attention, and reshaping of pixels. Plain data without
+`nki`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from .operation import Operation, Packing, Surroundings
 from .places import Pair
 from .tiling.packing import ceil_div
 
-ATTENTION_BYTES = 32 * 1024  # of its turned weights, its turned values or its bias at most
+ATTENTION_BYTES = 32 * 1024  # limit for its transposed weights, its transposed values and its bias, each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """The pixels of each channel, in their order, as other rows and columns."""
+    """The pixels of each channel, in order, with another number of rows and columns."""
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False

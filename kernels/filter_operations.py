@@ -1,4 +1,5 @@
-"""Operations that multiply by filters, and the last of a network: plain data without `nki`, as in program.py."""
+"""Operations that multiply by filters, and the last operation of a network: plain data without `nki`, like
+program.py."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from .places import (
 )
 from .tiling.packing import Taps, ceil_div
 
-GROUPED_TILES = 3  # of a depthwise convolution's input and output in groups of rows: one loaded ahead, one left behind
-FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering on their way to the output
+GROUPED_TILES = 3  # tiles of a depthwise convolution's input and output in groups of rows: current, next and previous
+FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering before they are combined
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filtered(Operation):
-    """An operation that multiplies by filters: its bias is in the constants from column `bias` on."""
+    """An operation that multiplies by filters; its biases are in the constants from column `bias` on."""
 
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
@@ -43,7 +44,7 @@ class Filtered(Operation):
         return {"weights": replace(self.weights, loads=(), stay=False), "bias": 0}
 
     def count_constants(self, partitions: int) -> int:
-        """Return how many columns of constants it has."""
+        """Return its number of columns of constants."""
         raise NotImplementedError(f"{type(self).__name__} does not say how many constants it has")
 
     @property
@@ -62,11 +63,11 @@ class Filtered(Operation):
         return 1
 
     def output_order(self, packed_in: int) -> OutputOrder:
-        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        """Return the order of its outputs if `packed_in` images are packed in its input."""
         raise NotImplementedError(f"{type(self).__name__} does not say in which order its outputs are")
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
-        """Return the channels of each tile of its outputs, `packed_in` images being packed in its input."""
+        """Return the channels of each tile of its outputs if `packed_in` images are packed in its input."""
         return self.output_order(packed_in).tile_sizes(partitions)
 
 
@@ -145,7 +146,7 @@ class Convolution(Filtered):
 
     @property
     def outputs_at_once(self) -> Pair:
-        """Rows and columns that it computes of each output channel at a time, before pooling."""
+        """Rows and columns of each output channel computed at a time, before pooling."""
         return ceil_div(self.rows * self.pool_size, self.rows_at_once), self.columns * self.pool_size
 
     @property
@@ -160,18 +161,18 @@ class Convolution(Filtered):
 
     @property
     def is_scaled(self) -> bool:
-        """True if its sums are multiplied by scales: its weights or its value are in 8 bits."""
+        """True if its sums are multiplied by scales because its weights or its value are in 8 bits."""
         return self.weights.narrow or self.narrow
 
     @property
     def columns_of_constants(self) -> int:
-        """Columns of the constants for 128 outputs: the bias, scales, and bounds."""
+        """Columns of constants for 128 outputs: bias, scales, and bounds."""
         scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
         return 1 + scales + (2 if self.has_own_bounds else 0)
 
     @property
     def has_own_bounds(self) -> bool:
-        """True if the bounds of its clip are columns of the constants, as shares of its value's scale."""
+        """True if the bounds of its clip are columns of constants, divided by its value's scale."""
         return self.narrow and self.activation.name == "clip"
 
     def output_order(self, packed_in: int) -> OutputOrder:
@@ -179,13 +180,13 @@ class Convolution(Filtered):
         return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
 
     def row_blocks(self, partitions: int) -> RowBlocks:
-        """Return the groups of rows of a depthwise convolution in a form that computes several."""
+        """Return the row groups of a depthwise convolution in a form that computes several rows at once."""
         return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers(Operation):
-    """The numbers of each image as scores, which go by way of HBM, and where the largest of them is."""
+    """Takes the numbers of each image as scores, which go through HBM, and finds the class of the largest."""
 
     ending: Ending = Ending.RAW
 
@@ -205,11 +206,11 @@ class Answers(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Answers, Filtered):
-    """The last layer: a dense layer with images on the partitions, and where the largest of its outputs is.
+    """The last layer: a dense layer with images on the partitions, and the argmax of its outputs.
 
-    `by_columns`: of one picture with classes on the partitions; its biases are then columns of 128 classes each, and
-    behind them is one of the numbers of the partitions. Else `bias` is the column of the first class, and scales are
-    behind biases, of weights in 8 bits.
+    `by_columns`: for one picture, with classes on the partitions; its biases are then columns of 128 classes each,
+    followed by a column of partition numbers. Otherwise `bias` is the column of the first class, and scales of 8-bit
+    weights follow the biases.
     """
 
     by_columns: bool = False

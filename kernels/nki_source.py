@@ -107,7 +107,8 @@ def _is_of_simulator(file: str) -> bool:
 
 
 def path_of_packages() -> list[str]:
-    """Return `sys.path` without the folder through which processes spawned by multiprocessing find the simulator's nki."""
+    """Return `sys.path` without the folder through which processes spawned by multiprocessing find the
+    simulator's nki."""
     return [folder for folder in sys.path if not folder or not _is_of_simulator(folder)]
 
 

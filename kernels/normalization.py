@@ -33,7 +33,7 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
     """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    ones: two matrices, in the dtype of the tiles and of their squares, with ones where two partitions belong to one image:
+    ones: two matrices, in the dtype of the tiles and of their squares, with ones where two partitions share an image:
     [128, 128] for all tiles, or for a single tile with several packed images. channels: of an image. numbers: scales
     and shifts, float32 columns for each tile, and epsilon, a float32 column [128, 1].
     """

@@ -1,6 +1,7 @@
-"""The operation of a program, what may be asked of any, and operations that only move or hold a value.
+"""The base class of a program's operations, the questions each must answer, and operations that only move or hold a
+value.
 
-Plain data without `nki`, as in program.py.
+Plain data without `nki`, like program.py.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ if TYPE_CHECKING:
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
-Parts = tuple[int, ...]  # operations whose channels follow one another; inputs of the launch are below 0
+Parts = tuple[int, ...]  # operations whose channels are concatenated; negative numbers are inputs of the launch
 Rows = tuple[int, int]  # [first, end)
-Windows = tuple[Pair | None, ...]  # of each part, rows [first, end), None for all
+Windows = tuple[Pair | None, ...]  # for each part, rows [first, end), None for all
 
 NO_SIDES: Sides = (0, 0, 0, 0)
 
 
 class Packing(Enum):
-    """The packed images that an operation can read."""
+    """The packing of images that an operation can read."""
 
     ANY = "any"
-    IN_ONE_PIECE = "in one piece"  # the channels of an image follow one another
+    IN_ONE_PIECE = "in one piece"  # the channels of an image are contiguous
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Surroundings of an operation in a launch, on which the memory that it takes beside its value depends.
+    """The surroundings of an operation in a launch that its memory, beside its value, depends on.
 
-    `images`: along the free axis of its value, `images_read` of its first operand, `at_once` of the input. `tiles`: of
-    the first operand. `operands`: (channels, rows, columns) of each. `reads_hbm`: the first is in HBM. `itemsize`:
-    bytes of a number. `partitions`, `bank_bytes`: of the chip, those of a bank of PSUM.
+    `images`: along the free axis of its value; `images_read` of its first operand; `at_once` of the input. `tiles`: of
+    the first operand. `operands`: (channels, rows, columns) of each. `reads_hbm`: the first operand is in HBM.
+    `itemsize`: bytes of an element. `partitions` and `bank_bytes` (of a PSUM bank) describe the chip.
     """
 
     images: int
@@ -53,7 +54,7 @@ class Surroundings:
     bank_bytes: int
 
     def loaded_bytes(self, padding: Sides) -> int:
-        """Return the bytes of a partition that the first operand takes as a whole, with zeros around it."""
+        """Return the bytes per partition of the whole first operand with zeros around it."""
         _, rows, columns = self.operands[0]
         high, wide = rows + padding[0] + padding[2], columns + padding[1] + padding[3]
         return self.tiles * self.at_once * high * wide * self.itemsize
@@ -82,62 +83,64 @@ class Operation:
     narrow: bool = False
     column_phases: int = 1
 
-    # Answers that every kind gives. One without fails tests/kernels/test_program.py, by its name.
-    cuts_channels: ClassVar[bool]  # its value has tiles of its own, not those of its first operand
-    mixes_channels: ClassVar[bool]  # what it computes of a channel depends on others of its first operand
-    packing: ClassVar[Packing]  # of the images of its first operand
+    # Every kind must set these; tests/kernels/test_program.py names the ones that do not.
+    cuts_channels: ClassVar[bool]  # its value has its own tiling, not that of its first operand
+    mixes_channels: ClassVar[bool]  # an output channel depends on several channels of the first operand
+    packing: ClassVar[Packing]  # allowed packing of the images of its first operand
 
-    is_load: ClassVar[bool] = False  # its value is in HBM already, and comes into SBUF
-    has_answers: ClassVar[bool] = False  # scores and classes in HBM, which the launch returns
+    is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
+    has_answers: ClassVar[bool] = False  # its value is scores and classes in HBM, which the launch returns
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if it can compute some rows of its value alone, of an operand of `window` (rows, columns)."""
+        """Return True if it can compute some rows of its value alone, reading windows of (rows, columns)."""
         raise NotImplementedError(f"{type(self).__name__} does not say whether its rows can be cut")
 
     def whole_rows(self, rows: Rows) -> Rows:
-        """Return the rows that it computes where `rows` are asked for: all that it can only compute together."""
+        """Extend `rows` to the rows that can only be computed together."""
         return rows
 
     def rows_read(self, rows: Rows) -> Rows:
-        """Return the rows of its first operand that it reads for some rows; those outside of it are padding."""
+        """Return the rows of its first operand that it reads for some rows of its value; those outside the operand are
+        padding."""
         return rows
 
     def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
-        """Return the fields that an operation for some of its rows has, beside rows and margin.
+        """Return the fields to replace, besides rows and margin, for an operation that computes only some rows.
 
-        `padding`: of it, for these rows. `first`: the first row that there is of its operand.
+        `padding`: its padding for these rows. `first`: the first available row of its operand.
         """
         return {}
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
-        """Return the rows of an operand that it reads for `own` rows of its value, `read` being those of the first."""
+        """Return the rows of an operand that it reads for `own` rows of its value; `read` are those of the first
+        operand."""
         return read if operand == 0 else own
 
     def fields_unplaced(self) -> dict[str, Any]:
-        """Return the fields that it has before weights and constants have places."""
+        """Return the fields it has before weights and constants are laid out."""
         return {}
 
     def keeps_numbers(self, count: int) -> bool:
-        """Return True if its value is the `count` numbers of its operand as they are in HBM, whatever its shape."""
+        """Return True if its value is its operand's `count` numbers unchanged in HBM, whatever its shape."""
         return False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """Return about the bytes of a partition that it takes beside its value, its weights and what all take."""
+        """Estimate the bytes per partition it needs besides its value, its weights and what every operation needs."""
         return 0
 
     @property
     def filtered(self) -> Filtered | None:
-        """The operation, if it multiplies by filters."""
+        """Itself if it multiplies by filters, else None."""
         return None
 
     @property
     def numbered(self) -> Numbered | None:
-        """The operation, if it has numbers for each channel or element."""
+        """Itself if it has numbers for each channel or element, else None."""
         return None
 
     @property
     def columns_held(self) -> int:
-        """Columns of a row in SBUF, with the zeros around them."""
+        """Columns of a row in SBUF, including the zeros around them."""
         return ColumnPhases(self.column_phases, self.columns, self.margin[1], self.margin[3]).total
 
     @property
@@ -148,9 +151,9 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Room(Operation):
-    """Memory that other operations write to, for the images of a pass or, `whole_batch`, of the launch.
+    """A buffer that other operations write to, for the images of a pass or, if `whole_batch`, of the launch.
 
-    `heights`: partitions of each tile of one in SBUF, as the operations that write it have them.
+    `heights`: partitions of each tile of a buffer in SBUF, as written by those operations.
     """
 
     memory: Memory = Memory.SBUF
@@ -169,7 +172,7 @@ class Room(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Resident(Operation):
-    """A value whose numbers do not matter and that is in SBUF already: to time the operations that read it.
+    """A placeholder value in SBUF with arbitrary contents, for timing the operations that read it.
 
     `heights`: partitions of each tile.
     """
@@ -188,7 +191,7 @@ class Resident(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Operation):
-    """A value in HBM, as it is, into SBUF."""
+    """Loads a value from HBM into SBUF as it is."""
 
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
@@ -206,10 +209,10 @@ class Load(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class TapsLoad(Operation):
-    """A small image that comes with its zeros, once for each filter column: (image, filter column, channel) on the
+    """Loads a small image with zeros around it, once for each filter column: (image, filter column, channel) on the
     partitions, and copies of that for filter rows.
 
-    The filter reads `kernel_columns` columns, `dilation` apart. `fills`: one DMA brings all copies, up to the next.
+    The filter reads `kernel_columns` columns, `dilation` apart. `fills`: one DMA fills all copies, up to the next.
     """
 
     kernel_columns: int
@@ -229,7 +232,7 @@ class TapsLoad(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
-    """A value in SBUF into a room in HBM."""
+    """Stores a value from SBUF to a buffer in HBM."""
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
@@ -241,10 +244,10 @@ class Store(Operation):
 
 
 def aligned(rows: Rows, unit: int, count: int) -> Rows:
-    """Return rows from a multiple of `unit` to one, or to the end of all."""
+    """Extend rows to multiples of `unit`, or to the end."""
     return rows[0] // unit * unit, min(count, ceil_div(rows[1], unit) * unit)
 
 
 def groups_of_rows(groups: RowGroups, rows: Rows, count: int) -> RowGroups:
-    """Return the row groups of an operation for some of its `count` rows."""
+    """Return the row groups of an operation that computes only some of its `count` rows."""
     return RowGroups(groups.count, groups.above if rows[0] == 0 else 0, groups.below if rows[1] == count else 0)

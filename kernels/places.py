@@ -1,4 +1,4 @@
-"""Where an operation's value and weights are in a program, how values are padded, and how scores end.
+"""The places of an operation's value and weights in a program, the padding of values, and the last step of scores.
 
 Plain data without `nki`, like program.py.
 """

@@ -1,4 +1,4 @@
-"""Operations that fold windows: plain data without `nki`, as in program.py."""
+"""Operations that reduce windows: plain data without `nki`, like program.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .places import NO_ROW_GROUPS, Pair, RowGroups
 
 @dataclass(frozen=True, kw_only=True)
 class Pool(Operation):
-    """Windows of rows and columns, folded by `MaxPool` or `AveragePool`."""
+    """Windows of rows and columns, reduced by `MaxPool` or `AveragePool`."""
 
     kernel: Pair
     stride: Pair = (1, 1)
@@ -48,7 +48,7 @@ class MaxPool(Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
-    """Means of windows, over their elements in the image, or in the image and its padding; `is_sum`: their sums."""
+    """Means of windows over their elements in the image, or in image and padding; `is_sum`: sums instead."""
 
     count_include_pad: bool = False
     is_sum: bool = False

@@ -1,4 +1,4 @@
-"""Operations on the numbers of values, and on where they are: plain data without `nki`, as in program.py."""
+"""Operations that combine, scale, normalise or move values: plain data without `nki`, like program.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def products_bytes(operation: Operation, around: Surroundings) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Combine(Operation):
-    """activation(first `arithmetic` second); the second may have one number for each channel of each image."""
+    """activation(first `arithmetic` second); the second operand may be one number for each channel of each image."""
 
     arithmetic: str = "add"
     activation: Activation = IDENTITY
@@ -56,9 +56,9 @@ class Numbered(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Affine(Numbered):
-    """activation(x * scale + shift): a number for each channel, or for each element of an image.
+    """activation(x * scale + shift), with numbers for each channel, or for each element of an image.
 
-    Constants from column `constants` on: scale and shift of each tile of channels, one after the other.
+    Constants from column `constants` on: scale and shift of each tile of channels, alternating.
     """
 
     by_element: bool = False
@@ -155,7 +155,7 @@ class LocalResponseNorm(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Pad(Operation):
-    """Rows and columns of `value`, or its own by `border`, around a value; fewer of it where `padding` is below 0."""
+    """Adds rows and columns of `value`, or of the value's own by `border`, around a value; negative `padding` crops."""
 
     padding: Sides
     value: float = 0.0
@@ -191,8 +191,7 @@ class Pad(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Interleave(Operation):
-    """Values whose rows and columns take turns: operand n is every `step`-th row and column from (n // step[1],
-    n % step[1]) on."""
+    """Pixel shuffle: operand n becomes every `step`-th row and column, starting at (n // step[1], n % step[1])."""
 
     step: Pair
 

@@ -22,7 +22,7 @@ SUFFIXES = (".jpg", ".png")  # of the pictures in samples/
 
 
 class Agreement(NamedTuple):
-    """How many calibration inputs get the class that float32 gives, and the largest difference of a number.
+    """Number of calibration inputs whose class agrees with float32, and the largest difference of a number.
 
     In a network of values all inputs count as agreeing.
     """

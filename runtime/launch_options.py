@@ -22,8 +22,8 @@ issue 819), and about 130 MB of the simulator's memory. 16 pictures of VGG-16 ta
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How a network is launched: per "network", in as few launches of at most `instructions` each as possible, or per
-    "layer". `form` "quickest" uses minimal filtering for 3x3 filters where that is predicted to be faster
+    """The way a network is launched: per "network", in as few launches of at most `instructions` each as possible, or
+    per "layer". `form` "quickest" uses minimal filtering for 3x3 filters where that is predicted to be faster
     (docs/convolutions.md), "direct" nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
     network's own. `eight_bits`: which layers may be in float8_e4m3, all or all but the first and the last."""
 

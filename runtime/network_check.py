@@ -23,7 +23,7 @@ from .verify import Verification, Verifier, merge
 
 PLANNED = (1, 2)  # planned in each dtype
 
-# Batches that are run for a network of at most so many multiply-accumulates an example; none beyond the last.
+# Batches that are run for a network of at most this many multiply-accumulates an example; none beyond the last.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 

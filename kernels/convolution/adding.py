@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class Way(Enum):
-    """One bank of sums: the engine that adds, and the engine that applies the activation."""
+    """The engines for one bank of sums: the one that adds, and the one that applies the activation."""
 
     VECTOR = "vector, then scalar"
     VECTOR_ALONE = "vector"
@@ -22,7 +22,7 @@ class Way(Enum):
 
 
 class Adding(str, Enum):
-    """The engines that add to the sums of an operation."""
+    """The engines that add an addend to the sums of an operation."""
 
     VECTOR = "vector"
     SHARED = "shared"
@@ -43,4 +43,4 @@ class Adding(str, Enum):
         return Way.TENSOR if is_tensor else Way.VECTOR_ALONE
 
 
-ALONE = ("identity", "relu")  # activations that the Vector Engine applies after it has added
+ALONE = ("identity", "relu")  # activations that the Vector Engine can apply after adding

@@ -1,9 +1,9 @@
-"""Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, at the same time.
+"""Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, in the same time.
 
-From NeuronCore-v3 on a matmul in `double_row` mode takes two planes, stationary [K, 2, M] and moving [K, 2, N]
-(trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles are two planes where they are in one tensor, and so
-are their weights; two steps of a filter are two planes of the same input tile, moved on by some rows and columns. Of
-an odd number of tiles the last is multiplied by pairs of steps, and of an odd number of steps the last alone.
+From NeuronCore-v3 on, a matmul in `double_row` mode takes two planes, stationary [K, 2, M] and moving [K, 2, N]
+(trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they and their weights share a
+tensor; two steps of a filter form two planes of one input tile, shifted by some rows and columns. If the number of
+tiles is odd, the last tile is multiplied by pairs of steps; if the number of steps is odd, the last step runs alone.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import nki.language as nl
 from .plan import begins_pair
 from .weights import weights_of
 
-FREE_DIMENSIONS = 3  # of what most instructions read (nki-aps, "Hardware Capability")
+FREE_DIMENSIONS = 3  # free dimensions that most instructions can read (nki-aps, "Hardware Capability")
 
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul of one input tile, its `weights` and one step of the filter; or of two planes, the second of which is so
-    many elements of a partition behind the first in the input and in the weights."""
+    """A matmul of one input tile, its `weights` and one step of the filter; or of two planes, the second of which lies
+    `inputs_apart` and `weights_apart` elements of a partition behind the first."""
 
     weights: nl.NkiTensor
     tile: int
@@ -37,14 +37,15 @@ class Matmul:
 
 
 def matmuls_of(stream, out_tile, tiles):
-    """Yield the matmuls of one output tile, one that reaches all outputs first; weights come as they are needed."""
+    """Yield the matmuls of one output tile, starting with one that reaches all outputs; weights are fetched as
+    needed."""
     plan = stream.plan
     count = len(plan.steps)
     order = [(plan.reach.first_step + n) % count for n in range(count)]
     t = 0
     while t < len(tiles):
         unit = weights_of(stream, out_tile, t)
-        if not _is_narrow(tiles[t], unit) or not plan.reach.pads_columns:  # steps may leave out different columns
+        if not _is_narrow(tiles[t], unit) or not plan.reach.pads_columns:  # steps may skip different columns
             yield from (Matmul(unit, t, s) for s in order)
             t += 1
             continue
@@ -58,28 +59,28 @@ def matmuls_of(stream, out_tile, tiles):
 
 
 def _apart(plan, t, tile, unit):
-    """Return the elements of a partition from an input tile to the next, and from its weights to those of that one; 0
-    where they are in other tensors."""
+    """Return the distance, in elements of a partition, from an input tile to the next and between their weights; 0 if
+    they are in different tensors."""
     if not plan.problem.in_planes:
         return plan.pairs[t]
     if not begins_pair(plan, t):
         return 0, 0
-    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # their rows take turns
+    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # their rows are interleaved
 
 
 def doubled(tile, apart):
-    """Return [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition behind the first."""
+    """View [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition behind the first."""
     lanes, *free = tile.get_pattern()
     return tile.ap([lanes, [apart, 2], *_joined(free)])
 
 
 def can_be_doubled(tile):
-    """True if an instruction steps through two planes of [K, ...]: beside them are two dimensions."""
+    """True if an instruction can step through two planes of [K, ...], which leaves two other dimensions."""
     return len(_joined(tile.get_pattern()[1:])) < FREE_DIMENSIONS
 
 
 def _joined(free):
-    """Return (stride, count) of dimensions, outer ones first, those as one that follow each other."""
+    """Return (stride, count) of dimensions, outer ones first, merging contiguous ones."""
     found: list[list[int]] = []
     for stride, count in free:
         if found and found[-1][0] == stride * count:
@@ -90,17 +91,17 @@ def _joined(free):
 
 
 def takes_two_planes(dtype):
-    """True if the mode takes operands of a dtype, on a core that has it."""
+    """True if the mode supports a dtype, on a core that has the mode."""
     return dtype == nl.float8_e4m3 and nisa.get_nc_version() != nisa.nc_version.gen2
 
 
 def _is_narrow(tile, unit):
-    """True if both operands are such as the mode takes, on a core that has it."""
+    """True if the mode supports both operands, on a core that has the mode."""
     return takes_two_planes(tile.dtype) and takes_two_planes(unit.dtype)
 
 
 def _of_steps(plan, t, tile, unit):
-    """Return the matmuls of one input tile: those of two steps that read as many partitions of it are one."""
+    """Return the matmuls of one input tile, pairing steps that read equally many partitions."""
     rows, columns = (pair[0] for pair in tile.get_pattern()[2:4])
     between = unit.get_pattern()[1][0]
     found: list[Matmul] = []

@@ -1,23 +1,22 @@
-"""The forms in which filters are multiplied, and the sizes that go with each: of 3x3 filters
+"""The forms in which filters are multiplied, and their sizes. For 3x3 filters:
 
-direct    nine matmuls of all outputs
-pairs     12 of half as many columns: two thirds (pairs.py)
-squares   16 of a quarter: four ninths (squares.py)
+direct nine matmuls over all outputs pairs 12 of half as many columns: two thirds (pairs.py) squares 16 of a quarter:
+four ninths (squares.py)
 
-Minimal filtering saves matmuls and costs additions, on the input, once for all output channels, and on the sums, for
-each tile of them. The Tensor Engine hides those of the other engines where channels are many, more easily in float32,
-of which a column takes four cycles.
+Minimal filtering (pairs, squares) saves matmuls but adds on the input, once for all output channels, and on the sums of
+each tile of output channels. With many channels, matmuls hide these additions, more easily in float32, where a column
+takes four cycles.
 
-Its errors are larger: in float32, 1.3 times (pairs) and 1.7 times (squares) those of the direct form, in 16 bits, to
-which combinations are rounded, 1.9 times (pairs). Squares are not used there: their errors would be two and a half
-times as large, and the Vector Engine would take longer than the Tensor Engine saves (docs/convolutions.md). In float16
-the sum of two inputs must be in range.
+Its errors are larger than those of the direct form: in float32 by 1.3 times (pairs) and 1.7 times (squares); in 16
+bits, to which combinations are rounded, by 1.9 times (pairs). Squares are not used in 16 bits: errors would be two and
+a half times as large, and the Vector Engine would take longer than the Tensor Engine saves (docs/convolutions.md). In
+float16 the sum of two inputs must be in range.
 
-Depthwise filters of any size have forms of their own, rows of 2 and of 4 (row_blocks.py), in a network alone. They
-compute the same products and sums, so that their errors are those of the direct form. Of many taps, diagonals may be
-made on the chip of one number for each channel and tap, rather than loaded.
+In networks, depthwise filters of any size have forms of their own, rows of 2 and of 4 (row_blocks.py). They compute the
+same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices may be
+made on the chip from one number for each channel and tap instead of being loaded.
 
-Plain arithmetic without `nki`: the host chooses forms by the predicted time (`lowering/`).
+Pure arithmetic without `nki`: the host chooses forms by predicted time (`lowering/`).
 """
 
 from __future__ import annotations
@@ -47,22 +46,22 @@ class Form(str, Enum):
 
     @property
     def rows(self) -> int:
-        """Rows of a channel that share the partitions, for depthwise filters alone (row_blocks.py)."""
+        """Rows of a channel that share the partitions, for depthwise filters only (row_blocks.py)."""
         return {Form.ROWS_2: 2, Form.ROWS_4: 4}.get(self, 1)
 
 
-QUICKEST = "quickest"  # of a kernel's argument: the form that is chosen for it
+QUICKEST = "quickest"  # a kernel argument that leaves the choice of the form to the kernel
 FORMS = (QUICKEST, Form.DIRECT.value, *(form.value for form in Form if form.is_minimal))
 ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
 DEPTHWISE = (*ROW_BLOCKS, Form.MADE)
-RESERVED_BYTES = 8 * 1024  # of a partition of SBUF, for biases and pooling scratch, beside a grouped input
+RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and pooling scratch
 
 
 def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
-    """Return the forms beside the direct one whose errors are small enough to be used unasked.
+    """Return the forms, besides the direct one, whose errors are small enough to use them without being asked.
 
-    NeuronCore-v2 takes two cycles for a sum of two tiles, and its Vector Engine shares ports with the others: in 16
-    bits nothing is left to gain there, in float32 nothing by squares.
+    NeuronCore-v2 takes two cycles to add two tiles, and its Vector Engine shares ports with other engines: nothing is
+    gained there in 16 bits, and nothing by squares in float32.
     """
     if item_bytes == 2:
         return () if gen2 else (Form.PAIRS,)
@@ -70,19 +69,19 @@ def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
 
 
 def matrices(form: Form, steps: int) -> int:
-    """Return the stationary matrices of a filter that takes `steps` matmuls in the direct form."""
+    """Return the number of stationary matrices of a filter that takes `steps` matmuls in the direct form."""
     if form is Form.PAIRS:
         return steps // 3 * 4
     return 16 if form is Form.SQUARES else steps
 
 
 def most_columns(form: Form, bank_columns: int) -> int:
-    """Return the columns of a matmul: those of a PSUM bank, of which squares take two halves at a time."""
+    """Return the columns of a matmul: a PSUM bank, or half of one for squares."""
     return bank_columns // 2 if form is Form.SQUARES else bank_columns
 
 
 def matmul_columns(form: Form, rows: int, columns: int) -> int:
-    """Return the columns of the matmuls that compute a block of outputs."""
+    """Return the columns of the matmuls for a block of outputs."""
     if form is Form.PAIRS:
         return rows * ceil_div(columns, 2)
     if form is Form.SQUARES:
@@ -96,19 +95,19 @@ def rows_together(form: Form, pool_size: int) -> int:
 
 
 def input_room(form: Form) -> int:
-    """Return the SBUF that the input takes with its combinations, in multiples of its own size."""
+    """Return the SBUF of the input and its combinations, as a multiple of the input's size."""
     if form is Form.PAIRS:
         return 3
-    return 6 if form is Form.SQUARES else 1  # of the combined rows of squares there is one copy, of all else two
+    return 6 if form is Form.SQUARES else 1  # squares have one copy of the combined rows, and two of everything else
 
 
 def piece_of(
     form: Form, pool_size: int, shape: tuple[int, int], rows_fitting: int, bank_columns: int
 ) -> tuple[int, int, int]:
-    """Return (images, rows, columns) of the most outputs that a PSUM tile takes, evenly cut.
+    """Return (images, rows, columns) of the largest output piece for a PSUM tile, evenly cut.
 
-    `shape`: (rows, columns) of the outputs. `rows_fitting`: rows that SBUF holds at a time. Images are 0 where one does
-    not fit a bank.
+    `shape`: (rows, columns) of the outputs. `rows_fitting`: rows that fit in SBUF at a time. Images are 0 if one
+    exceeds a bank.
     """
     rows, columns = shape
     most = most_columns(form, bank_columns)
@@ -122,7 +121,7 @@ def piece_of(
 
 
 def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> int:
-    """Return the elements of a partition that the combinations of one tile of input channels take.
+    """Return the elements per partition of the combinations of one tile of input channels.
 
     `shape`: (rows, columns) of the outputs.
     """
@@ -134,7 +133,7 @@ def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> i
 
 
 def rows_combined(form: Form, shape: tuple[int, int], filter_rows: int, pool_size: int, elements: int) -> int:
-    """Return the output rows whose combinations fit `elements` of a partition: all of them, or at least a few."""
+    """Return how many output rows' combinations fit in `elements` of a partition: all, or at least a few."""
     rows, columns = shape
     unit = rows_together(form, pool_size)
     fitting = round_up(rows, unit)

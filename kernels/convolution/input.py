@@ -1,4 +1,4 @@
-"""The input of a convolution on its way into SBUF, a group of rows or images at a time and one group ahead.
+"""Loads the input of a convolution into SBUF, a group of rows or images at a time, one group ahead.
 
 load(group 0)
 for group:
@@ -24,21 +24,23 @@ ZEROED_TILES = 4  # one multiplied, two loaded, one waiting for its loads
 
 @dataclass
 class InputStream:
-    """The groups of an input, [B, Cin, H, W] in HBM, as they pass through SBUF; or of one that is there already."""
+    """The groups of an input, [B, Cin, H, W] in HBM, passing through SBUF; or an input that is in SBUF already."""
 
     x: nl.NkiTensor | None
     plan: Conv2dPlan
-    resident: list[nl.NkiTensor]  # the tiles of an input that is in SBUF, with its padding
-    zeroed: list[nl.NkiTensor] = field(default_factory=list)  # with zeros between the blocks of taps, used in turn
-    loaded: list[nl.NkiTensor] = field(default_factory=list)  # the present group, a tile for each of input channels,
-    tiles: list[nl.NkiTensor] = field(default_factory=list)  # and as the matmuls read it
+    resident: list[nl.NkiTensor]  # tiles of an input in SBUF, with padding
+    # zeroed buffers for tiles with gaps between the blocks of taps, used in turn
+    zeroed: list[nl.NkiTensor] = field(default_factory=list)
+    # the current group, one tile for each tile of input channels
+    loaded: list[nl.NkiTensor] = field(default_factory=list)
+    tiles: list[nl.NkiTensor] = field(default_factory=list)  # the same as read by matmuls
     next_loaded: list[nl.NkiTensor] = field(default_factory=list)
     next_tiles: list[nl.NkiTensor] = field(default_factory=list)
-    second: nl.NkiTensor | None = None  # room for the tile after the one that came last, in the same tensor
+    second: nl.NkiTensor | None = None  # the second half of the last tile's tensor
 
 
 def open_inputs(x, plan, resident=()):
-    """A stream before its first group, whose tiles `load_first` loads one by one: of x, or of `resident` tiles."""
+    """Return a stream for x, or for `resident` tiles; `load_first` then loads the first group tile by tile."""
     return InputStream(x, plan, resident)
 
 
@@ -48,7 +50,7 @@ def load_first(stream, t):
 
 
 def load_input(x, plan):
-    """The tiles of an input that is one group."""
+    """Return the tiles of an input that is a single group."""
     stream = open_inputs(x, plan)
     for t in range(len(plan.channel_tiles)):
         load_first(stream, t)
@@ -56,13 +58,13 @@ def load_input(x, plan):
 
 
 def start_inputs(stream, zeroed):
-    """The first group is complete; `zeroed` are tiles of `zeroed_inputs`, if any."""
+    """Start after the first group is complete; `zeroed` are the buffers of `zeroed_inputs`."""
     stream.zeroed = zeroed
     stream.tiles = _as_multiplied(stream.plan, stream.loaded)
 
 
 def look_ahead(stream, index, tile, out_tiles):
-    """Load what comes after group `index`, and combine it, ahead of matmuls that take longer."""
+    """Load and combine the next group ahead of longer matmuls."""
     if index == len(stream.plan.groups) - 1:
         return
     if tile == (out_tiles - 1 if stream.plan.form is Form.DIRECT else 0):
@@ -75,7 +77,7 @@ def look_ahead(stream, index, tile, out_tiles):
 
 
 def advance(stream, index):
-    """Go on to the group after `index`."""
+    """Move on to the group after `index`."""
     if index == len(stream.plan.groups) - 1:
         return
     stream.loaded = stream.next_loaded
@@ -83,7 +85,7 @@ def advance(stream, index):
 
 
 def _as_multiplied(plan, loaded):
-    """Loaded input tiles as the matmuls take them."""
+    """Return loaded input tiles in the form that matmuls read."""
     if plan.form is Form.DIRECT:
         return loaded
     combined = []
@@ -93,7 +95,8 @@ def _as_multiplied(plan, loaded):
 
 
 def zeroed_inputs(x, plan):
-    """Input tiles for the largest groups, zero between the blocks of taps, to be used in turn by all but the first."""
+    """Allocate zeroed tiles for the largest groups, reused in turn by all but the first group: they keep zeros between
+    the blocks of taps."""
     tiles: list[nl.NkiTensor] = []
     if not has_space(plan):
         return tiles
@@ -117,9 +120,9 @@ def zeroed_inputs(x, plan):
 
 
 def _load_tile(stream, index, t):
-    """Input tile `t` of a group as [taps and channels, images, rows, columns], zeros where it reaches into the padding.
+    """Return input tile `t` of a group as [taps and channels, images, rows, columns], with zeros for padding.
 
-    Rows that the group before needed too are copied from its tile.
+    Rows shared with the previous group are copied from its tile.
     """
     x = stream.x
     plan = stream.plan
@@ -160,7 +163,7 @@ def _load_tile(stream, index, t):
 
 
 def _new_tile(stream, t, shape):
-    """Return room for input tile `t` of a group; two that are planes of matmuls are in one tensor."""
+    """Allocate input tile `t` of a group; two tiles that form the planes of a matmul share a tensor."""
     plan = stream.plan
     if t > 0 and begins_pair(plan, t - 1):
         return stream.second
@@ -180,11 +183,12 @@ def _load_taps(tile, images, plan, kept, first):
     top, left = first
     problem = plan.problem
     pitch = plan.reach.row_pitch
-    # A DMA for each tap takes longer to describe than to move, and in a launch of a network weights wait behind them:
-    # the runtime prepares descriptors ahead.
+    # Generating descriptors for one DMA per tap takes longer than moving the data and delays weights in a network's
+    # launch, so these are prepared by the runtime.
     many = problem.from_host and problem.taps.count > 1 and len(plan.groups) > 1
     for i in range(problem.taps.rows):
-        row = top + i * problem.dilation[0]  # of the image: element (r, c) is row + r * pitch, column + c
+        # image row: element (r, c) reads image row `row + r * pitch`, column `column + c`
+        row = top + i * problem.dilation[0]
         first_row = max(kept, ceil_div(max(0, -row), pitch))
         end_row = min(tile.shape[2], ceil_div(max(0, problem.height - row), pitch))
         for j in range(problem.taps.columns):
@@ -207,7 +211,7 @@ def _load_taps(tile, images, plan, kept, first):
 
 
 def _zero_border(tile, kept, plan, top, left):
-    """Zeros where any tap reaches into the padding of a tile whose first `kept` rows are there already."""
+    """Zero the padding that any tap reads in a tile whose first `kept` rows are there already."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]

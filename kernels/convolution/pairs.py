@@ -1,4 +1,4 @@
-"""Output columns in pairs: 3x3 filters by two thirds of the matmuls, with the minimal filtering algorithm F(2, 3).
+"""Output columns in pairs: 3x3 filters with two thirds of the matmuls, by the minimal filtering algorithm F(2, 3).
 
 For neighbouring outputs y0, y1 of a filter row (g0, g1, g2) over inputs d0 to d3 (S. Winograd, Arithmetic Complexity of
 Computations, 1980):
@@ -19,15 +19,15 @@ from ..tiling.tiles import even_tiles, itemsize, reshaped
 from ..tiling.warm_up import psum_tile
 from .plan import rows_of_taps
 
-ORDER = (1, 2, 0, 3)  # of the sums: first those that are copied out of PSUM
+ORDER = (1, 2, 0, 3)  # order of the sums: the ones evicted first come first
 FIRST = 1
-BAND_ELEMENTS = 512  # of a combination that are made at a time
+BAND_ELEMENTS = 512  # elements of a combination computed at a time
 
 
 def pair_inputs(tile, plan):
-    """The four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs].
+    """Compute the four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs].
 
-    A band of rows after the other, so that matmuls of the first rows need not wait for the last.
+    Bands of rows are combined one after another, so that matmuls of the first rows need not wait for the last.
     """
     partitions, images, rows = tile.shape[:3]
     pairs = ceil_div(plan.problem.out_columns, 2)
@@ -39,11 +39,11 @@ def pair_inputs(tile, plan):
 
 
 def _combine(combined, tile, from_host):
-    """The combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
+    """Compute the combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
 
-    Columns of 16 bits come apart first, even ones and odd ones, of which the Vector Engine adds two a cycle
-    (trainium2_arch). Where filters are rounded twice, as they came and combined, the input's rounding is made good in
-    part: (c1 + c2) / 2 and (c1 - c2) / 2 stand for d2 and d1 in the other two combinations.
+    16-bit columns are first split into even and odd ones, which the Vector Engine adds at two elements a cycle
+    (trainium2_arch). Filters that are rounded twice, as given and combined, get part of the input's rounding error
+    compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other two combinations.
     """
     partitions, images, rows, columns = tile.shape
     pairs = combined.shape[4]
@@ -62,7 +62,7 @@ def _combine(combined, tile, from_host):
     nisa.tensor_tensor(dst=c1, data1=d1, data2=d2, op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=c2, data1=d2, data2=d1, op=nl.subtract, engine=other)
     if narrow and not from_host:
-        doubles = nl.ndarray((partitions, 2, images, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)  # of d2 and d1
+        doubles = nl.ndarray((partitions, 2, images, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)  # twice d2 and d1
         nisa.tensor_tensor(dst=doubles[:, 0], data1=c1, data2=c2, op=nl.add, engine=nisa.engine.gpsimd)
         nisa.tensor_tensor(dst=doubles[:, 1], data1=c1, data2=c2, op=nl.subtract, engine=nisa.engine.gpsimd)
         _add_half(combined[:, 0], doubles[:, 0], -0.5, nl.add, d0)
@@ -73,12 +73,13 @@ def _combine(combined, tile, from_host):
 
 
 def _add_half(dst, double, half, op, other):
-    """dst = double * half op other."""
+    """Compute dst = double * half op other."""
     nisa.scalar_tensor_tensor(dst=dst, data=double, op0=nl.multiply, operand0=half, op1=op, operand1=other)
 
 
 def pair_filters(weights):
-    """The four combinations of the taps of a filter row: [K, 3 * filter rows, Cout] to [K, 4 * filter rows, Cout]."""
+    """Compute the four combinations of the taps of each filter row: [K, 3 * filter rows, Cout] to [K, 4 * filter rows,
+    Cout]."""
     partitions, steps, count = weights.shape
     rows = steps // 3
     taps = reshaped(weights, (partitions, rows, 3, count))
@@ -97,10 +98,10 @@ def pair_filters(weights):
 
 
 def multiply_pairs(count, units, combined, plan, piece, warm):
-    """Return the four sums [count, rows of all images, pairs] of a piece of the output, in PSUM.
+    """Return the four sums [count, rows of all images, pairs] of an output piece, in PSUM.
 
-    units: weights as `pair_filters` combines them, for each tile of input channels, made as they are needed; combined:
-    inputs alike. `warm` is the second sum, if not None.
+    units: weights combined by `pair_filters`, for each tile of input channels, computed as needed; combined: inputs
+    likewise. `warm` is the second sum, if not None.
     """
     shape = (count, piece.images * piece.rows, ceil_div(piece.columns, 2))
     sums = [psum_tile(shape, warm if m == FIRST else None) for m in range(4)]
@@ -121,8 +122,8 @@ def multiply_pairs(count, units, combined, plan, piece, warm):
 
 
 def join_pairs(sums, columns, pooled):
-    """The outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; of `pooled` ones the maxima of
-    two columns each, [count, rows, pairs]."""
+    """Return the outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; if `pooled`, the maxima
+    of column pairs, [count, rows, pairs]."""
     count, rows, pairs = sums[0].shape
     half1 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
     half2 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)

@@ -1,7 +1,7 @@
 """Tiling of a convolution: what stays in SBUF, what is loaded at a time, and what fills a PSUM bank.
 
-Everything here is arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions. Which filter taps
-share the partition axis is in `tiling/packing.py`.
+Pure arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions. `tiling/packing.py` decides
+which filter taps share the partition axis.
 """
 
 from __future__ import annotations
@@ -25,62 +25,63 @@ from .forms import (
 from .problem import Block, Chunk, Problem, Step, bank_columns, row_pitch, steps_of
 from .quickest import forms, quickest
 
-WEIGHT_BYTES = 96 * 1024  # at most this much of a partition for resident weights
-STAGING_BYTES = 48 * 1024  # and this much for weights on their way from HBM layout to stationary layout
+WEIGHT_BYTES = 96 * 1024  # bytes of a partition for resident weights
+STAGING_BYTES = 48 * 1024  # bytes of a partition for weights being laid out
 STAGING_CHUNK_BYTES = 16 * 1024
-LOAD_BYTES = 16 * 1024  # a load of this much a partition uses the DMA engines fully (they saturate at 4 KiB)
-LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels of a load where the whole filter shares the partition axis
-WHOLE_IMAGE_BYTES = 4 * 1024  # images up to this size a partition are loaded whole, larger ones in groups of rows
-FILTERING_BYTES = 36 * 1024  # of combined filters and inputs: filters as they were; sums on their way to the output
+LOAD_BYTES = 16 * 1024  # bytes of a partition per load; DMA engines saturate at 4 KiB
+LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels of a load if the whole filter shares the partition axis
+# images of up to this many bytes a partition are loaded whole, larger ones in groups of rows
+WHOLE_IMAGE_BYTES = 4 * 1024
+FILTERING_BYTES = 36 * 1024  # for the original filters, and sums before they are combined
 
 
 @dataclass
 class Weights:
-    """Storage of filters in SBUF."""
+    """Layout of filters in SBUF."""
 
-    out_tiles: list[Tile]  # of the output channels, one PSUM tile each
-    resident_tiles: int  # how many of them have their weights in SBUF at a time
+    out_tiles: list[Tile]  # tiles of output channels, a PSUM tile each
+    resident_tiles: int  # number of output tiles whose weights are in SBUF at a time
     chunks: list[Chunk]
-    staged_chunks: int  # how many of these are loaded ahead of being laid out
+    staged_chunks: int  # chunks loaded ahead of the layout step
     used_bytes: int  # of a partition
-    block: int  # output channels of a block of packed weights
+    block: int  # output channels in a block of packed weights
 
 
 @dataclass
 class Reach:
-    """Layout of the input in SBUF. Its rows are `row_pitch` rows of the image apart, and a matmul reads every
-    `row_step`-th of them; all columns are present."""
+    """Layout of the input in SBUF. SBUF rows are `row_pitch` image rows apart, and a matmul reads every `row_step`-th
+    of them; all columns are present."""
 
     row_pitch: int
     row_step: int
-    rows: int  # rows and columns of SBUF that a group needs beyond those of its output's first tap
+    rows: int  # extra SBUF rows and columns that a group needs besides those of the first tap
     columns: int
-    pads_columns: bool  # whether SBUF holds the padding left and right of an image; above and below it always does
-    first_step: int  # the step that contributes to every output pixel, which must come first
+    pads_columns: bool  # True if SBUF holds the padding left and right of an image (above and below, it always does)
+    first_step: int  # a step that contributes to every output pixel; it must come first
 
 
 @dataclass
 class Conv2dPlan:
-    """The constants of one convolution."""
+    """The tiling of one convolution."""
 
     problem: Problem
-    form: Form  # in which the filters are multiplied (forms.py)
-    channel_tiles: list[Tile]  # of the input channels, one SBUF tile each
+    form: Form  # the form in which filters are multiplied (forms.py)
+    channel_tiles: list[Tile]  # tiles of input channels, an SBUF tile each
     steps: list[Step]
     reach: Reach
     weights: Weights
     psum: Block  # the most images, rows and columns that a PSUM tile holds
-    groups: list[Block]  # the output of one load each
-    # Of each input tile the elements of a partition to the next one, and from its weights to those of the next one; 0
-    # where these are in other tensors.
+    groups: list[Block]  # the outputs of each load
+    # For each input tile, the distances to the next tile and between their weights, in elements of a partition; 0 if
+    # they are in different tensors.
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def ramp(total, smallest, largest, rising, falling):
-    """Group sizes that add up to `total`, at most `largest` each.
+    """Return group sizes that add up to `total`, at most `largest` each.
 
-    Where `rising`, they double from `smallest`, so that compute starts early; where `falling`, they halve down to it,
-    so that little is left to store at the end.
+    If `rising`, they double from `smallest`, so that compute starts early; if `falling`, they halve down to it, so that
+    little is left to store at the end.
     """
     sizes = []
     size = smallest if rising else largest
@@ -96,16 +97,16 @@ def ramp(total, smallest, largest, rising, falling):
 
 
 def reach_of(problem, steps, form, resident):
-    """Return the layout of an output's input in SBUF. `resident`: it stays in SBUF with its padding, from an earlier
-    layer."""
+    """Return the layout of the input in SBUF. `resident`: it is in SBUF with its padding, from an earlier layer."""
     stride_columns = problem.stride[1]
     left = problem.padding[1]
-    last = (problem.out_columns - 1) * stride_columns  # input columns from the first output's tap to the last one's
+    # input columns between the same tap of the first and the last output
+    last = (problem.out_columns - 1) * stride_columns
     pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1 or problem.in_planes
     first_step = 0
     if not pads_columns:
-        # Without padding columns in SBUF, images are contiguous there as in HBM and load in few descriptors; a matmul
-        # then leaves out the output columns at which its tap meets only padding. One tap must meet none.
+        # Without padding columns in SBUF, images are contiguous there as in HBM and load with few descriptors; a matmul
+        # then skips the output columns whose tap falls on padding. One tap must never do so.
         pads_columns = True
         for n in range(len(steps) - 1, -1, -1):
             shift = steps[n].right - left
@@ -115,7 +116,7 @@ def reach_of(problem, steps, form, resident):
     columns = steps[len(steps) - 1].right
     if form is not Form.DIRECT:
         columns += problem.out_columns % 2
-    elif problem.taps.columns == 1 and not resident:  # columns that nothing reads: whole rows are contiguous in HBM
+    elif problem.taps.columns == 1 and not resident:  # include unread columns, so that whole rows are contiguous in HBM
         columns += max(0, problem.width + left + problem.padding[3] - last - 1 - columns)
     pitch = row_pitch(problem)
     rows = steps[len(steps) - 1].down
@@ -127,8 +128,8 @@ def reach_of(problem, steps, form, resident):
 def plan_conv2d(problem, sbuf_bytes):
     """Return the plan of a convolution whose input is in HBM; it may use `sbuf_bytes` of an SBUF partition.
 
-    AssertionError where even one output row or one output channel does not fit SBUF, or where the convolution cannot
-    take the form.
+    AssertionError if not even one output row or output channel fits in SBUF, or if the convolution cannot take the
+    form.
     """
     asked = [problem.form] if problem.form in forms(problem) else []
     tried = quickest(problem) if problem.form == QUICKEST else asked
@@ -143,22 +144,23 @@ def plan_conv2d(problem, sbuf_bytes):
 
 def plan_groups(problem, block, sbuf_bytes):
     """Return the plan of a convolution whose input is in HBM and whose packed weights, in blocks of `block` output
-    channels, are in SBUF already; input and output may take `sbuf_bytes` of a partition."""
+    channels, are in SBUF; input and output may take `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
     return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 
 
 def resident_weights(problem, block, steps):
-    """Packed weights, all of which are in SBUF."""
+    """Return the layout of packed weights that are all in SBUF."""
     out_tiles = tiles(problem.out_channels, block)
     chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
     return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
 
 
 def _plan(problem, sbuf_bytes, form, weights=None):
-    """The plan in a form. Minimal filtering must hold all filters and whole rows at a time: None where it cannot."""
+    """Return the plan in a form. Minimal filtering needs all filters and whole rows at a time in SBUF: None if they do
+    not fit."""
     steps = steps_of(problem)
-    channel_tiles = tiles(problem.in_channels, nl.tile_size.pmax)  # one where taps share the partition axis
+    channel_tiles = tiles(problem.in_channels, nl.tile_size.pmax)  # a single tile if taps share the partition axis
     stay = weights is not None
     element_bytes = len(channel_tiles) * problem.item_bytes
     if not stay:
@@ -169,7 +171,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
-        held = held // 2  # fewer output channels at a time leave room for the input
+        held = held // 2  # fewer output channels at a time leave more for the input
         weights = _plan_weights(problem, channel_tiles, steps, form, held)
     free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.out_rows - 1) * problem.stride[0] + (problem.kernel[0] - 1) * problem.dilation[0] + 2
@@ -206,12 +208,13 @@ def _plan(problem, sbuf_bytes, form, weights=None):
 
 
 def _free_bytes(weights, sbuf_bytes):
-    """Bytes of a partition for input and output: two groups live at a time, one computed while the next is loaded."""
+    """Bytes of a partition for input and output of a group: two groups are in SBUF, one computed while the next
+    loads."""
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
-    """As many output channels as fit `held_bytes` of a partition stay for the whole input."""
+    """Keep the weights of as many output channels as fit in `held_bytes` of a partition."""
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.item_bytes
     tile_channels = nl.tile_size.pmax
     while tile_channels > 1 and tile_channels * channel_bytes > held_bytes:
@@ -229,7 +232,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
         chunks, chunk_bytes = _weight_chunks(problem, channel_tiles[0].size, len(steps))
     used_bytes = resident_tiles * tile_channels * channel_bytes
     if problem.packed and form is Form.DIRECT:
-        staged_chunks = resident_tiles * len(channel_tiles)  # loaded where they stay
+        staged_chunks = resident_tiles * len(channel_tiles)  # loaded to their final position
     else:
         staged_chunks = min(4, max(1, STAGING_BYTES // chunk_bytes))
         used_bytes += (staged_chunks + 1) * chunk_bytes
@@ -239,7 +242,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
 
 
 def _weight_chunks(problem, channels, steps):
-    """The chunks in which a tile of filters is laid out, and the bytes of the largest."""
+    """Return the chunks in which a tile of filters is laid out, and the bytes of the largest."""
     kernel_rows = problem.kernel[0]
     tap_rows = problem.taps.rows
     row_bytes = channels * problem.kernel[1] * problem.item_bytes
@@ -253,28 +256,29 @@ def _weight_chunks(problem, channels, steps):
 
 
 def _row_bytes(problem, reach, columns, element_bytes, form):
-    """Bytes of a partition for output rows that stay together, with their input, and for the rows beyond those of the
-    input that a filter reaches."""
+    """Return the bytes per partition of output rows that are computed together, with their input, and of the extra rows
+    that a filter reaches."""
     pool_size = problem.pool_size
     rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.stride[1] + 1 + reach.columns) * element_bytes
     row_bytes = rows * reach.row_step * pitch * input_room(form)
     row_bytes += rows // pool_size * (columns // pool_size) * problem.item_bytes
-    halo_room = 1 if form is Form.SQUARES else input_room(form)  # squares: rows that are combined
+    halo_room = 1 if form is Form.SQUARES else input_room(form)  # for squares, the combined rows
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
 def psum_block(problem, columns, rows_fitting, form):
-    """Rows and columns that fill a bank; images are found with the groups."""
+    """Return the rows and columns that fill a bank; images are set with the groups."""
     images, rows, wide = piece_of(form, problem.pool_size, (problem.out_rows, columns), rows_fitting, bank_columns())
     return Block(0, images, 0, rows, 0, wide)
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
-    """The outputs of each load, `columns` and up to `rows_fitting` rows or `images_fitting` whole images at a time."""
+    """Return the outputs of each load, `columns` and up to `rows_fitting` rows or `images_fitting` whole images at a
+    time."""
     load_bytes = LOAD_BYTES
     smallest_part = nl.tile_size.pmax  # the first and last groups are small, down to one PSUM tile,
-    if problem.taps.columns > 1:  # but not where a group takes a load for each tap, with its time to issue
+    if problem.taps.columns > 1:  # except if a group takes a load for each tap, each with a fixed cost
         load_bytes = LOAD_PIXELS_OF_TAPS * problem.item_bytes
         smallest_part = 4
     out_rows = problem.out_rows
@@ -299,7 +303,7 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
 
 
 def row_groups(problem, columns, psum_rows, smallest, largest):
-    """Groups of rows of one image each, in blocks of `columns`; sizes are in PSUM tiles."""
+    """Return groups of rows of one image each, in blocks of `columns`; sizes are in PSUM tiles."""
     groups = []
     for image in range(problem.batch):
         for block in tiles(problem.out_columns, columns):
@@ -314,29 +318,29 @@ def row_groups(problem, columns, psum_rows, smallest, largest):
 
 
 def rows_of_taps(plan, t, taps):
-    """Partitions that `taps` blocks of input tile `t` take."""
+    """Return the partitions of `taps` blocks of input tile `t`."""
     return (taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
 
 
 def begins_pair(plan, t):
-    """True if input tile `t` and the next one are planes of the same tensor."""
+    """True if input tile `t` and the next one are planes of one tensor."""
     tiles_of = plan.channel_tiles
     return plan.problem.in_planes and t % 2 == 0 and t + 1 < len(tiles_of) and tiles_of[t].size == tiles_of[t + 1].size
 
 
 def has_space(plan):
-    """True if there are partitions of zeros between the blocks of taps."""
+    """True if there are zero partitions between the blocks of taps."""
     taps = plan.problem.taps
     return taps.count > 1 and taps.stride > plan.channel_tiles[0].size
 
 
 def input_rows(plan, group):
-    """Rows of SBUF that a group's input takes."""
+    """Return the SBUF rows of a group's input."""
     return (group.rows - 1) * plan.reach.row_step + 1 + plan.reach.rows
 
 
 def input_columns(plan, group):
-    """(first, end) input columns that SBUF holds for a group; negative or beyond the width where that is padding."""
+    """Return the (first, end) input columns in SBUF for a group; negative or beyond the width for padding."""
     problem = plan.problem
     reach = plan.reach.columns
     if problem.taps.columns == 1 and group.column + group.columns < problem.out_columns:
@@ -349,7 +353,7 @@ def input_columns(plan, group):
 
 
 def psum_pieces(plan, group):
-    """The part of a group in each PSUM tile that it fills."""
+    """Return the pieces of a group, one for each PSUM tile."""
     pieces = []
     for i in tiles(group.images, plan.psum.images):
         for r in tiles(group.rows, plan.psum.rows):
@@ -359,17 +363,17 @@ def psum_pieces(plan, group):
 
 
 def sum_columns(plan):
-    """The columns of a PSUM tile for the sums of any piece."""
+    """Return the largest number of PSUM columns that any piece needs."""
     if plan.form is not Form.DIRECT:
         return nl.tile_size.psum_bank_fmax
     return plan.psum.images * plan.psum.rows * plan.psum.columns
 
 
 def halve_last(pieces, plan):
-    """The pieces of a group, the last of which is cut in halves, and the last of these again as far as it has rows and
-    columns for that: the end waits for less."""
+    """Cut the last piece of a group in halves, repeatedly while it has rows and columns, so that the kernel's end waits
+    for less."""
     unit = rows_together(plan.form, plan.problem.pool_size)
-    least = nl.tile_size.pmax * plan.problem.item_bytes // 2  # below, loading the weights takes as long
+    least = nl.tile_size.pmax * plan.problem.item_bytes // 2  # smaller pieces would wait for loading weights
     halves = pieces[0 : len(pieces) - 1]
     last = pieces[len(pieces) - 1]
     rows = round_up(ceil_div(last.rows, 2), unit)

@@ -1,4 +1,4 @@
-"""One convolution, and the pieces in which it is computed."""
+"""The description of one convolution, and the pieces in which it is computed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass
 class Block:
-    """A block of the output: of all images, or of a group of them and relative to it. Before pooling."""
+    """A block of the output before pooling: of all images, or of a group of them and relative to it."""
 
     image: int
     images: int
@@ -63,9 +63,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """One matmul of a filter: it reads the input tile `down` rows and `right` columns on, and contracts over `taps`.
+    """One matmul of a filter: it reads the input tile shifted by `down` rows and `right` columns, and contracts over
+    `taps`.
 
-    `filter_row` and `filter_column` are the first of the taps.
+    `filter_row` and `filter_column` are the position of the first tap.
     """
 
     down: int
@@ -77,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece in which filters are loaded and laid out: some of their rows, which are some of the steps."""
+    """Filter rows, and their steps, that are loaded and laid out together."""
 
     row: int
     rows: int
@@ -87,7 +88,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Movement:
-    """Movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
+    """The movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
 
     stride: tuple[int, int]
     dilation: tuple[int, int]
@@ -95,7 +96,7 @@ class Movement:
 
 
 def movement_of(stride, dilation, padding):
-    """Return the movement of a kernel's arguments, checked; `padding` is one number or four."""
+    """Check a kernel's arguments and return the movement; `padding` is one number or four."""
     assert min(stride) >= 1 and min(dilation) >= 1, (
         f"conv2d: stride and dilation must be at least 1, came {stride} and {dilation}"
     )
@@ -119,8 +120,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Finish:
-    """Pooling and activation of a convolution's sums, and the `form` in which it multiplies, which may be
-    "quickest"."""
+    """Pooling and activation of a convolution's sums, and the `form` of its matmuls, which may be "quickest"."""
 
     pool_size: int
     activation: str
@@ -129,7 +129,7 @@ class Finish:
 
 
 def make_problem(x, filters, movement, finish, in_planes=False):
-    """Return the problem of a whole convolution, checked; `in_planes` of 8-bit images alone."""
+    """Check and return the problem of a whole convolution; `in_planes` only for 8-bit images."""
     channels, kernel, pool_size = filters.channels, filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     if not in_planes:
@@ -173,12 +173,12 @@ def is_gen2():
 
 
 def output_extent(size, kernel, stride, dilation, zeros):
-    """Return the outputs along one axis of `size` inputs and `zeros` zeros; below 1 if none are left."""
+    """Return the number of outputs along one axis of `size` inputs and `zeros` padding; below 1 if there are none."""
     return (size + zeros - dilation * (kernel - 1) - 1 + stride) // stride
 
 
 def steps_of(problem):
-    """Return the matmuls that a filter takes for one tile of input channels."""
+    """Return the matmuls of a filter for one tile of input channels."""
     pitch = row_pitch(problem)
     return [
         Step(
@@ -193,8 +193,7 @@ def steps_of(problem):
 
 
 def row_pitch(problem):
-    """Return the image rows from one row of SBUF to the next: those that no tap reads are left out where no step goes
-    down."""
+    """Return the distance in image rows between SBUF rows: rows that no tap reads are skipped if no step moves down."""
     return problem.stride[0] if problem.taps.rows == problem.kernel[0] else 1
 
 

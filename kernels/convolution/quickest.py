@@ -1,8 +1,8 @@
-"""Forms that a convolution can take, and the default form of kernels called without a choice.
+"""The forms that a convolution can take, and the default of kernels called without a choice.
 
-The host chooses by the predicted time of each form (`lowering/`). Without it, a rule by shapes: minimal filtering where
-channels fill the array and outputs many PSUM banks, so that the additions are hidden behind matmuls and what comes
-before the first of them is paid back.
+In a network, the host chooses by predicted time (`lowering/`). Otherwise a rule by shapes applies: minimal filtering if
+channels fill the array and outputs fill many PSUM banks, so that matmuls hide the additions and make up for the
+combinations before the first matmul.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..tiling.packing import ceil_div, matmul_passes
 from .forms import Form, matmul_columns, most_columns, worthwhile
 from .problem import bank_columns, is_gen2
 
-FEWEST_BANKS = 10  # that the matmuls of one filter and tile of input channels take the time to fill, for a form to pay
+FEWEST_BANKS = 10  # least number of PSUM banks, per filter and tile of input channels, for a form to pay
 
 
 def forms(problem):
-    """Return the forms that can take a convolution, the direct one first.
+    """Return the forms that a convolution can take, the direct one first.
 
-    The others take 3x3 filters that move by one, of which no matmul covers whole rows of taps.
+    The others need 3x3 filters of stride 1, none of whose matmuls covers whole rows of taps.
     """
     plain = max(problem.stride) == 1 and max(problem.dilation) == 1 and problem.kernel == (3, 3)
     if not plain or problem.taps.columns > 1 or problem.taps.rows == 3:
@@ -31,7 +31,7 @@ def forms(problem):
 
 
 def quickest(problem):
-    """Return the forms that the rule above takes, the first of them that fits SBUF; at last the direct one."""
+    """Return the forms to try by the rule above, in order; the direct one comes last."""
     taken = worthwhile(is_gen2(), problem.item_bytes)
     partitions = nl.tile_size.pmax
     least = partitions // 2 if problem.item_bytes == 4 else partitions
@@ -40,6 +40,6 @@ def quickest(problem):
     columns = problem.batch * matmul_columns(Form.DIRECT, problem.out_rows, problem.out_columns)
     columns *= ceil_div(problem.out_channels, partitions) * matmul_passes(problem.item_bytes)
     banks = columns // bank_columns()
-    fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # which make more sums of inputs beforehand
+    fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # squares combine more inputs beforehand
     found = [form for form in forms(problem) if form in taken and banks >= fewest[form]]
     return [*found[::-1], Form.DIRECT]

@@ -7,11 +7,11 @@ from .problem import Block, steps_of
 
 
 def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_rows=False):
-    """Return the plan of a convolution whose input and packed weights are in SBUF, the input with its padding.
+    """Return the plan of a convolution whose packed weights and padded input are in SBUF.
 
-    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows, as the
-    operation before computed them, also those that no tap reads. `combined_bytes`: of a partition, for what minimal
-    filtering combines of the input at a time. `by_rows`: all outputs of some rows come before those of the next.
+    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows,
+    including those that no tap reads, as the previous operation wrote them. `combined_bytes`: bytes of a partition for
+    the combinations of minimal filtering at a time. `by_rows`: all outputs of some rows precede those of the next.
     """
     form = problem.form
     steps = steps_of(problem)

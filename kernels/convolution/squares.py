@@ -1,12 +1,12 @@
-"""Outputs in squares of two by two: 3x3 filters by four ninths of the matmuls, with minimal filtering F(2x2, 3x3).
+"""Outputs in 2x2 squares: 3x3 filters with four ninths of the matmuls, by minimal filtering F(2x2, 3x3).
 
-Rows and columns each go the way of pairs.py, first the rows of a square, then its columns (A. Lavin and S. Gray,
-Fast Algorithms for Convolutional Neural Networks, 2016). Four rows of the input become four combinations, and four
-columns of each another four:
+The scheme of pairs.py is applied to the rows of a square and then to its columns (A. Lavin and S. Gray, Fast Algorithms
+for Convolutional Neural Networks, 2016). Four rows of the input become four combinations, and four columns of each
+another four:
 
     c0 = d0 - d2        c1 = d1 + d2        c2 = d2 - d1        c3 = d1 - d3
 
-and three taps as many, halves included:
+and so do three taps, halves included:
 
     f0 = g0             f1 = (g0 + g2 + g1) / 2     f2 = (g0 + g2 - g1) / 2     f3 = g2
 
@@ -15,8 +15,8 @@ columns, of the output come from four of them each:
 
     y0 = m0 + (m1 + m2)         y1 = (m1 - m2) - m3
 
-Four banks hold half of the 16; while the Tensor Engine fills them, the Scalar, GpSimd and Vector Engines empty those of
-the other half. GpSimd, which cannot read PSUM, adds what the Scalar Engine copied out of it.
+Four banks hold half of the 16; while the Tensor Engine fills them, the Scalar, GpSimd and Vector Engines evict the
+other half. GpSimd cannot read PSUM, so it adds what the Scalar Engine has evicted.
 """
 
 import nki.isa as nisa
@@ -26,14 +26,14 @@ from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped
 from ..tiling.warm_up import psum_tile
 
-ROW_ORDER = (1, 2, 0, 3)  # of the combinations of rows: those first that are copied out of PSUM
+ROW_ORDER = (1, 2, 0, 3)  # order of the row combinations: the ones evicted first come first
 
 
 def square_inputs(tile):
-    """The 16 combinations of an input tile [K, images, rows, columns], as [K, 4 (columns), 4 (rows), images, squares,
-    squares of a row]."""
+    """Compute the 16 combinations of an input tile [K, images, rows, columns], as [K, 4 (columns), 4 (rows), images,
+    squares, squares of a row]."""
     partitions, images, height, width = tile.shape
-    rows = height // 2 - 1  # a group may hold an odd last row more than its squares need
+    rows = height // 2 - 1  # ignores an odd last row that no square needs
     columns = width // 2 - 1
     by_rows = nl.ndarray((partitions, 4, images, rows, width), dtype=nl.float32, buffer=nl.sbuf)
     combined = nl.ndarray((partitions, 4, 4, images, rows, columns), dtype=tile.dtype, buffer=nl.sbuf)
@@ -51,7 +51,7 @@ def square_inputs(tile):
 
 
 def _combine(c0, c1, c2, c3, d):
-    """c0 = d0 - d2, c1 = d1 + d2, c2 = d2 - d1, c3 = d1 - d3."""
+    """Compute c0 = d0 - d2, c1 = d1 + d2, c2 = d2 - d1, c3 = d1 - d3."""
     nisa.tensor_tensor(dst=c0, data1=d[0], data2=d[2], op=nl.subtract, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=c1, data1=d[1], data2=d[2], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=c2, data1=d[2], data2=d[1], op=nl.subtract, engine=nisa.engine.gpsimd)
@@ -59,7 +59,7 @@ def _combine(c0, c1, c2, c3, d):
 
 
 def square_filters(weights):
-    """The 16 combinations of nine taps: [K, 9, Cout] to [K, 4 (columns) * 4 (rows), Cout]."""
+    """Compute the 16 combinations of nine taps: [K, 9, Cout] to [K, 4 (columns) * 4 (rows), Cout]."""
     partitions, _, count = weights.shape
     by_rows = nl.ndarray((partitions, 4, 3 * count), dtype=nl.float32, buffer=nl.sbuf)
     combined = nl.ndarray((partitions, 16, count), dtype=weights.dtype, buffer=nl.sbuf)
@@ -72,7 +72,7 @@ def square_filters(weights):
 
 
 def _combine_taps(combined, taps):
-    """f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2, of three taps g."""
+    """Compute f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2, of three taps g."""
     (f0, f1, f2, f3), (g0, g1, g2) = combined, taps
     outer = nl.ndarray(g0.shape, dtype=nl.float32, buffer=nl.sbuf)
     inner = nl.ndarray(g1.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -85,15 +85,16 @@ def _combine_taps(combined, taps):
 
 
 def multiply_squares(count, units, combined, piece, warm):
-    """The outputs [count, rows of all images, columns] of a piece in SBUF, float32.
+    """Return the outputs [count, rows of all images, columns] of a piece in SBUF, float32.
 
-    units: weights as `square_filters` gives them, for each tile of input channels; combined: inputs alike.
+    units: weights combined by `square_filters`, for each tile of input channels; combined: inputs likewise.
     """
     rows = ceil_div(piece.rows, 2)
     columns = combined[0].shape[5]
     first = piece.row // 2
     squares = piece.images * rows * columns
-    halves = nl.ndarray((count, 2, 4, squares), dtype=nl.float32, buffer=nl.sbuf)  # rows of outputs, columns of m
+    # axes: channels, output rows, columns of m, squares
+    halves = nl.ndarray((count, 2, 4, squares), dtype=nl.float32, buffer=nl.sbuf)
     for half in range(2):
         banks: list[nl.NkiTensor] = [None, None, None, None]
         for r in ROW_ORDER:
@@ -118,7 +119,7 @@ def multiply_squares(count, units, combined, piece, warm):
 
 
 def _join_rows(target, banks):
-    """Two rows of outputs [count, 2, 2, squares] from four tiles of sums [count, 2, squares] in PSUM."""
+    """Compute two rows of outputs [count, 2, 2, squares] from four tiles of sums [count, 2, squares] in PSUM."""
     m1 = nl.ndarray(banks[1].shape, dtype=nl.float32, buffer=nl.sbuf)
     m2 = nl.ndarray(banks[2].shape, dtype=nl.float32, buffer=nl.sbuf)
     total = nl.ndarray(m1.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -132,7 +133,7 @@ def _join_rows(target, banks):
 
 
 def _join_columns(halves, shape):
-    """Outputs [count, rows, columns] from their rows by combinations of columns, [count, 2, 4, squares]."""
+    """Compute the outputs [count, rows, columns] from output rows by column combinations, [count, 2, 4, squares]."""
     count, rows, columns = shape
     total = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
     difference = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)

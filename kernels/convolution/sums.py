@@ -1,12 +1,12 @@
-"""The middle of a convolution, which knows SBUF and PSUM alone: sums of an output tile, then pool, bias and activation.
+"""The inner part of a convolution, in SBUF and PSUM only: sums of an output tile, then pool, bias and activation.
 
     for piece of up to 512 pixels:              # a PSUM bank
         for tile of up to 128 input channels:
             sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
         result[piece] = finish(sums)            # pool, scale, bias, activation
 
-Pairs and squares of outputs have sums of their own (pairs.py, squares.py). In 8 bits a matmul contracts over two input
-tiles, or two steps of the filter (double_rows.py).
+Minimal filtering computes its sums in pairs.py and squares.py. In 8 bits a matmul contracts over two input tiles, or
+two steps of the filter (double_rows.py).
 """
 
 from __future__ import annotations
@@ -29,24 +29,20 @@ from .problem import Block
 from .squares import multiply_squares
 from .weights import units_of, weights_of
 
-QUICK_MATMULS = 2  # that take no longer than their sums on the way out of PSUM
+QUICK_MATMULS = 2  # a piece with at most this many matmuls takes no longer than its eviction
 
 
 @dataclass
 class OutputTile:
-    """A tile of output channels of a group, [channels, images, rows, columns] in any view of SBUF, or with its columns
-    in phases, [channels, images, rows, phases, columns of a phase].
-
-    `number` is its place in the stream of weights. The `group` is cut into `pieces`, those of the plan if None; `turn`
-    is the number of pieces of the operation before these. `is_last`: none of the operation's come after them.
-    """
+    """A tile of output channels of a group, [channels, images, rows, columns] as a view of SBUF, or with columns in
+    phases, [channels, images, rows, phases, columns of a phase]."""
 
     result: nl.NkiTensor
     group: Block
-    number: int = 0
-    pieces: list[Block] | None = None
-    turn: int = 0
-    is_last: bool = False
+    number: int = 0  # its position in the stream of weights
+    pieces: list[Block] | None = None  # how the group is cut; None: as planned
+    turn: int = 0  # number of the operation's pieces before these
+    is_last: bool = False  # no more tiles of the operation follow
 
 
 @dataclass
@@ -71,12 +67,12 @@ class Epilogue:
     adding: Adding = Adding.VECTOR
 
     def parameters(self, problem):
-        """Return the numbers of the activation."""
+        """Return the parameters of the activation."""
         return problem.parameters if self.bounds is None else self.bounds
 
 
 def diagonal_of(column, dtype):
-    """Return a square matrix of `dtype` that has a column [channels, 1] on its diagonal."""
+    """Return a diagonal matrix of `dtype` from a column [channels, 1]."""
     count = column.shape[0]
     diagonal = nl.ndarray((count, count), dtype=dtype, buffer=nl.sbuf)
     nisa.affine_select(
@@ -91,7 +87,7 @@ def diagonal_of(column, dtype):
 
 
 def convolve_tile(output, tiles, weights, epilogue, warm=None):
-    """Convolve input tiles in SBUF into a tile of output channels there.
+    """Convolve input tiles in SBUF into a tile of output channels in SBUF.
 
     output: an `OutputTile`. tiles: [taps and channels, images, rows, columns] for each tile of input channels, of the
     output's group. weights: a stream. epilogue: an `Epilogue`. warm: a PSUM tile of zeros for the first sums
@@ -140,7 +136,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         else:
             target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
-        quick = quick and epilogue.bias.dtype == nl.float32  # as that engine takes columns
+        quick = quick and epilogue.bias.dtype == nl.float32  # the dtype in which that engine reads columns
         quick = quick and (epilogue.addend is None or epilogue.scale is not None)
         if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, reshaped(sums, target.shape), epilogue, plan.problem)
@@ -152,8 +148,8 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
 
 
 def _summed_at_once(plan, group, piece, tiles):
-    """Return the parts of a piece that are summed one after another: single images where a matmul of two planes cannot
-    step through several."""
+    """Cut a piece into parts that are summed one after another: single images if a matmul of two planes cannot step
+    through several."""
     if piece.images == 1 or not plan.reach.pads_columns or not takes_two_planes(tiles[0].dtype):
         return [piece]
     index = _window(plan, group, piece, Matmul(tiles[0], 0, 0))[1]
@@ -175,14 +171,14 @@ def _sum(sums, weights, output, tiles, piece, warm):
 
 
 def _in_phases(sums, target):
-    """Return sums [channels, rows of all images, columns] in the shape of a target whose columns are in phases:
-    [channels, images, rows, phases, columns of a phase]."""
+    """View sums [channels, rows of all images, columns] with columns in phases, like the target: [channels, images,
+    rows, phases, columns of a phase]."""
     channels, images, rows, phases, columns = target.shape
     return reshaped(sums, (channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
 
 
 def _piece_of(added, piece, top, left):
-    """Return what is added to a piece that is not pooled; None for nothing."""
+    """Return the addend of a piece that is not pooled; None if there is none."""
     if added is None:
         return None
     rows = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
@@ -190,13 +186,13 @@ def _piece_of(added, piece, top, left):
 
 
 def _window(plan, group, piece, matmul):
-    """Return the columns of a piece that a matmul adds to (None for all), and the index of what it reads of its input
-    tile. None where all of that is padding."""
+    """Return the output columns of a piece that a matmul adds to (None: all), and the index of the input that it reads;
+    None if it reads only padding."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.stride[1]
     left = input_columns(plan, group)[0]
-    first = group.column + piece.column  # of the columns of the whole output
+    first = group.column + piece.column  # first output column
     step = plan.steps[matmul.step]
     used = rows_of_taps(plan, matmul.tile, step.taps)
     shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
@@ -219,7 +215,7 @@ def _window(plan, group, piece, matmul):
 
 
 def _accumulate(sums, matmul, tile, columns, index, adds):
-    """Add a matmul's contribution to the sums [channels, images, rows, columns] of a piece in PSUM."""
+    """Add a matmul to the sums [channels, images, rows, columns] of a piece in PSUM."""
     stationary = matmul.weights[index[0], matmul.step, :]
     if stationary.shape[1] < sums.shape[0]:  # a single column, twice
         stationary = stationary.broadcast(1, sums.shape[0])
@@ -263,8 +259,8 @@ def _finish(target, sums, epilogue, problem):
 
 
 def _is_for_vector_engine(activation, epilogue, turn):
-    """True if the Vector Engine finishes a piece: where sums come faster than the Scalar Engine takes them, both do. Of
-    what takes the Vector Engine two instructions, it has fewer."""
+    """True if this piece goes to the Vector Engine. When matmuls outpace the Scalar Engine, pieces alternate between
+    the two; an epilogue of two instructions gets fewer."""
     if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
     return turn % 2 == 1 and activation in ("relu", "identity")
@@ -294,7 +290,7 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
 
 
 def _finish_sum(target, sums, epilogue, added, problem, is_alone):
-    """Add the bias and another tensor, both in one instruction where there is no scale, and apply the activation.
+    """Add the bias and another tensor, in one instruction if there is no scale, and apply the activation.
 
     `is_alone`: the Vector Engine does all of it, if there is no scale.
     """
@@ -318,6 +314,6 @@ def _finish_sum(target, sums, epilogue, added, problem, is_alone):
 
 
 def _windows(tile):
-    """[channels, rows, columns] seen as [channels, rows / 2, columns / 2, 2, 2]."""
+    """View [channels, rows, columns] as [channels, rows / 2, columns / 2, 2, 2]."""
     count, rows, columns = tile.shape
     return reshaped(tile, (count, rows // 2, 2, columns // 2, 2)).permute((0, 1, 3, 2, 4))

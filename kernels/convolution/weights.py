@@ -87,7 +87,7 @@ def load_packed(w_packed, plan, out_tile, channels, room=None):
     `room` or one of their own."""
     rows = rows_of_taps(plan, channels.index, plan.problem.taps.count)
     steps = len(plan.steps)
-    block = out_tile.start // plan.weights.block * plan.weights.block  # a tile may be part of a block
+    block = out_tile.start // plan.weights.block * plan.weights.block  # an output tile may be part of a block
     width = min(plan.weights.block, plan.problem.out_channels - block)
     weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if room is None else room
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
@@ -97,7 +97,7 @@ def load_packed(w_packed, plan, out_tile, channels, room=None):
 
 
 def _make_ready(stream, unit):
-    """Bring a unit into stationary layout; the chunks of later ones load meanwhile."""
+    """Bring a unit into stationary layout while the chunks of later ones load."""
     plan = stream.plan
     chunks = len(plan.weights.chunks)
     ahead = plan.weights.staged_chunks
@@ -121,13 +121,13 @@ def _make_ready(stream, unit):
 
 
 def _transpose_chunk(laid_out, chunk, plan, part):
-    """Transpose the taps of a chunk; a PSUM bank takes several before it is copied out."""
+    """Transpose the taps of a chunk; a PSUM bank takes several before it is evicted."""
     tap_columns, stride = plan.problem.taps.columns, plan.problem.taps.stride
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
-    apart = part.rows * plan.problem.kernel[1] * itemsize(chunk.dtype)  # bytes from a channel to the next
+    apart = part.rows * plan.problem.kernel[1] * itemsize(chunk.dtype)  # bytes between channels
     if has_space(plan) or (chunk.dtype == nl.float32 and apart >= WIDE_STRIDE):
-        width = stride if has_space(plan) else channels  # leave space between the taps, as the input does
+        width = stride if has_space(plan) else channels  # leave the same gaps between taps as in the input
         spread = nl.ndarray((count, part.rows, plan.problem.kernel[1], width), dtype=chunk.dtype, buffer=nl.sbuf)
         if width > channels:
             nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
@@ -141,7 +141,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
     partitions = plan.problem.taps.count * taps_first.shape[3]
     for piece in even_tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
         bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
-        rows = 0  # the most that any step of this bank uses
+        rows = 0  # most rows used by a step of this bank
         for s in range(piece.size):
             step = plan.steps[part.step + piece.start + s]
             row = step.filter_row - part.row
@@ -155,7 +155,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
 
 
 def load_biases(bias, plan):
-    """A [channels, 1] column for each tile of output channels."""
+    """Return a [channels, 1] column for each tile of output channels."""
     out_tiles = plan.weights.out_tiles
     columns = sbuf_tile((out_tiles[0].size, len(out_tiles)), bias.dtype)
     packed = plan.problem.packed

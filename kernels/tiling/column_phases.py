@@ -1,9 +1,9 @@
-"""Columns of a value in phases: those at equal distances are neighbours, for a pool that moves by that distance.
+"""Columns in phases: columns at the stride of a pool are stored next to each other.
 
-Of two phases the even columns come first, then the odd ones. A window's taps then read neighbours, which the Vector
-Engine takes at twice the pace in 16 bits. Each phase has zeros before and behind its columns.
+With two phases, even columns come first, then odd ones. The taps of a window then read neighbours, which the Vector
+Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its columns.
 
-Plain arithmetic without `nki`.
+Pure arithmetic without `nki`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ class ColumnPhases:
 
     @property
     def lead(self) -> int:
-        """Zeros before the columns of a phase."""
+        """Number of zeros before the columns of a phase."""
         return ceil_div(self.left, self.count)
 
     @property
     def tail(self) -> int:
-        """Zeros behind the columns of a phase."""
+        """Number of zeros after the columns of a phase."""
         return ceil_div(self.right, self.count)
 
     @property
     def inside(self) -> int:
-        """Columns of a phase without zeros; the same number for each phase."""
+        """Number of columns of a phase without zeros, the same for each phase."""
         return ceil_div(self.columns, self.count)
 
     @property
     def each(self) -> int:
-        """Columns of a phase with its zeros."""
+        """Number of columns of a phase with its zeros."""
         return self.lead + self.inside + self.tail
 
     @property
     def total(self) -> int:
-        """Columns of all phases with their zeros."""
+        """Number of columns of all phases with their zeros."""
         return self.count * self.each

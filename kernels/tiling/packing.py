@@ -1,24 +1,24 @@
 """Packing of a convolution's filters on the Tensor Engine: the geometry of packed weights, for the host and for
 kernels.
 
-Plain arithmetic without `nki`: the host packs weights by it before any backend is chosen, kernels read them by it.
+Pure arithmetic without `nki`: the host packs weights by it before a backend is chosen, and kernels read them by it.
 `partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, the host the chip's.
 
-The partition axis holds the contraction. Where there are fewer input channels than partitions, neighbouring filter taps
+The contraction is on the partition axis. If there are fewer input channels than partitions, neighbouring filter taps
 share it: a block of partitions holds the channels shifted by one tap, so that one matmul contracts over several taps.
-Blocks that would fill less than half of the partitions are spread over all of them, with zeros between: a DMA engine
-serves eight partitions (nki-dma-overview), so that adjacent blocks would load through a few of the sixteen, and the
-Tensor Engine's clock stays low while half of its rows idle.
+Blocks that would fill less than half of the partitions are spread over all of them, with zeros in between. Each DMA
+engine serves eight partitions (nki-dma-overview), so that adjacent blocks would load through a few of the sixteen
+engines; and the Tensor Engine's clock stays low while half of its rows are idle.
 
-Groups of channels share it too: the filters of as many groups as fit are the diagonal blocks of one matrix, zeros
-beside them, and the matrix is a convolution of its own, a section.
+Channel groups also share it: the filters of as many groups as fit form the diagonal blocks of one matrix, a section,
+which is convolved by itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Of a partition of SBUF: nki-library leaves them to the identity matrix of the compiler's own transposes.
+# Bytes of an SBUF partition that nki-library leaves to the identity matrix of the compiler's own transposes.
 IDENTITY_BYTES = 256
 
 
@@ -28,7 +28,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def matmul_passes(item_bytes: int) -> int:
-    """Return how often a column of a matmul goes through the Tensor Engine: four times in float32."""
+    """Return the number of Tensor Engine passes per matmul column: four in float32."""
     return 4 if item_bytes == 4 else 1
 
 
@@ -44,7 +44,7 @@ def tile_sizes(extent: int, most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Taps:
-    """Filter taps that share the partition axis: `rows` x `columns` blocks of partitions, `stride` partitions apart."""
+    """Filter taps that share the partition axis: `rows` x `columns` blocks, `stride` partitions apart."""
 
     rows: int
     columns: int
@@ -52,17 +52,17 @@ class Taps:
 
     @property
     def count(self) -> int:
-        """Blocks of partitions."""
+        """Number of blocks."""
         return self.rows * self.columns
 
     def used_partitions(self, channels: int) -> int:
-        """Return the partitions from the first block to the end of the last, of `channels` each."""
+        """Return the partitions from the first block to the end of the last, with `channels` in each."""
         return (self.count - 1) * self.stride + channels
 
 
 @dataclass(frozen=True)
 class FilterStep:
-    """One matmul of a filter for one tile of input channels: `taps` taps, the first of them at (row, column)."""
+    """One matmul of a filter for one tile of input channels: `taps` taps, the first at (row, column)."""
 
     row: int
     column: int
@@ -71,7 +71,7 @@ class FilterStep:
 
 @dataclass(frozen=True)
 class Section:
-    """Channels of whole groups, which one block-diagonal matrix multiplies."""
+    """The channels of whole groups that share one block-diagonal matrix."""
 
     first_in: int
     channels_in: int
@@ -81,7 +81,7 @@ class Section:
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """The layout of packed weights: every section has `rows` rows and, for each output channel, `steps` columns."""
+    """The layout of packed weights: every section has `rows` rows and `steps` columns for each output channel."""
 
     taps: Taps
     steps: int
@@ -92,8 +92,7 @@ class PackedLayout:
 def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) -> Taps:
     """Return the taps of a filter of `kernel` (rows, columns) that share the partition axis.
 
-    The whole filter where channels * taps fit the partitions, else as many filter rows as fit, evenly divided, else one
-    tap.
+    The whole filter if channels * taps fit, else as many filter rows as fit, evenly divided, else one tap.
     """
     kernel_rows, kernel_columns = kernel
     if channels * kernel_rows * kernel_columns <= partitions:
@@ -108,8 +107,8 @@ def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) 
 
 
 def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Taps:
-    """Return `taps_in_partitions` of filter rows alone for blocks that engines write: they begin at each quarter of the
-    partitions."""
+    """Return `taps_in_partitions` for filter rows only, with blocks that engines write: they start at each quarter of
+    the partitions."""
     quarter = partitions // 4
     stride = quarter if channels <= quarter else 2 * quarter
     fitting = min(kernel_rows, partitions // stride) if channels <= 2 * quarter else 1
@@ -118,7 +117,7 @@ def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Ta
 
 
 def filter_steps(kernel: tuple[int, int], taps: Taps) -> list[FilterStep]:
-    """Return the matmuls that a filter of `kernel` (rows, columns) takes for one tile of input channels."""
+    """Return the matmuls of a filter of `kernel` (rows, columns) for one tile of input channels."""
     return [
         FilterStep(row, column, min(taps.rows, kernel[0] - row) * taps.columns)
         for row in range(0, kernel[0], taps.rows)
@@ -127,13 +126,13 @@ def filter_steps(kernel: tuple[int, int], taps: Taps) -> list[FilterStep]:
 
 
 def groups_in_section(in_channels: int, out_channels: int, groups: int, partitions: int) -> int:
-    """Return how many groups of channels one block-diagonal matrix holds: as many as its rows and columns take."""
+    """Return how many channel groups fit in one block-diagonal matrix."""
     most = max(in_channels, out_channels) // groups
     return max(1, min(groups, partitions // most))
 
 
 def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: int) -> tuple[Section, ...]:
-    """Return the sections of `together` groups each; the last may have fewer. One group is one section."""
+    """Return sections of `together` groups each; the last may have fewer. Without groups there is one section."""
     each_in = in_channels // groups
     each_out = out_channels // groups
     sections = []
@@ -144,7 +143,7 @@ def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: 
 
 
 def output_blocks(sections: tuple[Section, ...], partitions: int) -> list[tuple[int, int]]:
-    """Return (first output channel, channels) of blocks of at most `partitions`, none of which crosses a section."""
+    """Return (first output channel, channels) of blocks of at most `partitions` that do not cross sections."""
     return [
         (section.first_out + first, size)
         for section in sections

@@ -1,7 +1,6 @@
-"""Tiling that is safe with remainders, and the moves between HBM and SBUF that go with it.
+"""Tiling that handles remainders, and the transfers between HBM and SBUF that go with it.
 
-Nothing here is an instruction of its own: tiles and row groups are worked out while a kernel is specialised, and
-the two moves are one or two `dma_copy` each.
+Tiles and row groups are computed while a kernel is specialised; each transfer is one or two `dma_copy`.
 """
 
 import math
@@ -13,14 +12,14 @@ import nki.language as nl
 from .packing import IDENTITY_BYTES, round_up
 from .packing import ceil_div as ceil_div
 
-PARTITIONS = nl.tile_size.pmax  # of SBUF and PSUM; rows and columns of the Tensor Engine
-DMA_ROW_BYTES = 2048  # contiguous bytes from which a DMA descriptor is efficient (nki-dma-bandwidth-guide)
-DMA_BYTES = 1 << 19  # from which a DMA is: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
+PARTITIONS = nl.tile_size.pmax  # partitions of SBUF and PSUM; rows and columns of the Tensor Engine
+DMA_ROW_BYTES = 2048  # least contiguous bytes of an efficient DMA descriptor (nki-dma-bandwidth-guide)
+DMA_BYTES = 1 << 19  # least bytes of an efficient DMA: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Positions [start, end) of an axis: the tile number `index`, `size` long."""
+    """Positions [start, end) of an axis: tile number `index`, `size` long."""
 
     index: int
     start: int
@@ -28,13 +27,13 @@ class Tile:
     end: int
 
     def moved(self, first):
-        """Return the same positions of an axis that begins `first` earlier."""
+        """Return the same positions relative to `first`."""
         return Tile(self.index, self.start + first, self.size, self.end + first)
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows [start, end) of a matrix: partition p holds the `rows` consecutive ones from start + p * rows."""
+    """Rows [start, end) of a matrix: partition p holds `rows` consecutive ones from start + p * rows on."""
 
     start: int
     partitions: int
@@ -43,7 +42,7 @@ class RowGroup:
 
 
 def tiles(extent, size):
-    """The tiles of `size` that cover [0, extent); the last one may be shorter."""
+    """Return the tiles of `size` that cover [0, extent); the last one may be shorter."""
     cover = []
     for index in range(ceil_div(extent, size)):
         start = index * size
@@ -53,15 +52,16 @@ def tiles(extent, size):
 
 
 def even_tiles(extent, most):
-    """As few tiles of at most `most` as cover [0, extent), of nearly equal size: no remainder makes tiny DMAs."""
+    """Return the fewest tiles of at most `most` that cover [0, extent), of nearly equal size, so that no remainder
+    makes tiny DMAs."""
     return tiles(extent, ceil_div(extent, ceil_div(extent, most)))
 
 
 def row_groups(rows, rows_per_partition):
-    """Groups of up to 128 * rows_per_partition rows that cover [0, rows).
+    """Return groups of up to 128 * rows_per_partition rows that cover [0, rows).
 
-    Consecutive rows on one partition make one contiguous run in HBM, so that narrow rows still move in large
-    descriptors. Only the last group, of fewer than 128 rows, leaves partitions empty.
+    Consecutive rows on one partition are contiguous in HBM, so that narrow rows still move with large descriptors. Only
+    the last group, of fewer than 128 rows, leaves partitions empty.
     """
     groups = []
     start = 0
@@ -78,7 +78,7 @@ def row_groups(rows, rows_per_partition):
 
 
 def group_view(matrix, group, columns):
-    """The rows of a row group and the columns of a tile of an HBM matrix, as [partitions, rows, columns]."""
+    """View the rows of a row group and the columns of a tile of an HBM matrix as [partitions, rows, columns]."""
     window = matrix[group.start : group.end, columns.start : columns.end]
     return window.reshape_dim(0, (group.partitions, group.rows))
 
@@ -97,10 +97,10 @@ def load_rows(dst, src):
 
 
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
-    """Copy by a DMA whose descriptors the hardware makes, where it can: the compiler gives those that a kernel leaves
-    open to GpSimd, behind whose other work they wait (nki-dge). `engine` is the one that triggers it.
+    """Copy with hardware-generated descriptors (DGE) where possible; otherwise the compiler may put them on GpSimd,
+    behind its other work (nki-dge). `engine` triggers the DMA.
 
-    Descriptors of a single row stay open: the compiler has them prepared before the launch.
+    The choice for descriptors of a single row is left open: the compiler prepares them before the launch.
     """
     if nisa.get_nc_version() == nisa.nc_version.gen2 or dst.shape[0] == 1 or src.shape[0] == 1:
         nisa.dma_copy(dst=dst, src=src)
@@ -109,7 +109,7 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
 
 
 def load_early(dst, src):
-    """A load that waits for nothing, beside others: from NeuronCore-v3 on the Scalar Engine triggers it, which has a
+    """Load without waiting for anything: from NeuronCore-v3 on the Scalar Engine triggers the DMA, since it has a
     descriptor generator of its own (trainium2_arch)."""
     copy_by_hardware(dst, src, engine=nisa.engine.scalar)
 
@@ -128,9 +128,9 @@ def store_rows(dst, src):
 
 
 def evict(dst, src, turn):
-    """Copy PSUM to SBUF (with a cast where the dtypes differ), on the Vector and the Scalar Engine in turns.
+    """Copy PSUM to SBUF (casting if dtypes differ), alternating between the Vector and the Scalar Engine.
 
-    One engine alone would keep the Tensor Engine waiting. The copy on the Scalar Engine is an activation, because
+    One engine alone would keep the Tensor Engine waiting. The Scalar Engine copies by an activation, because
     NeuronCore-v2 has no `tensor_copy` there.
     """
     if turn % 2 == 0:
@@ -140,31 +140,32 @@ def evict(dst, src, turn):
 
 
 def usable_sbuf_bytes():
-    """Bytes of an SBUF partition that tiles may take: what the compiler leaves, without its transposes' identity."""
+    """Return the bytes of an SBUF partition for tiles: what the compiler leaves, without its transposes' identity
+    matrix."""
     return nl.tile_size.sbuf_fmax_bytes - IDENTITY_BYTES
 
 
 def transposed_dtype(dtype):
-    """The dtype in which the Tensor Engine leaves a transpose in PSUM: NeuronCore-v2 writes float32 alone
-    (trainium_inferentia2_arch), later ones the dtype of the data (trainium2_arch)."""
+    """Return the dtype of a Tensor Engine transpose in PSUM: float32 on NeuronCore-v2 (trainium_inferentia2_arch), the
+    dtype of the data on later cores (trainium2_arch)."""
     if nisa.get_nc_version() == nisa.nc_version.gen2:
         return nl.float32
     return dtype
 
 
 def whole_words(columns, dtype):
-    """Columns of a tile that holds `columns` of them in words of 4 bytes: one more where an odd number is 16-bit."""
+    """Return the columns of a tile in whole 4-byte words: one more than `columns` if that is odd and 16-bit."""
     return columns if itemsize(dtype) == 4 else columns + columns % 2
 
 
 def several_columns(columns, dtype):
-    """Columns of an operand of the Tensor Engine for `columns` of them: at least two where they are 16-bit."""
+    """Return the columns of a Tensor Engine operand: at least two if they are 16-bit."""
     return max(columns, 2) if itemsize(dtype) == 2 else columns
 
 
 def sbuf_tile(shape, dtype, name=""):
-    """A tile in SBUF. A single 16-bit column is a view of two, and one of 8 bits a view of whole words, so that what is
-    placed behind it begins with a word."""
+    """Allocate a tile in SBUF. A single 16-bit column is a view of two, and an 8-bit column a view of whole words, so
+    that what follows starts at a word."""
     last = len(shape) - 1
     if itemsize(dtype) == 1:
         columns = math.prod(shape[1:])
@@ -176,10 +177,10 @@ def sbuf_tile(shape, dtype, name=""):
 
 
 def reshaped(tile, shape):
-    """A view of a tile in SBUF or PSUM with other free dimensions.
+    """View a tile in SBUF or PSUM with other free dimensions.
 
-    `reshape` of one partition is reported to make a view whose partition step is 0, which the compiler's back end
-    refuses. There, runs of dimensions are merged and split, which leaves the partition dimension as it is.
+    On one partition, `reshape` is reported to make a view with partition step 0, which the compiler's back end refuses.
+    So runs of dimensions are merged and split, which keeps the partition dimension.
     """
     if tile.shape[0] != 1:
         return tile.reshape(tuple(shape))
@@ -204,20 +205,20 @@ def reshaped(tile, shape):
 
 
 def itemsize(dtype):
-    """Bytes of one element of a dtype that the kernels take."""
+    """Return the bytes of an element of a dtype that the kernels support."""
     if dtype == nl.float8_e4m3:
         return 1
     return 4 if dtype == nl.float32 else 2
 
 
 def check_matrix(name, tensor):
-    """Assert that a kernel's argument is a matrix of at least one element, of a dtype that the kernels take."""
+    """Assert that a kernel's argument is a matrix with at least one element, of a dtype that the kernels support."""
     assert len(tensor.shape) == 2, f"{name} must have 2 dimensions, got shape {tensor.shape}"
     assert tensor.shape[0] > 0 and tensor.shape[1] > 0, f"{name} must not be empty, got shape {tensor.shape}"
     check_dtype(name, tensor)
 
 
 def check_dtype(name, tensor):
-    """Assert that a kernel's argument is of a dtype that the kernels take."""
+    """Assert that a kernel's argument has a dtype that the kernels support."""
     supported = tensor.dtype == nl.float32 or tensor.dtype == nl.bfloat16 or tensor.dtype == nl.float16
     assert supported, f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}"

@@ -1,12 +1,12 @@
-"""The Tensor Engine at its full clock from the first matmul that counts.
+"""Brings the Tensor Engine to its full clock before the first useful matmul.
 
-From NeuronCore-v3 on the engine's clock is half until it has been busy for a while, decided window by window (the
-profiler's overview page documents it, public profiles show the windows). A kernel waits about that long for its first
-loads. Meanwhile the engine can multiply zeros, into the very PSUM tile that the first sums go to: sums that
-accumulate on zeros are what they were.
+From NeuronCore-v3 on the engine runs at half its clock until it has been busy for a while, decided window by window
+(the profiler's overview page documents it, public profiles show the windows). A kernel waits about that long for its
+first loads. Meanwhile the engine can multiply zeros into the PSUM tile of the first sums, which then accumulate on
+zeros.
 
-Later, where it waits for other engines, it can keep its clock up in the same way. Zeros are then multiplied a few at a
-time: what it waits for may come meanwhile.
+Later, when it waits for other engines, it can keep its clock up in the same way, multiplying few zeros at a time so
+that work that becomes ready does not wait.
 """
 
 import nki.isa as nisa
@@ -14,20 +14,20 @@ import nki.language as nl
 
 from .tiles import PARTITIONS, reshaped, several_columns
 
-COLUMNS = 1024  # of zeros for each byte of an element, about as long as the first loads take
-LEAST_WORK = 4  # columns that a kernel multiplies itself for each column of zeros, below which it does without
+COLUMNS = 1024  # columns of zeros per byte of an element: about as long as the first loads take
+LEAST_WORK = 4  # a kernel warms up only if it multiplies this many columns for each column of zeros
 
 
 def is_worth_warming(columns, item_bytes):
-    """True if matmuls of `columns` columns in all are enough to gain by a warm start."""
+    """True if matmuls of `columns` columns in total are enough for a warm start to pay."""
     return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 
 def warm_up(bank, item_bytes, zeros=None):
-    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; whether it has.
+    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; return whether it did.
 
-    `item_bytes`: of an element of what is loaded meanwhile. `zeros`: of `make_zeros`, None for new ones. False, with
-    nothing done, on NeuronCore-v2, whose clock is not throttled.
+    `item_bytes`: of an element of the data loaded meanwhile. `zeros`: from `make_zeros`, None for new ones. Returns
+    False without doing anything on NeuronCore-v2, whose clock is not throttled.
     """
     if not is_throttled():
         return False
@@ -38,7 +38,7 @@ def warm_up(bank, item_bytes, zeros=None):
 
 
 def is_throttled():
-    """True where the clock depends on how busy the engine was: from NeuronCore-v3 on."""
+    """True if the clock depends on how busy the engine was: from NeuronCore-v3 on."""
     return nisa.get_nc_version() != nisa.nc_version.gen2
 
 
@@ -61,18 +61,18 @@ def multiply_zeros(bank, zeros, count, columns):
 
 
 def bank_for(partitions, columns):
-    """A PSUM tile for zeros, of two partitions at least: products of zeros have as many 16-bit columns."""
+    """Allocate a PSUM tile for zeros, with at least two partitions, since matmuls have at least two 16-bit columns."""
     return nl.ndarray((several_columns(partitions, nl.bfloat16), columns), dtype=nl.float32, buffer=nl.psum)
 
 
 def warm_bank(partitions, columns, item_bytes, zeros=None):
-    """A PSUM tile of zeros, as `warm_up` makes it, for a kernel's first sums; None where no warming up is needed."""
+    """Return a PSUM tile of zeros made by `warm_up` for a kernel's first sums; None if warming up does not pay."""
     bank = bank_for(partitions, columns)
     return bank if warm_up(bank, item_bytes, zeros) else None
 
 
 def psum_tile(shape, warm):
-    """A tile in PSUM, float32, of two or three dimensions: of `warm`, a bank of zeros, where that is not None."""
+    """Return a float32 PSUM tile of two or three dimensions: a view of `warm`, a bank of zeros, if that is not None."""
     if warm is None:
         return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     columns = shape[1] * shape[2] if len(shape) == 3 else shape[1]

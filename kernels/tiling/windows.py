@@ -1,4 +1,4 @@
-"""Windows that slide over images: where they read, tiles of images with their padding, and folds over window axes.
+"""Windows sliding over images: the positions they read, tiles of images with padding, and reductions over window axes.
 
 Pooling and depthwise convolution share this. A window is described axis by axis, as a `Sweep`. An image with its
 padding is in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
@@ -13,8 +13,8 @@ from .tiles import Tile, ceil_div, copy_by_hardware, even_tiles, sbuf_tile
 
 CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
 MAX_REACH = 16384  # columns that a window may span: 64 KiB of the 192 that a partition has at least
-PIECE_ROWS = 16  # rows that a column tile leaves room for, so that a tall window is folded in few pieces
-LONG_FOLD = 8  # taps from which one reduction is better than a chain of instructions, each with its fixed cost
+PIECE_ROWS = 16  # rows that fit beside a column tile, so that a tall window is reduced in few pieces
+LONG_FOLD = 8  # least taps for one reduction instruction instead of a chain of instructions
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Blocks:
 
     outputs: list[OutputBlock]
     taps: list[Tile]
-    elements: int  # of a plane that are read at once, at most
+    elements: int  # largest number of elements of a plane read at once
 
 
 def make_sweep(axis, extent, window):
-    """Return the sweep of a window over an axis of `extent`, checked; `axis` ("rows", "columns") is for messages."""
+    """Check and return the sweep of a window over an axis of `extent`; `axis` ("rows", "columns") is for messages."""
     size, stride, dilation = window.size, window.stride, window.dilation
     before, after = window.padding
     assert size >= 1 and stride >= 1 and dilation >= 1, (
@@ -106,7 +106,7 @@ def make_sweep(axis, extent, window):
 
 
 def input_span(sweep, outputs, taps):
-    """The positions that a tile of outputs reads through a tile of the window's taps."""
+    """Return the positions that a tile of outputs reads through a tile of the window's taps."""
     start = outputs.start * sweep.stride - sweep.before + taps.start * sweep.dilation
     size = (outputs.size - 1) * sweep.stride + (taps.size - 1) * sweep.dilation + 1
     head = min(size, max(0, -start))
@@ -115,9 +115,9 @@ def input_span(sweep, outputs, taps):
 
 
 def cut_into_blocks(rows, columns, chunk=CHUNK):
-    """Blocks of which the input that they read is at most `chunk` elements of a partition, halos included.
+    """Cut the output into blocks that read at most `chunk` elements of a partition, halos included.
 
-    A window that is larger than that is folded in pieces, a row of outputs at a time.
+    A larger window is reduced in pieces, for one row of outputs at a time.
     """
     assert columns.reach <= MAX_REACH, f"a window may span at most {MAX_REACH} columns, got {columns.reach}"
     line = max(columns.reach, chunk // min(rows.reach, PIECE_ROWS))
@@ -138,15 +138,15 @@ def cut_into_blocks(rows, columns, chunk=CHUNK):
 
 
 def whole(extent):
-    """The tile that covers an axis."""
+    """Return the tile that covers an axis."""
     return Tile(0, 0, extent, extent)
 
 
 def load_padded(images, rows, columns, fill):
-    """Load the rows and columns of two spans, their padding set to `fill`, from images in HBM.
+    """Load the rows and columns of two spans from images in HBM, with padding set to `fill`.
 
-    images: [partitions, ..., H, W], with one or two axes in between. What comes back is [partitions, images, rows,
-    columns], the axes in between as one.
+    images: [partitions, ..., H, W], with one or two axes in between. Returns [partitions, images, rows, columns], the
+    axes in between merged.
     """
     between = images.shape[1:-2]
     count = between[0] * between[1] if len(between) == 2 else between[0]
@@ -179,13 +179,14 @@ def fill_border(data, rows, columns, fill):
 
 
 def row_tap(data, sweep, outputs, tap):
-    """Return what window row `tap` of `outputs` rows of outputs reads of a tile [partitions, images, rows, columns]."""
+    """Return what window row `tap` of `outputs` output rows reads of a tile [partitions, images, rows, columns]."""
     first = tap * sweep.dilation
     return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
 
 
 def column_tap(data, sweep, outputs, tap):
-    """Return what window column `tap` of `outputs` columns of outputs reads of such a tile."""
+    """Return what window column `tap` of `outputs` output columns reads of a tile [partitions, images, rows,
+    columns]."""
     first, step = tap * sweep.dilation, sweep.stride
     if sweep.phases > 1:
         each, column = data.shape[3] // sweep.phases, first - sweep.before
@@ -195,7 +196,7 @@ def column_tap(data, sweep, outputs, tap):
 
 
 def fold_rows(data, op, sweep, outputs, taps, dtype):
-    """Fold `taps` window rows by `op`, "maximum" or "add".
+    """Reduce `taps` window rows by `op`, "maximum" or "add".
 
     [P, images, rows, columns] becomes [P, images, outputs, columns] of `dtype`, or a view of `data` for a single tap.
     """
@@ -216,7 +217,8 @@ def fold_rows(data, op, sweep, outputs, taps, dtype):
 
 
 def fold_columns(data, op, sweep, outputs, dtype, into=None):
-    """Fold all window columns, as `fold_rows` does rows; of more than one column `into` a tile of `dtype`, if given."""
+    """Reduce all window columns, as `fold_rows` does rows; for more than one column, into `into`, a tile of `dtype`, if
+    given."""
     if sweep.size == 1:
         return column_tap(data, sweep, outputs, 0)
     partitions, images, rows, _ = data.shape

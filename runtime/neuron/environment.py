@@ -110,7 +110,8 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """How kernels reach the chip, TORCHNEURON or NRT; None if packages are `missing`, described by a clause each."""
+    """The way kernels reach the chip, TORCHNEURON or NRT; None if packages are `missing`, described by a clause
+    each."""
 
     way: str | None
     missing: tuple[str, ...]

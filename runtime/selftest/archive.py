@@ -47,7 +47,7 @@ class ComparedKernel:
 
     @property
     def explanation(self) -> str:
-        """Where the prediction is off, in terms of the critical path."""
+        """Explanation of an error of the prediction, in terms of the critical path."""
         parts = []
         for label, other in (("AWS's estimate", self.aws_estimate_us), ("measured", self.measured_device_us)):
             if other is not None:
