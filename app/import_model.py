@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,10 +86,7 @@ def import_model(
             f"{model}: the imported network differs from ONNX Runtime; nothing was written ({_describe(comparison)})"
         )
         raise typer.Exit(CHECK_FAILED)
-    metadata = {"imported_from": f"{imported.source}, {model.name}", "notes": json.dumps(imported.notes)}
-    if imported.assumed:
-        metadata["assumed"] = json.dumps(imported.assumed)
-    with _stage(output, imported, metadata) as staged:
+    with _stage(output, imported) as staged:
         imported = replace(imported, tensors=staged.model.tensors)  # of the file: they are held once
         try:
             trial = None if options.unchecked else check_network(staged.model)
@@ -109,12 +105,12 @@ def import_model(
         complain(str(problem))
 
 
-def _stage(output: Path, imported: Imported, metadata: dict[str, str]) -> StagedModel:
+def _stage(output: Path, imported: Imported) -> StagedModel:
     """Write the model file under another name; UsageError where that cannot be done."""
     from ..models.files import StagedModel
 
     try:
-        return StagedModel(output, imported.network, imported.tensors, metadata)
+        return StagedModel(output, imported.network, imported.tensors, imported.metadata)
     except OSError as error:
         raise _unwritable(output, error) from None
 

@@ -64,8 +64,19 @@ class InputOptions:
         ),
     ] = None
     filter: Annotated[
-        Literal["nearest", "bilinear", "bicubic", "lanczos"] | None,
-        typer.Option("--filter", help="How pictures are resized. [default: bilinear]"),
+        Literal["nearest", "bilinear", "bicubic", "lanczos", "linear"] | None,
+        typer.Option(
+            "--filter", help="How pictures are resized; linear is OpenCV's, without antialiasing. [default: bilinear]"
+        ),
+    ] = None
+    pad_colour: Annotated[
+        int | None,
+        typer.Option(
+            "--pad-colour",
+            parser=whole(0, 255),
+            metavar="N",
+            help="With --resize-mode pad, the grey around a picture. [default: 0, black]",
+        ),
     ] = None
     input_size: Annotated[
         str | None,
@@ -90,6 +101,7 @@ class InputOptions:
             size=_size(self.input_size),
             resize_mode=self.resize_mode,
             filter=self.filter,
+            pad_colour=self.pad_colour,
         )
 
 
@@ -118,6 +130,15 @@ class NetworkOptions:
         Literal["classes", "sigmoid", "values"] | None,
         typer.Option("--output-kind", help="What the output means. [default: decided by its last layer]"),
     ] = None
+    boxes: Annotated[
+        str | None,
+        typer.Option(
+            "--boxes",
+            metavar="SPEC",
+            help="How the boxes of a detector are read: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface, then "
+            "what is otherwise, as in yolov5,classes=3,scores=logits. [default: by the file's metadata, else by shape]",
+        ),
+    ] = None
     activation: Annotated[
         str | None,
         typer.Option("--activation", metavar="NAME", help="Between the layers of a perceptron's state dict."),
@@ -143,12 +164,20 @@ class NetworkOptions:
 
     def read(self) -> ImportOptions:
         """The same as the importer takes it."""
-        from ..models.importing import ImportOptions
+        from ..models.errors import ModelError
+        from ..models.importing import ImportOptions, parse_boxes
 
+        if self.boxes is not None and self.output_kind is not None:
+            raise UsageError("--boxes and --output-kind exclude each other")
+        try:
+            boxes = None if self.boxes is None else parse_boxes(self.boxes)
+        except ModelError as error:
+            raise UsageError(f"--boxes: {str(error).removeprefix('boxes: ')}") from None
         is_none = self.preprocessor is not None and str(self.preprocessor) == NONE and not self.preprocessor.exists()
         return ImportOptions(
             output_names=tuple(self.output_name or ()),
             output_kind=self.output_kind,
+            boxes=boxes,
             activation=self.activation,
             layers=self.layers,
             unchecked=self.unchecked,

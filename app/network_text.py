@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..models.boxes import BoxHead
     from ..models.inputs import ImageInput
     from ..models.outputs import NamedOutput
 
@@ -17,6 +18,8 @@ def first_labels(labels: tuple[str, ...]) -> str:
 def describe_answers(named: NamedOutput, labelled: bool) -> str:
     """Describe the meaning of an output in words."""
     count = named.size
+    if named.output.boxes is not None:
+        return describe_boxes(named.output.boxes, labelled)
     if named.output.kind == "values":
         return f"{count} value{'s' if count > 1 else ''}, printed as they are"
     kinds = {
@@ -29,6 +32,18 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
     return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
 
 
+def describe_boxes(head: BoxHead, labelled: bool) -> str:
+    """Describe the boxes of a detector in words."""
+    classes = f"{head.classes} class{'es' if head.classes > 1 else ''}"
+    extras = [
+        *(["masks"] if head.masks else []),
+        *([f"{head.keypoints} keypoints"] if head.keypoints else []),
+        "end to end" if head.ended or not head.suppress else "overlapping ones suppressed",
+    ]
+    names = "" if labelled else ", numbered (--labels gives them names)"
+    return f"boxes of {classes}, {', '.join(extras)}{names}; trninfer detect finds them"
+
+
 def describe_preprocessing(source: ImageInput) -> str:
     """Describe the conversion of a picture to the input in words."""
     if source.preprocess == "none":
@@ -39,10 +54,11 @@ def describe_preprocessing(source: ImageInput) -> str:
     if source.preprocess == "digit":
         return f"a digit is found and centred in {source.height}x{source.width}, ink 1, less {mean}, by {std}"
     image = f"{source.height}x{source.width}"
+    pad = {0: "black", 255: "white"}.get(source.pad_colour, f"grey {source.pad_colour}")
     ways = {
         "crop": f"shorter side to {source.resize}, the middle {image}",
         "squash": f"squashed to {source.resize}, the middle {image}",
-        "pad": f"fitted into {image}, black around it",
+        "pad": f"fitted into {image}, {pad} around it",
     }
     by = "" if source.filter == "bilinear" else f" ({source.filter})"
     return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"

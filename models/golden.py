@@ -71,7 +71,7 @@ def run_network(
     before_softmax = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
     answers = [named.layer for named in network.named_outputs]
     kept = {name for answer in answers for name in (answer, before_softmax.get(answer, answer))}
-    any_values = any(named.output.kind == "values" for named in network.named_outputs)
+    any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
     left = dict(network.readers())  # values that no layer reads any more are deleted
     largest = np.zeros(len(x), np.float32)

@@ -27,7 +27,8 @@ PREPROCESSING = ("digit", "photo", "none")
 LAYOUTS = ("CHW", "HWC", "HW", "CW")
 CHANNEL_ORDERS = ("rgb", "bgr")
 RESIZE_MODES = ("crop", "squash", "pad")
-FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "linear")  # linear: OpenCV's bilinear, without antialiasing
+PAD_PLACES = ("centre", "corner")
 MAX_INPUTS = 16
 
 
@@ -39,10 +40,11 @@ class ImageInput:
     in 0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize`, `resize_mode` and
     `filter` are for "photo" alone: `crop` makes the shorter side of the picture `resize` pixels long, `squash` both
     sides `resize` where the network's image is a square (in proportion where it is not), before height x width are cut
-    from the centre; `pad` fits the whole picture into height x width, with black around it. `channel_order` is that of
-    the colours, of a photo of three channels. `layout` is the order of axes of one example in a file of
-    arrays made for the network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW"
-    none for the one row. The layers always read [channels, height, width].
+    from the centre; `pad` fits the whole picture into height x width (a letterbox), in the centre or in the upper left
+    corner by `pad_place`, with grey of `pad_colour` (0 black, 255 white) around it. `channel_order` is that of the
+    colours, of a photo of three channels. `layout` is the order of axes of one example in a file of arrays made for the
+    network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW" none for the one row.
+    The layers always read [channels, height, width].
     """
 
     channels: int
@@ -56,6 +58,8 @@ class ImageInput:
     channel_order: str = "rgb"
     resize_mode: str = field(default="crop", metadata={"late": True})
     filter: str = field(default="bilinear", metadata={"late": True})
+    pad_colour: int = field(default=0, metadata={"late": True})
+    pad_place: str = field(default="centre", metadata={"late": True})
 
     kind: ClassVar[str] = "image"
 
@@ -68,6 +72,8 @@ class ImageInput:
         check_choice(INPUT, "channel_order", self.channel_order, CHANNEL_ORDERS)
         check_choice(INPUT, "resize_mode", self.resize_mode, RESIZE_MODES)
         check_choice(INPUT, "filter", self.filter, FILTERS)
+        check_choice(INPUT, "pad_place", self.pad_place, PAD_PLACES)
+        check_range(INPUT, "pad_colour", self.pad_colour, 0, 255)
         check_numbers(INPUT, "mean", self.mean, self.channels)
         check_numbers(INPUT, "std", self.std, self.channels)
         if 0 in self.std:
@@ -77,6 +83,8 @@ class ImageInput:
         self._check_picture()
 
     def _check_picture(self) -> None:
+        if self.resize_mode != "pad" and (self.pad_colour, self.pad_place) != (0, "centre"):
+            raise ModelError("input: pad_colour and pad_place are for resize_mode pad")
         if self.channel_order == "bgr" and (self.preprocess != "photo" or self.channels != 3):
             raise ModelError("input: channel_order bgr is for photos of three channels")
         if self.preprocess != "photo":

@@ -26,13 +26,13 @@ from .checks import (
     describe_shape,
 )
 from .errors import ModelError
-from .inputs import Input, SeveralInputs, describe_input, read_input
+from .inputs import ImageInput, Input, SeveralInputs, describe_input, read_input
 from .json_fields import build, described, fields_of, fill, typed
 from .layers import LAYER_KINDS, Layer, Softmax
 from .outputs import NamedOutput, Output, read_outputs
 from .schema_1 import from_schema_1
 
-SCHEMA = 3  # written where a network has what schema 2 cannot describe: several inputs or outputs
+SCHEMA = 4  # written where a network has boxes; 3 where it has several inputs or outputs, else 2
 MAX_OUTPUTS = 64
 _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
 _NEW_FIELDS = ("output_name", "output_shape", "others")
@@ -97,7 +97,8 @@ class Network:
 
     def _check_outputs(self, shapes: Mapping[str, Shape]) -> None:
         shape = shapes[self.layers[-1].name]
-        if len(shape) != 1 or ((self.labels or self.output.kind == "classes") and len(self.labels) != shape[0]):
+        is_labelled = self.output.kind == "classes" or (self.labels and self.output.boxes is None)
+        if len(shape) != 1 or (is_labelled and len(self.labels) != shape[0]):
             raise ModelError(
                 f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
                 "it must end in one feature for each label"
@@ -109,6 +110,30 @@ class Network:
         names = [named.name for named in self.named_outputs]
         if len(set(names)) < len(names) or len(names) > MAX_OUTPUTS:
             raise ModelError(f"{len(names)} outputs; at most {MAX_OUTPUTS} are allowed, with different names")
+        self._check_boxes()
+
+    def _check_boxes(self) -> None:
+        """Raise ModelError unless boxes lead, are those of an image, and have all outputs that they are read from."""
+        if any(other.output.kind == "boxes" for other in self.others):
+            raise ModelError("boxes must be the leading output")
+        head = self.output.boxes
+        if head is None:
+            return
+        if not isinstance(self.input, ImageInput):
+            raise ModelError("boxes are found in an image, but the input is none")
+        shapes = {other.name: other.shape for other in self.others}
+        count = self.named_outputs[0].shape[0 if head.layout == "rows" else 1]
+        if head.box_count(self.input.height, self.input.width) not in (None, count):
+            raise ModelError(f"boxes: {count} of them, which the strides do not make of {self.input.shape}")
+        wanted = {
+            head.scores_from: (count, head.score_count),
+            head.keypoints_from: (count, head.keypoints * head.keypoint_size),
+        }
+        for name in head.other_outputs:
+            shape = shapes.get(name, ())
+            fits = len(shape) == 3 and shape[0] == head.masks if name == head.prototypes else shape == wanted[name]
+            if not fits:
+                raise ModelError(f"boxes: the output {name!r}, {list(shape)}, does not fit them")
 
     @cached_property
     def named_outputs(self) -> tuple[NamedOutput, ...]:
@@ -118,8 +143,8 @@ class Network:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none where the output is values."""
-        return () if self.output.kind == "values" else self.labels
+        """The labels that answers are chosen from; none where the numbers of the output are not labelled."""
+        return self.labels if self.output.is_labelled else ()
 
     @cached_property
     def outputs(self) -> int:
@@ -166,16 +191,16 @@ class Network:
         """Return the network as one line of JSON, which `from_json` converts back to an equal network."""
         has_new = bool(self.others or self.output_shape or isinstance(self.input, SeveralInputs))
         data: dict[str, Any] = {
-            "schema": SCHEMA if has_new else 2,
+            "schema": SCHEMA if self.output.boxes is not None else 3 if has_new else 2,
             "name": self.name,
             "input": describe_input(self.input),
             "layers": [described(layer) for layer in self.layers],
             "labels": self.labels,
-            "output": dataclasses.asdict(self.output),
+            "output": described(self.output),
         }
         if has_new:
             data |= {"output_name": self.output_name, "output_shape": self.output_shape}
-            data["others"] = [dataclasses.asdict(other) for other in self.others]
+            data["others"] = [{**dataclasses.asdict(other), "output": described(other.output)} for other in self.others]
         return json.dumps(data)
 
     @staticmethod

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .boxes import BoxHead
 from .checks import MAX_LABELS, check_choice, check_printable
 from .errors import ModelError
 from .json_fields import fields_of, fill, typed
 
-OUTPUT_KINDS = ("classes", "sigmoid", "values")
+OUTPUT_KINDS = ("classes", "sigmoid", "values", "boxes")
+LABELLED_KINDS = ("classes", "sigmoid")  # a label for each number
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
-MAX_VALUES = 1 << 22  # numbers of an output of values: an image of 3x1024x1024
+MAX_VALUES = 1 << 22  # numbers of an output that is not labelled: an image of 3x1024x1024
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Output:
 
     "classes": one of several; `scores` is "raw", "softmax" for probabilities or "log_softmax" for their logarithms.
     "sigmoid": independent probabilities, one for each label, or a single one. "values": the numbers themselves, such
-    as those of a regression or an embedding.
+    as those of a regression or an embedding. "boxes": objects in a picture, read as `boxes` describes.
 
     Of classes, `none` may name the label for inputs that belong to none of the others.
     """
@@ -30,10 +32,18 @@ class Output:
     kind: str = "classes"
     scores: str = ""
     none: str = ""
+    boxes: BoxHead | None = field(default=None, metadata={"late": True})
 
     def __post_init__(self) -> None:
         check_choice("output", "kind", self.kind, OUTPUT_KINDS)
         check_choice("output", "scores", self.scores, CLASS_SCORES if self.kind == "classes" else ("",))
+        if (self.kind == "boxes") != (self.boxes is not None):
+            raise ModelError(f"output: kind {self.kind}, but boxes are {'not ' if self.boxes is None else ''}described")
+
+    @property
+    def is_labelled(self) -> bool:
+        """True if the output has a probability for each label, of which one is chosen."""
+        return self.kind in LABELLED_KINDS
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class NamedOutput:
     """One output of a network: its name, the layer that computes it, its shape, its meaning, and its labels.
 
     The layer gives features; `shape` is that of one example in the file that the network is from, such as (896, 16) for
-    boxes. There is a label for each number, or none.
+    boxes. There is a label for each number, or none; for boxes, one for each class.
     """
 
     name: str
@@ -60,16 +70,21 @@ class NamedOutput:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none where the output is values."""
-        return () if self.output.kind == "values" else self.labels
+        """The labels that answers are chosen from; none where the numbers are not labelled."""
+        return self.labels if self.output.is_labelled else ()
 
     def check(self, width: int) -> None:
         """Raise ModelError unless shape and labels fit the features of the layer."""
         where = f"output {self.name!r}"
         if self.size != width or min(self.shape, default=0) < 1:
             raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} gives {width}")
-        if (self.labels or self.output.kind == "classes") and len(self.labels) != width:
-            raise ModelError(f"{where}: {width} numbers, but {len(self.labels)} labels; one label for each is needed")
+        if self.output.boxes is not None:
+            self.output.boxes.check_shape(self.shape)
+            wanted, what = self.output.boxes.classes, "classes of boxes"
+        else:
+            wanted, what = width, "numbers"
+        if (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
+            raise ModelError(f"{where}: {wanted} {what}, but {len(self.labels)} labels; one label for each is needed")
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
         if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):

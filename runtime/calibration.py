@@ -64,7 +64,7 @@ class Calibration:
     def agreement(self, model: Model, classes: np.ndarray, probabilities: np.ndarray) -> Agreement:
         """Compare a session's answers to the inputs with those of the golden model."""
         golden = self.trace(model)
-        of_values = model.network.output.kind == "values"
+        of_values = not model.network.output.is_labelled
         same = len(golden.classes) if of_values else int((classes == golden.classes).sum())
         error = float(np.abs(probabilities - golden.numbers).max(initial=0))
         return Agreement(same, len(golden.classes), error, self.source)

@@ -139,7 +139,7 @@ class LayerLaunches:
 
     def __init__(self, model: Model, dtype: str, note: str | None, planning: Planning) -> None:
         self.note = note
-        self._of_values = model.network.output.kind == "values"
+        self._of_values = not model.network.output.is_labelled
         self._dtype = DTYPES[dtype]
         self._steps = plan_layers(model, self._dtype, planning)
         for step in self._steps:
@@ -204,7 +204,7 @@ class NetworkLaunches:
         self._kernel = kernels.kernel("run_network")
         self._tells_layers = tells_layers
         shape = model.network.input.shape
-        self._of_values = model.network.output.kind == "values"
+        self._of_values = not model.network.output.is_labelled
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
         if tells_layers:
             layers = [

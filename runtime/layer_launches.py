@@ -323,7 +323,7 @@ class _Chain:
 
     def _add_argmax(self) -> None:
         """Append the argmax of the leading output; values have no classes."""
-        if self._network.output.kind == "values":
+        if not self._network.output.is_labelled:
             return
         last = self._network.layers[-1].name
         shape = (BATCH, *self._shapes[last])

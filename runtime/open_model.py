@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import shlex
@@ -98,10 +97,7 @@ def _import(path: Path, entry: Path | None) -> Model:
     imported = import_network(path)
     if not imported.comparison.passed:
         raise ModelError(f"{path}: the imported network differs from ONNX Runtime; see trninfer import {path}")
-    metadata = {"imported_from": f"{imported.source}, {path.name}", "notes": json.dumps(imported.notes)}
-    if imported.assumed:
-        metadata["assumed"] = json.dumps(imported.assumed)
-    model = Model(imported.network, dict(imported.tensors), metadata)
+    model = Model(imported.network, dict(imported.tensors), imported.metadata)
     if not check_network(model).passed:
         raise ModelError(
             f"{path}: the imported network is computed wrongly on the simulator; see trninfer import {path}"
@@ -109,6 +105,6 @@ def _import(path: Path, entry: Path | None) -> Model:
     if entry is not None:
         with contextlib.suppress(OSError):
             entry.parent.mkdir(parents=True, exist_ok=True)
-            with StagedModel(entry, model.network, model.tensors, metadata) as staged:
+            with StagedModel(entry, model.network, model.tensors, model.metadata) as staged:
                 staged.commit()
     return model

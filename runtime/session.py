@@ -194,7 +194,7 @@ class Session:
             data = np.ascontiguousarray(x, self._numpy_dtype)
         ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
         probabilities = self._probabilities(ran.scores.astype(np.float32))
-        lowest = -1 if network.output.kind == "values" else 0
+        lowest = 0 if network.output.is_labelled else -1
         if ((ran.classes < lowest) | (ran.classes >= network.outputs)).any():
             raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
         return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines)

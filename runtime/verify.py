@@ -64,7 +64,7 @@ class Verifier:
         for number, (named, run) in enumerate(zip(network.named_outputs, golden.outputs)):
             part = network.unpack(probabilities)[number]
             chosen = classes if number == 0 else part.argmax(axis=1)
-            verdicts.append(self._verdict(named.output.kind == "values", run, golden.largest, chosen, part))
+            verdicts.append(self._verdict(not named.output.is_labelled, run, golden.largest, chosen, part))
         self.verdict = merge((self.verdict, *verdicts))
 
     def _verdict(

@@ -50,7 +50,7 @@ def _end_in_scores(builder: GraphBuilder, name: str) -> None:
         return
     if last is not None and builder.is_last(name) and _can_score(last, builder.dtype.itemsize):
         builder.nodes[-1] = _as_scores(last, Ending.RAW)
-    elif builder.model.network.output.kind != "values":
+    elif builder.model.network.output.is_labelled:
         scores = builder.inner(name)
         builder.add_scores(scores, name, Ending.RAW)
         builder.places[name] = builder.places[scores]

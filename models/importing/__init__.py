@@ -5,31 +5,37 @@ Reading a file executes nothing: ONNX is decoded as data and checked node by nod
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import ModelError
 from ..files import check_tensors
+from ..inputs import ImageInput
 from ..network import Network
 from ..outputs import Output
 from ..tensor_file import read_table
+from .box_heads import FoundBoxes, find_head
+from .box_spec import BoxSpec, parse_boxes
 from .builder import BuiltOutput
-from .onnx_cut import cut_graph
+from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
-from .onnx_input import graph_input
+from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
 from .picture import PreprocessingOptions, assumed
 from .preprocessor import Beside, read_beside
 from .refused import refuse
 from .state_dict import build_state_dict
+from .ultralytics_file import read_ultralytics
 
-__all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "import_network"]
+__all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "import_network", "parse_boxes"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,15 @@ class ImportOptions:
     """User's options for an import; None if not given.
 
     `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
-    leading output means ("classes", "sigmoid" or "values"). `activation`, `layers`: of a state dict, see
-    `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run. `preprocessor`: the file or folder that
-    says what pictures and classes are, in place of those beside the network; `ignores_beside`: neither is read.
+    leading output means ("classes", "sigmoid" or "values"). `boxes`: how those of a detector are read. `activation`,
+    `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run.
+    `preprocessor`: the file or folder that says what pictures and classes are, in place of those beside the network;
+    `ignores_beside`: neither is read.
     """
 
     output_names: tuple[str, ...] = ()
     output_kind: str | None = None
+    boxes: BoxSpec | None = None
     activation: str | None = None
     layers: str | None = None
     unchecked: bool = False
@@ -57,6 +65,7 @@ class Imported:
 
     `notes` is what is other than in the file, `assumed` what neither the file nor the user says of pictures, each in
     words. `labels_from` says where the labels of the leading output are from; empty where classes are numbered.
+    `file_name` is that of the file.
     """
 
     network: Network
@@ -66,6 +75,13 @@ class Imported:
     notes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     labels_from: str = ""
+    file_name: str = ""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata of a model file of this network."""
+        found = {"imported_from": f"{self.source}, {self.file_name}", "notes": json.dumps(self.notes)}
+        return {**found, "assumed": json.dumps(self.assumed)} if self.assumed else found
 
 
 def import_network(
@@ -89,12 +105,14 @@ def import_network(
     properties = _Properties(pictures.over(beside.pictures), labels, beside, tuple(notes))
     if kind == ".onnx":
         with unpacked(path) as whole:
-            return _read_and_import(path, whole, properties, options)
+            return replace(_read_and_import(path, whole, properties, options), file_name=path.name)
     file = read_table(path)
     if "trninfer_format" in file.metadata:
         raise ModelError(f"{path}: is a model of trninfer already; give it to --model as it is")
     if options.output_names:
         raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
+    if options.boxes is not None:
+        raise ModelError(f"{path}: a state dict of a classifier has no boxes; --boxes is for ONNX files")
     try:
         built = build_state_dict(file, properties.pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
@@ -116,6 +134,7 @@ def import_network(
         notes=(*properties.notes, *built.notes),
         assumed=supposed,
         labels_from=labels_from,
+        file_name=path.name,
     )
 
 
@@ -128,12 +147,17 @@ class _Properties:
     beside: Beside
     notes: tuple[str, ...]
 
+    def with_pictures(self, pictures: PreprocessingOptions) -> _Properties:
+        """Return the same with properties of pictures where nothing else states them."""
+        return replace(self, pictures=self.pictures.over(pictures))
+
     def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
         """The labels of the leading output and where they are from: the user, files beside it, or the file itself."""
         if self.labels is not None:
             return self.labels, "the user"
-        count = math.prod(leading.shape)
-        if leading.output.kind == "values" or count < 2:
+        head = leading.output.boxes
+        count = math.prod(leading.shape) if head is None else head.classes
+        if leading.output.kind == "values" or (head is None and count < 2):
             return None, ""
         if self.beside.labels is not None and len(self.beside.labels) == count:
             return self.beside.labels, self.beside.files[-1]
@@ -173,25 +197,82 @@ def _read_and_import(path: Path, file: Path, properties: _Properties, options: I
         raise ModelError(f"{path}: {error}") from None
 
 
-def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
-    part = cut_graph(graph, options.output_names)
+def _find_boxes(
+    outputs: list[BuiltOutput], source: GraphSource, spec: BoxSpec | None, labels: int | None
+) -> FoundBoxes | None:
+    """Return the outputs of a detector; None where the network is none."""
+    if isinstance(source.input, ImageInput):
+        return find_head(outputs, (source.input.height, source.input.width), spec, labels)
+    if spec is not None:
+        raise ModelError("boxes are found in an image, but the network reads none, or several inputs")
+    return None
+
+
+def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[str]:
+    """Return what was guessed of a detector."""
+    head = found.outputs[0].output.boxes
+    notes = [found.note] if found.note else []
+    if head is not None and head.ended and labels is None and "classes" not in found.spec.fields:
+        notes.append(f"its classes are taken for {head.classes} (--labels, or --boxes {found.spec.name},classes=N)")
+    return notes
+
+
+class _Meaning(NamedTuple):
+    """The outputs of a graph, the leading one first, its inputs, and what is known of pictures, with notes on boxes."""
+
+    outputs: list[BuiltOutput]
+    source: GraphSource
+    properties: _Properties
+    notes: list[str]
+
+
+def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
+    """Return a walk over the nodes of a cut; ModelError where its inputs cannot be read."""
     try:
-        source = graph_input(graph, part, properties.pictures)
+        return Walk(graph, part, graph_input(graph, part, properties.pictures))
     except ModelError as error:
         more = unsupported(graph, part)
         raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
-    walk = Walk(graph, part, source)
-    outputs = walk.run()
+
+
+def _decide_outputs(walk: Walk, graph: Graph, part: Cut, properties: _Properties, options: ImportOptions) -> _Meaning:
+    """Decide what the outputs of a graph mean: by the options, its exporter, else their last layers and shapes."""
+    exporter = read_ultralytics(graph.metadata)
+    spec = options.boxes or (exporter.boxes if exporter is not None and options.output_kind is None else None)
+    outputs, source = walk.run(), walk.source
+    found = None
+    if spec is not None or (options.output_kind is None and exporter is None):
+        labels = properties.labels if exporter is None else exporter.names
+        found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
+    if found is not None:
+        outputs = found.outputs
+        if spec is None:  # guessed: pictures too are those of its kind
+            properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
+            source = graph_input(graph, part, properties.pictures)
+            walk.importer.builder.input = source.input
+        return _Meaning(outputs, source, properties, _notes_on_boxes(found, properties.labels))
     leading = outputs[0].output
     if options.output_kind and options.output_kind != leading.kind:
         leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
         outputs[0] = replace(outputs[0], output=leading)
     elif not options.output_kind and _are_named_chances(outputs[0], graph):
         outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
+    return _Meaning(outputs, source, properties, [])
+
+
+def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
+    part = cut_graph(graph, options.output_names)
+    exporter = read_ultralytics(graph.metadata)
+    if options.boxes is not None:
+        properties = properties.with_pictures(options.boxes.pictures)
+    elif exporter is not None:
+        properties = properties.with_pictures(exporter.pictures)
+    walk = _walk(graph, part, properties)
+    outputs, source, properties, notes_on_boxes = _decide_outputs(walk, graph, part, properties, options)
     labels, labels_from = properties.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)
-    notes = (*properties.notes, *part.notes, *walk.importer.notes)
+    notes = (*properties.notes, *part.notes, *walk.importer.notes, *notes_on_boxes)
     names = tuple(built.name for built in outputs)
     try:
         comparison = compare(

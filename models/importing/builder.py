@@ -132,13 +132,13 @@ class NetworkBuilder:
             for built, layer in zip(outputs[1:], found[1:])
         )
         labels = _labels(output, shape) if labels is None else labels
-        told = (others, _printable(leading.name), shape) if others else ()
+        told = (others, _printable(leading.name), shape) if others or output.boxes is not None else ()
         return Network(name, self.input, layers, labels, output, *told), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:
         """Return the output with a layer of features; ModelError if there are too many."""
         count = math.prod(self.shapes[built.layer])
-        most = MAX_VALUES if built.output.kind == "values" else MAX_LABELS
+        most = MAX_LABELS if built.output.is_labelled else MAX_VALUES
         if count > most:
             raise ModelError(f"its output {built.name!r} has {count} numbers; at most {most} are allowed")
         if len(self.shapes[built.layer]) == 1:
@@ -149,8 +149,8 @@ class NetworkBuilder:
 
 def _labels(output: Output, shape: Shape) -> tuple[str, ...]:
     """Numbers as labels, where an output needs some."""
-    count = math.prod(shape)
-    is_labelled = output.kind == "classes" or (output.kind == "sigmoid" and count > 1)
+    count = math.prod(shape) if output.boxes is None else output.boxes.classes
+    is_labelled = output.kind in ("classes", "boxes") or (output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()
 
 

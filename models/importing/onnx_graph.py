@@ -71,6 +71,7 @@ class Walk:
         wanted = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
         constants = {name: value for name, value in graph.constants.items() if name in wanted}
         builder = NetworkBuilder(source.input)
+        self.source = source
         self.importer = Importer(builder, constants, {}, wanted, source.batch, graph.opset)
         self.importer.views |= source.views(self.importer)
         self._cut = cut

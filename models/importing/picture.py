@@ -21,9 +21,10 @@ class PreprocessingOptions:
 
     A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
     subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark before all
-    else, `size` is (height, width) where the network leaves it open. `resize`, `resize_mode` and `filter` are those of
-    `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside` marks options that are all
-    from files beside the network, and are ignored for a network that reads no pictures.
+    else, `size` is (height, width) where the network leaves it open. `resize`, `resize_mode`, `filter`, `pad_colour`
+    and `pad_place` are those of `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside`
+    marks options that are all from files beside the network, or from its exporter, and are ignored for a network that
+    reads no pictures.
     """
 
     input_range: tuple[float, float] | None = None
@@ -36,6 +37,8 @@ class PreprocessingOptions:
     size: tuple[int, int] | None = None
     resize_mode: str | None = None
     filter: str | None = None
+    pad_colour: int | None = None
+    pad_place: str | None = None
     usual_size: tuple[int, int] | None = None
     is_beside: bool = False
 
@@ -87,6 +90,9 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         raise ModelError(f"--resize, --resize-mode and --filter are for photos, not for pictures of a {pictures}")
     if mode == "pad" and resize != side:
         raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; leave --resize out")
+    is_padded = mode == "pad" and pictures == "photo"
+    if not is_padded and options.resize_mode is None and options.pad_colour is not None:
+        raise ModelError("--pad-colour is for --resize-mode pad")
     return ImageInput(
         channels=channels,
         height=height,
@@ -99,6 +105,8 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         channel_order="bgr" if bgr else "rgb",
         resize_mode=mode if pictures == "photo" else "crop",
         filter=(options.filter or "bilinear") if pictures == "photo" else "bilinear",
+        pad_colour=(options.pad_colour or 0) if is_padded else 0,
+        pad_place=(options.pad_place or "centre") if is_padded else "centre",
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.models.boxes import BoxHead
 from trninfer.models.errors import ModelError
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Pool, Softmax
@@ -211,9 +213,9 @@ def test_graphs_that_do_not_fit_are_named(layers, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("schema", [0, 4, True, "2", None])
+@pytest.mark.parametrize("schema", [0, 5, True, "2", None])
 def test_other_schemas_are_refused(schema) -> None:
-    with pytest.raises(ModelError, match="this release reads 1 to 3"):
+    with pytest.raises(ModelError, match="this release reads 1 to 4"):
         Network.from_json(changed(lambda d: d.update(schema=schema)))
 
 
@@ -318,3 +320,53 @@ def test_names_of_layers_can_be_imported_from_the_module_of_networks() -> None:
     assert Old is Conv2d
     with pytest.raises(ImportError):
         from trninfer.models.network import Nothing  # noqa: F401
+
+
+def detector(head: BoxHead, shape: tuple[int, ...], labels: tuple[str, ...], **maps: tuple[int, ...]) -> Network:
+    """A network that ends in one output of boxes, and in others of values."""
+    image = ImageInput(1, 8, 8, "none", (0.0,), (1.0,))
+    layers = [Flatten("flat", inputs=("input",))]
+    others = []
+    for name, other in maps.items():
+        layers.append(Dense(name, 64, math.prod(other), inputs=("flat",)))
+        others.append(NamedOutput(name, name, other, Output("values")))
+    layers.append(Dense("last", 64, math.prod(shape), inputs=("flat",)))
+    output = Output("boxes", boxes=head)
+    return Network("detector", image, tuple(layers), labels, output, tuple(others), "rows", shape)
+
+
+def test_boxes_are_written_and_read() -> None:
+    head = BoxHead(2, masks=3, prototypes="maps")
+    network = detector(head, (9, 5), ("a", "b"), maps=(3, 2, 2))
+    assert json.loads(network.to_json())["schema"] == 4
+    assert Network.from_json(network.to_json()) == network
+    assert (network.answer_labels, network.row_size) == ((), 57)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: detector(BoxHead(2), (6, 5), ("a",)), "2 classes of boxes, but 1 labels"),
+        (lambda: detector(BoxHead(2), (5, 6), ("a", "b")), r"\[numbers, boxes\] with 6 numbers"),
+        (lambda: detector(BoxHead(2, masks=3, prototypes="maps"), (9, 5), ("a", "b")), "the output 'maps'"),
+        (
+            lambda: detector(BoxHead(2, "rows", scores_from="scores"), (5, 4), ("a", "b"), scores=(5, 3)),
+            r"the output 'scores', \[5, 3\], does not fit",
+        ),
+        (
+            lambda: detector(BoxHead(1, "rows", "cells", strides=(4,)), (5, 5), ("a",)),
+            r"5 of them, which the strides do not make of \(1, 8, 8\)",
+        ),
+    ],
+)
+def test_boxes_that_do_not_fit_are_named(build, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        build()
+
+
+@pytest.mark.parametrize("change", [{"layout": 3}, {"colour": "red"}, None, []])
+def test_boxes_in_json_are_checked(change) -> None:
+    data = json.loads(detector(BoxHead(2), (6, 5), ("a", "b")).to_json())
+    data["output"]["boxes"] = {**data["output"]["boxes"], **change} if isinstance(change, dict) else change
+    with pytest.raises(ModelError, match="box"):
+        Network.from_json(json.dumps(data))

@@ -8,7 +8,8 @@ from trninfer.models.outputs import Output
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        (("boxes",), "kind is 'boxes'; allowed are classes, sigmoid, values"),
+        (("boxes",), "kind boxes, but boxes are not described"),
+        (("points",), "kind is 'points'; allowed are classes, sigmoid, values, boxes"),
         (("classes",), "scores is ''; allowed are raw, softmax, log_softmax"),
         (("values", "raw"), "scores is 'raw'"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from trninfer.models import ImageInput, ModelError
 from trninfer.models.inputs import describe_input, read_input
+from trninfer.models.photo import resize_linear
 from trninfer.models.preprocess import InputError, open_image, preprocess
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -197,3 +198,40 @@ def test_what_cannot_be_a_photo() -> None:
 def test_inputs_that_do_not_fit_together(build, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         build()
+
+
+def two_taps(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Bilinear interpolation without antialiasing, in float64: what OpenCV's INTER_LINEAR rounds."""
+
+    def weights(source: int, target: int) -> np.ndarray:
+        centres = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
+        return np.maximum(0, 1 - np.abs(np.arange(source) - centres[:, None]))
+
+    values = np.tensordot(weights(pixels.shape[0], height), pixels.astype(np.float64), 1)
+    return np.moveaxis(np.tensordot(weights(pixels.shape[1], width), values, (1, 1)), 0, 1)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.sampled_from([(), (3,)]))
+def test_a_linear_filter_is_that_of_opencv(before: int, above: int, width: int, height: int, channels: tuple) -> None:
+    pixels = np.random.default_rng(before * above).integers(0, 256, (above, before, *channels), np.uint8)
+    found = resize_linear(pixels, width, height)
+    assert found.shape == (height, width, *channels)
+    assert np.abs(found - two_taps(pixels, width, height)).max() < 1
+    # Computed with OpenCV 5.0: `cv2.resize(pixels, (3, 2))`.
+    assert resize_linear(np.arange(20, dtype=np.uint8).reshape(4, 5) * 12, 3, 2).tolist() == [
+        [34, 54, 74],
+        [154, 174, 194],
+    ]
+
+
+def test_a_letterbox_has_its_colour_around_the_picture() -> None:
+    white = Image.new("RGB", (40, 10), "white")
+    plain = ImageInput(
+        3, 20, 20, "photo", (0.0,) * 3, (1.0,) * 3, 20, resize_mode="pad", filter="linear", pad_colour=51
+    )
+    middle = preprocess(white, plain)
+    assert [float(middle[0, row, 0]) for row in (0, 6, 7, 11, 12, 19)] == pytest.approx([0.2, 0.2, 1, 1, 0.2, 0.2])
+    corner = preprocess(white, dataclasses.replace(plain, pad_place="corner"))
+    assert [float(corner[0, row, 0]) for row in (0, 4, 5, 19)] == pytest.approx([1, 1, 0.2, 0.2])
+    grey = preprocess(white.convert("L"), dataclasses.replace(plain, channels=1, mean=(0.0,), std=(1.0,)))
+    assert grey.shape == (1, 20, 20) and grey[0, 0, 0] == pytest.approx(0.2)

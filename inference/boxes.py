@@ -1,0 +1,193 @@
+"""Boxes out of the numbers of a detector: decoded, suppressed, and moved to the picture. Pure NumPy, on the host.
+
+A detector's rows are filtered by confidence first, so that only the few that count are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..models.boxes import BoxHead
+from ..models.frame import Frame
+
+CONFIDENCE = 0.25
+IOU = 0.7
+MAX_DETECTIONS = 300
+MAX_CANDIDATES = 30_000  # boxes that suppression compares; the most confident ones
+_CLOSE = np.float32(80)  # a logarithm of a size beyond which a float32 overflows
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which boxes are answered: of at least a confidence, below an overlap (intersection over union), the first few."""
+
+    confidence: float = CONFIDENCE
+    iou: float = IOU
+    max_detections: int = MAX_DETECTIONS
+
+
+class Found(NamedTuple):
+    """The K boxes of one picture, the most confident first, in pixels of the network's image."""
+
+    corners: np.ndarray  # float32 [K, 4]: x1, y1, x2, y2
+    confidences: np.ndarray  # float32 [K]
+    classes: np.ndarray  # int64 [K]
+    masks: np.ndarray  # float32 [K, masks]: coefficients of the prototypes
+    keypoints: np.ndarray  # float32 [K, keypoints, 2 or 3]
+
+
+def find_boxes(
+    head: BoxHead, size: tuple[int, int], rows: np.ndarray, others: Mapping[str, np.ndarray], limits: Limits
+) -> Found:
+    """Return the boxes of one picture.
+
+    `rows` is the leading output in the shape of its file, `others` the other outputs by name, `size` the height and
+    width of the network's image.
+    """
+    table = rows if head.layout == "rows" else rows.T
+    if head.ended:
+        chosen, confidences, classes = _ended(head, table, limits)
+    else:
+        scores = _scores(head, table, others)
+        if head.suppress:
+            classes = scores.argmax(axis=1)
+            confidences = scores[np.arange(len(scores)), classes]
+            chosen = np.flatnonzero(confidences > limits.confidence)
+        else:
+            chosen, confidences, classes = _highest(scores, limits)
+    if head.ended or not head.suppress:
+        corners = _corners(head, size, table, chosen)
+    else:
+        best = chosen[np.argsort(-confidences[chosen], kind="stable")[:MAX_CANDIDATES]]
+        corners = _corners(head, size, table, best)
+        kept = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
+        chosen, corners = best[kept], corners[kept]
+        confidences, classes = confidences[chosen], classes[chosen]
+    places = head.columns
+    masks = np.asarray(table[chosen, places.masks], np.float32)
+    return Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
+
+
+def suppress(
+    corners: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
+) -> np.ndarray:
+    """Return the positions of the boxes that remain, the highest score first, at most `most` of them.
+
+    Greedy suppression within each class, as `torchvision.ops.batched_nms`: a box goes if its intersection over union
+    with a better one that remains is above `iou`. Of equal scores, the first is the better one. `corners` is [N, 4].
+    """
+    order = np.argsort(-scores, kind="stable")
+    boxes, kinds = corners[order].astype(np.float32), classes[order]
+    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    remaining = np.arange(len(order))
+    kept: list[int] = []
+    while len(remaining) and (most is None or len(kept) < most):
+        first, rest = remaining[0], remaining[1:]
+        kept.append(int(first))
+        overlap = _intersections(boxes[first], boxes[rest])
+        union = areas[first] + areas[rest] - overlap
+        with np.errstate(divide="ignore", invalid="ignore"):
+            too_close = (overlap / union > np.float32(iou)) & (kinds[rest] == kinds[first])
+        remaining = rest[~too_close]
+    return order[kept]
+
+
+def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the area that a box shares with each of others [N, 4]."""
+    low = np.maximum(box[:2], others[:, :2])
+    high = np.minimum(box[2:], others[:, 2:])
+    sides = np.maximum(high - low, 0)
+    return np.asarray(sides[:, 0] * sides[:, 1])
+
+
+def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows that are confident enough, in their order, with their scores and classes."""
+    start = head.columns.scores.start
+    scores = table[:, start]
+    classes = np.rint(table[:, start + 1]).astype(np.int64)
+    is_good = (scores > limits.confidence) & (classes >= 0) & (classes < head.classes)
+    chosen = np.flatnonzero(is_good)
+    chosen = chosen[np.argsort(-scores[chosen], kind="stable")[: limits.max_detections]]
+    return chosen, scores[chosen].astype(np.float32), classes[chosen]
+
+
+def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (box, score, class) of the highest scores of the boxes with the highest ones.
+
+    This is how an end-to-end YOLO chooses: as many boxes as may be answered, then as many of their scores, so that a
+    box can be answered for two classes.
+    """
+    most = min(limits.max_detections, len(scores))
+    rows = np.argsort(-scores.max(axis=1), kind="stable")[:most]
+    flat = scores[rows].ravel()
+    places = np.argsort(-flat, kind="stable")[:most]
+    places = places[flat[places] > limits.confidence]
+    return rows[places // scores.shape[1]], flat[places].astype(np.float32), places % scores.shape[1]
+
+
+def _scores(head: BoxHead, table: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the probability of each class for each box, float32 [N, classes]."""
+    places = head.columns
+    scores = others[head.scores_from] if head.scores_from else table[:, places.scores]
+    scores = scores.astype(np.float32, copy=False)
+    if head.scores == "softmax":
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores = scores / scores.sum(axis=1, keepdims=True)
+    elif head.scores == "logits":
+        scores = _sigmoid(scores)
+    if head.objectness:
+        objectness = table[:, places.objectness].astype(np.float32, copy=False)
+        scores = scores * (_sigmoid(objectness) if head.scores == "logits" else objectness)
+    return scores[:, 1:] if head.background else scores
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    """Return 1 / (1 + exp(-x)), without an overflow."""
+    return np.asarray(np.float32(0.5) * (np.float32(1) + np.tanh(np.float32(0.5) * x)))
+
+
+def _corners(head: BoxHead, size: tuple[int, int], table: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Decode the boxes `chosen` of a table to corners [K, 4] in pixels."""
+    height, width = size
+    numbers = table[chosen, head.columns.box].astype(np.float32)
+    unit = np.array((width, height, width, height) if head.unit == "fraction" else (1, 1, 1, 1), np.float32)
+    if head.code == "corners":
+        return np.asarray(numbers * unit)
+    if head.code == "centre":
+        middle, sides = (numbers * unit)[:, :2], (numbers * unit)[:, 2:]
+    else:
+        origins, sizes = (each[chosen] for each in head.grid(height, width))
+        steps, logarithms = numbers[:, :2], numbers[:, 2:]
+        if head.code == "priors":
+            steps, logarithms = steps * np.float32(head.variances[0]), logarithms * np.float32(head.variances[1])
+        middle, sides = origins + steps * sizes, np.exp(np.minimum(logarithms, _CLOSE)) * sizes
+    half = sides / np.float32(2)
+    return np.concatenate([middle - half, middle + half], axis=1)
+
+
+def _keypoints(
+    head: BoxHead, size: tuple[int, int], table: np.ndarray, others: Mapping[str, np.ndarray], chosen: np.ndarray
+) -> np.ndarray:
+    """Return the keypoints [K, keypoints, 2 or 3] of the boxes `chosen`, in pixels."""
+    if not head.keypoints:
+        return np.empty((len(chosen), 0, 2), np.float32)
+    source = others[head.keypoints_from] if head.keypoints_from else table[:, head.columns.keypoints]
+    points = source[chosen].astype(np.float32).reshape(len(chosen), head.keypoints, head.keypoint_size)
+    if head.code == "priors":
+        origins, sizes = (each[chosen, None] for each in head.grid(*size))
+        points[..., :2] = origins + points[..., :2] * np.float32(head.variances[0]) * sizes
+    elif head.unit == "fraction":
+        points[..., :2] *= np.array((size[1], size[0]), np.float32)
+    return points
+
+
+def move_to_picture(found: Found, frame: Frame) -> Found:
+    """Return boxes in pixels of the picture, its edges at the most."""
+    corners = frame.to_picture(found.corners.reshape(-1, 2, 2)).reshape(-1, 4)
+    keypoints = found.keypoints.copy()
+    keypoints[..., :2] = frame.to_picture(keypoints[..., :2])
+    return found._replace(corners=corners, keypoints=keypoints)

@@ -1,0 +1,169 @@
+"""Heads of detectors: how the numbers of an output of kind "boxes" are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .checks import MAX_LABELS, check_choice, check_range
+from .errors import ModelError
+
+LAYOUTS = ("rows", "columns")
+CODES = ("centre", "corners", "cells", "priors")
+UNITS = ("pixels", "fraction")
+SCORES = ("probabilities", "logits", "softmax")
+MAX_EXTRAS = 4096  # numbers of a box beside its corners and scores
+MAX_PRIORS = 256
+ENDED = 6  # numbers of an end-to-end row: corners, score and class
+
+
+class Columns(NamedTuple):
+    """Where the numbers of a box are in its row, as (first, last + 1); empty for those that another output has."""
+
+    box: slice
+    objectness: slice
+    scores: slice
+    masks: slice
+    keypoints: slice
+    width: int
+
+
+@dataclass(frozen=True)
+class BoxHead:
+    """How boxes are read from the outputs of a network, for `classes` labels.
+
+    A row has the numbers of one box: four of its place, its objectness, a score for each class, its mask coefficients
+    and its keypoints, as far as the network has them.
+    """
+
+    classes: int
+    layout: str = "columns"
+    """"rows": an output [boxes, numbers]; "columns": [numbers, boxes]."""
+    code: str = "centre"
+    """"centre": x, y, width, height; "corners": x1, y1, x2, y2; "cells": x and y from the corner of a cell and the
+    logarithms of width and height, in strides; "priors": offsets from a prior box, in `variances` of its size."""
+    unit: str = "pixels"
+    """Of centres and corners: pixels of the network's image, or fractions of its sides."""
+    scores: str = "probabilities"
+    """"logits" go through a sigmoid each, those of "softmax" through one softmax."""
+    objectness: bool = False
+    """A score of its own for "any object", which multiplies those of the classes."""
+    background: bool = False
+    """The first score is that of no object at all, and no label's."""
+    suppress: bool = True
+    """Overlapping boxes of a class are suppressed. False: the network was trained to give one for each object."""
+    ended: bool = False
+    """Rows are chosen already: x1, y1, x2, y2, score, class, then masks and keypoints."""
+    masks: int = 0
+    """Coefficients of each box for the prototypes of masks."""
+    keypoints: int = 0
+    keypoint_size: int = 0
+    """Numbers of a keypoint: 2 (x, y), or 3 with its confidence."""
+    strides: tuple[int, ...] = ()
+    """Pixels between cells, of each grid in the order of the boxes; of "cells" and "priors"."""
+    priors: tuple[float, ...] = ()
+    """Width and height, in pixels, of the priors in a cell of each grid, one after another."""
+    prior_counts: tuple[int, ...] = ()
+    """Priors in a cell of each grid."""
+    variances: tuple[float, ...] = (0.1, 0.2)
+    """Of centres and of sizes."""
+    scores_from: str = ""
+    """The output [boxes, scores] where scores are apart from the rows."""
+    keypoints_from: str = ""
+    """The output [boxes, numbers] where keypoints are apart."""
+    prototypes: str = ""
+    """The output [masks, height, width] of prototypes."""
+
+    def __post_init__(self) -> None:
+        where = "boxes"
+        check_choice(where, "layout", self.layout, LAYOUTS)
+        check_choice(where, "code", self.code, CODES)
+        check_choice(where, "unit", self.unit, UNITS)
+        check_choice(where, "scores", self.scores, SCORES)
+        check_range(where, "classes", self.classes, 1, MAX_LABELS)
+        check_range(where, "masks", self.masks, 0, MAX_EXTRAS)
+        check_range(where, "keypoints", self.keypoints, 0, MAX_EXTRAS)
+        check_range(where, "keypoint_size", self.keypoint_size, 2 if self.keypoints else 0, 3 if self.keypoints else 0)
+        if bool(self.masks) != bool(self.prototypes):
+            raise ModelError(f"boxes: {self.masks} mask coefficients, and prototypes in {self.prototypes!r}")
+        self._check_grids()
+        if self.objectness and (self.background or self.scores == "softmax"):
+            raise ModelError("boxes: objectness is for scores of independent classes, without a background")
+        if self.ended and (self.code != "corners" or self.scores_from or self.objectness or self.background):
+            raise ModelError("boxes: rows that are chosen already have corners, a score and a class")
+
+    def _check_grids(self) -> None:
+        for stride in self.strides:
+            check_range("boxes", "strides", stride, 1, 4096)
+        if (self.code in ("cells", "priors")) != bool(self.strides):
+            raise ModelError(f"boxes: {len(self.strides)} strides; they are for codes cells and priors")
+        counts = len(self.strides) if self.code == "priors" else 0
+        if len(self.prior_counts) != counts or any(not 1 <= count <= MAX_PRIORS for count in self.prior_counts):
+            raise ModelError(f"boxes: prior_counts is {list(self.prior_counts)[:8]}; one for each stride is needed")
+        if len(self.priors) != 2 * sum(self.prior_counts) or not all(0 < side < 1e5 for side in self.priors):
+            raise ModelError(f"boxes: {len(self.priors)} sides of priors; two for each prior are needed, above 0")
+        if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
+            raise ModelError("boxes: variances are two numbers above 0, of centres and of sizes")
+
+    @property
+    def columns(self) -> Columns:
+        """Return where the numbers of a box are in its row."""
+        if self.ended:
+            box, objectness, scores = slice(0, 4), slice(4, 4), slice(4, ENDED)
+        else:
+            box, objectness = slice(0, 4), slice(4, 4 + self.objectness)
+            scores = slice(objectness.stop, objectness.stop + (0 if self.scores_from else self.score_count))
+        masks = slice(scores.stop, scores.stop + self.masks)
+        numbers = 0 if self.keypoints_from else self.keypoints * self.keypoint_size
+        keypoints = slice(masks.stop, masks.stop + numbers)
+        return Columns(box, objectness, scores, masks, keypoints, keypoints.stop)
+
+    @property
+    def score_count(self) -> int:
+        """The scores of a box, with that of the background."""
+        return self.classes + self.background
+
+    @property
+    def other_outputs(self) -> tuple[str, ...]:
+        """The names of the outputs that are read beside the rows."""
+        return tuple(filter(None, (self.scores_from, self.keypoints_from, self.prototypes)))
+
+    def box_count(self, height: int, width: int) -> int | None:
+        """Return the boxes that the grids have in an image of this size; None without grids."""
+        if not self.strides:
+            return None
+        counts = self.prior_counts or (1,) * len(self.strides)
+        return sum(
+            count * math.ceil(height / stride) * math.ceil(width / stride)
+            for stride, count in zip(self.strides, counts)
+        )
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise ModelError unless an output of this shape has such rows."""
+        wanted = self.columns.width
+        axis = 1 if self.layout == "rows" else 0
+        if len(shape) != 2 or shape[axis] != wanted:
+            order = "[boxes, numbers]" if axis else "[numbers, boxes]"
+            raise ModelError(f"boxes: an output {list(shape)[:8]}; {order} with {wanted} numbers for a box is needed")
+
+    def grid(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the corners or centres [N, 2] and the sizes [N, 2] of cells or priors, in pixels, in their order.
+
+        The boxes of a grid come row by row, those of a cell together. Cells have corners, priors have centres.
+        """
+        origins, sizes, first = [], [], 0
+        for stride, count in zip(self.strides, self.prior_counts or (1,) * len(self.strides)):
+            rows, columns = np.indices((math.ceil(height / stride), math.ceil(width / stride)), np.float32)
+            cells = np.stack([columns.ravel(), rows.ravel()], axis=1)
+            if self.code == "priors":
+                cells += np.float32(0.5)
+                sides = np.array(self.priors[2 * first : 2 * (first + count)], np.float32).reshape(count, 2)
+            else:
+                sides = np.full((1, 2), stride, np.float32)
+            origins.append(np.repeat(cells * np.float32(stride), count, axis=0))
+            sizes.append(np.tile(sides, (len(cells), 1)))
+            first += count
+        return np.concatenate(origins), np.concatenate(sizes)

@@ -1,0 +1,156 @@
+"""Which outputs of a graph are boxes, and how they are read: by what the user or the exporter says, else by shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..boxes import ENDED, BoxHead
+from ..errors import ModelError
+from ..outputs import Output
+from .box_spec import BOX_KINDS, BoxSpec
+from .builder import BuiltOutput
+
+MAX_CHOSEN = 1000  # boxes that an end-to-end network chooses, at most
+_GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # pixels between the cells of YOLO's networks
+_BOXES = ("box", "loc", "reg")  # in the name of an output
+_SCORES = ("score", "conf", "cls", "class", "prob")
+
+
+@dataclass(frozen=True)
+class FoundBoxes:
+    """The outputs of a detector, the rows of boxes first, the kind that they are of, and what was guessed."""
+
+    outputs: list[BuiltOutput]
+    spec: BoxSpec
+    note: str = ""
+
+
+def find_head(
+    outputs: Sequence[BuiltOutput], size: tuple[int, int], spec: BoxSpec | None, labels: int | None
+) -> FoundBoxes | None:
+    """Return the outputs of a network whose boxes are read as `spec` says, or, without one, as their shapes look.
+
+    `size` is the height and width of its image, `labels` the number of labels that are known. None where they look like
+    no boxes; ModelError where they do not fit a given `spec`.
+    """
+    if spec is not None:
+        return _as_boxes(outputs, spec, size, labels)
+    for guess in (_grids, _apart, _chosen):
+        found = guess(outputs, size, labels)
+        if found is not None:
+            kind, fields = found
+            try:
+                built = _as_boxes(outputs, dataclasses.replace(kind, fields={**kind.fields, **fields}), size, labels)
+            except ModelError:
+                continue
+            shape = list(built.outputs[0].shape)
+            note = f"its output {shape} is read as boxes of {kind.name} (--boxes; --output-kind values for the numbers)"
+            return dataclasses.replace(built, note=note)
+    return None
+
+
+def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
+    """Return the outputs with the head that a specification makes of their shapes."""
+    fields = dict(spec.fields)
+    apart = dict(_parts_apart(outputs, fields, size)) if fields.get("layout") == "rows" else {}
+    fields |= {key: name for key, name in apart.items() if key not in spec.fields}
+    others = {fields.get("scores_from"), fields.get("keypoints_from")}
+    tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
+    maps = [built for built in outputs if len(built.shape) == 3]
+    if not tables:
+        told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
+        raise ModelError(f"no output is a table of boxes; it has {told}")
+    named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
+    rows = (named or tables)[0]
+    masks = fields.get("masks", maps[0].shape[0] if maps and "prototypes" not in fields else 0)
+    if maps and masks:
+        fields |= {"masks": masks, "prototypes": fields.get("prototypes") or maps[0].name}
+    try:
+        head = BoxHead(**{"classes": _classes(rows, outputs, fields, labels), **fields})
+        head.check_shape(rows.shape)
+    except TypeError as error:  # of a field's type, which the specification has read
+        raise ModelError(f"boxes: {error}") from None
+    leading = dataclasses.replace(rows, output=Output("boxes", boxes=head))
+    rest = [dataclasses.replace(built, output=Output("values")) for built in outputs if built is not rows]
+    return FoundBoxes([leading, *rest], spec)
+
+
+def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str, Any], labels: int | None) -> int:
+    """Return the number of classes: what is left of a row beside all else in it."""
+    if fields.get("ended"):
+        return labels or 80  # the classes of COCO; a row has the number of its class alone
+    background = int(fields.get("background", False))
+    apart = fields.get("scores_from")
+    if apart:
+        shape = next((built.shape for built in outputs if built.name == apart), (0, 0))
+        return shape[-1] - background
+    width = rows.shape[1 if fields.get("layout") == "rows" else 0]
+    extra = 0 if fields.get("keypoints_from") else fields.get("keypoints", 0) * fields.get("keypoint_size", 0)
+    return width - 4 - int(fields.get("objectness", False)) - background - fields.get("masks", 0) - extra
+
+
+def _parts_apart(
+    outputs: Sequence[BuiltOutput], fields: dict[str, Any], size: tuple[int, int]
+) -> list[tuple[str, str]]:
+    """Return the fields that name the outputs of scores and of keypoints, where rows have the four numbers alone."""
+    tables = [built for built in outputs if len(built.shape) == 2]
+    boxes = [built for built in tables if built.shape[1] == 4]
+    if not boxes or len(tables) < 2:
+        return []
+    count = boxes[0].shape[0]
+    rest = [built for built in tables if built is not boxes[0] and built.shape[0] == count]
+    numbers = fields.get("keypoints", 0) * fields.get("keypoint_size", 0)
+    points = [built for built in rest if numbers and built.shape[1] == numbers]
+    scores = [built for built in rest if built not in points]
+    found = [("scores_from", scores[0].name)] if scores else []
+    return found + ([("keypoints_from", points[0].name)] if points else [])
+
+
+Guess = tuple[BoxSpec, dict[str, Any]]
+
+
+def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """A YOLO that gives a row for each cell of its grids: v5 for three priors a cell, v8 and X for one."""
+    tables = [built for built in outputs if len(built.shape) == 2]
+    for strides in _GRIDS:
+        cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
+        for built in tables[:1] if len(tables) == 1 else ():
+            rows, columns = built.shape
+            if columns == cells and rows > 4:
+                return BOX_KINDS["yolov8"], {}
+            if rows == 3 * cells and columns > 5:
+                return BOX_KINDS["yolov5"], {}
+            if rows == cells and columns > 5:
+                if labels is not None and columns == labels + 4:
+                    return BOX_KINDS["yolov8"], {"layout": "rows"}
+                return BOX_KINDS["yolox"], {"strides": strides}
+    return None
+
+
+def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """An SSD, whose boxes and scores are two outputs; a RetinaFace, by the number of its priors and its landmarks."""
+    tables = [built for built in outputs if len(built.shape) == 2]
+    boxes = [built for built in tables if built.shape[1] == 4]
+    if len(boxes) != 1 or len(tables) != len(outputs):
+        return None
+    same = [built for built in tables if built is not boxes[0] and built.shape[0] == boxes[0].shape[0]]
+    retinaface = BOX_KINDS["retinaface"]
+    count = BoxHead(**retinaface.fields).box_count(*size)
+    if sorted(built.shape[1] for built in same) == [2, 10] and count == boxes[0].shape[0]:
+        return retinaface, {}
+    is_named = len(same) == 1 and any(word in same[0].name.lower() for word in _SCORES)
+    if len(tables) == 2 and is_named and same[0].shape[1] > 1 and boxes[0].shape[0] > MAX_CHOSEN:
+        return BOX_KINDS["ssd"], {}
+    return None
+
+
+def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """An end-to-end YOLO: some hundred rows of corners, a score and a class."""
+    tables = [built for built in outputs if len(built.shape) == 2]
+    if len(tables) == 1 and tables[0].shape[1] == ENDED and 100 <= tables[0].shape[0] <= MAX_CHOSEN:
+        return BOX_KINDS["yolo26"], {}
+    return None

@@ -1,0 +1,106 @@
+"""`--boxes SPEC`: the kinds of detectors by name, and how their boxes and pictures are described in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..boxes import BoxHead
+from ..errors import ModelError
+from .picture import PreprocessingOptions
+
+LETTERBOX = PreprocessingOptions(
+    input_range=(0.0, 1.0), resize_mode="pad", filter="linear", pad_colour=114, pad_place="centre", channel_order="rgb"
+)
+_SQUASHED = PreprocessingOptions(input_range=(0.0, 1.0), resize_mode="squash", filter="linear", channel_order="rgb")
+_YOLOX = dataclasses.replace(LETTERBOX, input_range=(0.0, 255.0), pad_place="corner", channel_order="bgr")
+_RETINAFACE = PreprocessingOptions(
+    input_range=(0.0, 255.0),
+    mean=(104.0, 117.0, 123.0),
+    std=(1.0,),
+    resize_mode="squash",
+    filter="linear",
+    channel_order="bgr",
+)
+_ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.0,), std=(128.0,))
+
+
+@dataclass(frozen=True)
+class BoxSpec:
+    """What is said of a detector: fields of `BoxHead`, and pictures as networks of its kind read them."""
+
+    fields: Mapping[str, Any]
+    pictures: PreprocessingOptions = LETTERBOX
+    name: str = ""
+
+    def head(self, **found: Any) -> BoxHead:
+        """Return the head, with `found` where the specification says nothing; ModelError where it does not fit."""
+        return BoxHead(**{**found, **self.fields})
+
+
+BOX_KINDS = {
+    "yolov8": BoxSpec({"layout": "columns", "code": "centre"}, name="yolov8"),
+    "yolov5": BoxSpec({"layout": "rows", "code": "centre", "objectness": True}, name="yolov5"),
+    "yolo26": BoxSpec({"layout": "rows", "code": "corners", "ended": True}, name="yolo26"),
+    "yolox": BoxSpec(
+        {"layout": "rows", "code": "cells", "objectness": True, "strides": (8, 16, 32)}, _YOLOX, name="yolox"
+    ),
+    "detr": BoxSpec({"layout": "rows", "code": "centre", "unit": "fraction", "suppress": False}, _SQUASHED, "detr"),
+    "ssd": BoxSpec(
+        {"layout": "rows", "code": "corners", "unit": "fraction", "background": True}, _ULTRAFACE, name="ssd"
+    ),
+    "retinaface": BoxSpec(
+        {
+            "layout": "rows",
+            "code": "priors",
+            "background": True,
+            "classes": 1,
+            "keypoints": 5,
+            "keypoint_size": 2,
+            "strides": (8, 16, 32),
+            "priors": (16.0, 16.0, 32.0, 32.0, 64.0, 64.0, 128.0, 128.0, 256.0, 256.0, 512.0, 512.0),
+            "prior_counts": (2, 2, 2),
+        },
+        _RETINAFACE,
+        name="retinaface",
+    ),
+}
+
+
+def parse_boxes(text: str) -> BoxSpec:
+    """Read a specification such as "yolov8", "yolov5,classes=3" or "layout=rows,code=corners,classes=2".
+
+    It begins with the name of a kind of detector, or else with what `BoxHead` has by default. Lists have "/" between
+    their entries. ModelError names what is unknown.
+    """
+    words = [word.strip() for word in text.split(",")]
+    spec = BoxSpec({})
+    if "=" not in words[0]:
+        if words[0] not in BOX_KINDS:
+            raise ModelError(f"boxes {words[0]!r}: known are {', '.join(BOX_KINDS)}, or fields such as layout=rows")
+        spec = BOX_KINDS[words.pop(0)]
+    hints = typing.get_type_hints(BoxHead)
+    fields = dict(spec.fields)
+    for word in words:
+        key, _, value = word.partition("=")
+        if key not in hints:
+            raise ModelError(f"boxes: unknown field {key!r}; known are {', '.join(hints)}")
+        fields[key] = _read(key, value, hints[key])
+    return dataclasses.replace(spec, fields=fields)
+
+
+def _read(key: str, text: str, hint: Any) -> Any:
+    """Read the value of a field by its type."""
+    try:
+        if hint is bool:
+            return {"yes": True, "true": True, "no": False, "false": False}[text.lower()]
+        if hint in (int, str):
+            return hint(text)
+        item = typing.get_args(hint)[0]
+        return tuple(item(entry) for entry in text.split("/"))
+    except (KeyError, ValueError):
+        wanted = {bool: "yes or no", int: "a whole number"}.get(hint, "numbers with / between them")
+        raise ModelError(f"boxes: {key} is {text!r}; needed is {wanted}") from None

@@ -1,0 +1,104 @@
+"""What Ultralytics' exporter writes into the metadata of an ONNX file: task, classes, sizes and keypoints."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .box_spec import BOX_KINDS, LETTERBOX, BoxSpec
+from .picture import PreprocessingOptions
+from .preprocessor import read_id2label
+
+_AUTHOR = "Ultralytics"
+_BOX_TASKS = ("detect", "segment", "pose")
+MAX_TEXT = 1 << 20
+
+
+@dataclass(frozen=True)
+class UltralyticsFile:
+    """The metadata of a file by Ultralytics; None or empty for what an older exporter did not write.
+
+    `size` is the height and width of the network's image.
+    """
+
+    task: str
+    names: tuple[str, ...]
+    size: tuple[int, int] | None
+    keypoint_shape: tuple[int, int] | None
+    is_end_to_end: bool
+    head: str
+    channels: int = 3
+
+    @property
+    def pictures(self) -> PreprocessingOptions:
+        """Return how the exporter's own `predict` makes the network's input of a picture."""
+        own = PreprocessingOptions(
+            pictures="photo" if self.channels in (1, 3) else None, usual_size=self.size, is_beside=True
+        )
+        if self.task == "classify":
+            square = self.size is not None and self.size[0] == self.size[1]
+            return dataclasses.replace(
+                own,
+                input_range=(0.0, 1.0),
+                resize=max(self.size) if self.size is not None else None,
+                resize_mode="crop" if square or self.size is None else "squash",
+                filter="bilinear",
+                channel_order="rgb",
+            )
+        return own.over(LETTERBOX if self.boxes is None else self.boxes.pictures)
+
+    @property
+    def boxes(self) -> BoxSpec | None:
+        """Return the kind of boxes that the network finds; None for other tasks."""
+        if self.task not in _BOX_TASKS:
+            return None
+        if self.head == "RTDETRDecoder":
+            kind = BOX_KINDS["detr"]
+        else:
+            kind = BOX_KINDS["yolo26" if self.is_end_to_end else "yolov8"]
+        fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}
+        if self.task == "pose" and self.keypoint_shape is not None:
+            fields |= {"keypoints": self.keypoint_shape[0], "keypoint_size": self.keypoint_shape[1]}
+        return BoxSpec(fields, kind.pictures, f"Ultralytics {self.task}")
+
+
+def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
+    """Read the metadata of an ONNX file; None where Ultralytics did not write it, or no names are in it."""
+    if metadata.get("author") != _AUTHOR or "task" not in metadata:
+        return None
+    found = {key: _literal(text) for key, text in metadata.items()}
+    names = read_id2label({str(key): name for key, name in found["names"].items()} if _is_dict(found) else None)
+    if names is None:
+        return None
+    size, points = found.get("imgsz"), found.get("kpt_shape")
+    return UltralyticsFile(
+        task=metadata["task"],
+        names=names,
+        size=_pair(size) if not isinstance(size, int) else (size, size),
+        keypoint_shape=_pair(points),
+        is_end_to_end=found.get("end2end") is True,
+        head=metadata.get("head", ""),
+        channels=found["channels"] if type(found.get("channels")) is int else 3,
+    )
+
+
+def _is_dict(found: Mapping[str, Any]) -> bool:
+    return isinstance(found.get("names"), dict)
+
+
+def _literal(text: str) -> Any:
+    """A Python literal, as the exporter writes what is no text; None for others."""
+    if len(text) > MAX_TEXT:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return None
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2
+    return (value[0], value[1]) if is_pair and all(type(item) is int and item > 0 for item in value) else None

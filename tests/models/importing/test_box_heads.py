@@ -1,0 +1,74 @@
+"""Tests of recognising boxes by what is said of them and by their shapes."""
+
+import pytest
+from trninfer.models.errors import ModelError
+from trninfer.models.importing.box_heads import find_head
+from trninfer.models.importing.box_spec import parse_boxes
+from trninfer.models.importing.builder import BuiltOutput
+from trninfer.models.outputs import Output
+
+
+def built(*outputs):
+    return [BuiltOutput(name, name, shape, Output("values")) for name, shape in outputs]
+
+
+def kind_and_head(outputs, size=(640, 640), spec=None, labels=None):
+    found = find_head(built(*outputs), size, spec and parse_boxes(spec), labels)
+    return found and (found.spec.name, found.outputs[0].output.boxes, found.outputs[0].name)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "classes"),
+    [
+        ((84, 8400), "yolov8", 80),
+        ((5, 8400), "yolov8", 1),
+        ((25200, 85), "yolov5", 80),
+        ((25200, 6), "yolov5", 1),
+        ((8400, 85), "yolox", 80),
+        ((300, 6), "yolo26", 80),
+    ],
+)
+def test_yolo_is_known_by_its_shape(shape, kind, classes):
+    name, head, _ = kind_and_head([("out", shape)])
+    assert (name, head.classes) == (kind, classes)
+    found = find_head(built(("out", shape)), (640, 640), None, None)
+    assert "--boxes" in found.note and kind in found.note
+
+
+def test_other_sizes_have_other_grids():
+    cells = 40 * 60 + 20 * 30 + 10 * 15
+    assert kind_and_head([("out", (7, cells))], (320, 480))[1].classes == 3
+    assert kind_and_head([("out", (7, cells))], (640, 640)) is None
+    with_64 = cells + 5 * 8
+    assert kind_and_head([("out", (3 * with_64, 8))], (320, 480))[0] == "yolov5"
+
+
+def test_masks_have_their_prototypes_in_another_output():
+    _, head, _ = kind_and_head([("out", (116, 8400)), ("maps", (32, 160, 160))])
+    assert (head.classes, head.masks, head.prototypes) == (80, 32, "maps")
+
+
+def test_known_labels_say_whether_there_is_objectness():
+    assert kind_and_head([("out", (8400, 85))], labels=81)[0] == "yolov8"
+    assert kind_and_head([("out", (8400, 85))], labels=80)[0] == "yolox"
+
+
+def test_ssd_and_retinaface():
+    name, head, leading = kind_and_head([("scores", (4420, 2)), ("boxes", (4420, 4))], (240, 320))
+    assert (name, head.classes, head.scores_from, leading) == ("ssd", 1, "scores", "boxes")
+    outputs = [("loc", (16800, 4)), ("conf", (16800, 2)), ("landms", (16800, 10))]
+    name, head, leading = kind_and_head(outputs)
+    assert (name, head.scores_from, head.keypoints_from, leading) == ("retinaface", "conf", "landms", "loc")
+
+
+@pytest.mark.parametrize("shape", [(1000,), (84, 8401), (300, 7), (20, 6), (3, 64, 64)])
+def test_other_outputs_are_no_boxes(shape):
+    assert kind_and_head([("out", shape)]) is None
+
+
+def test_what_is_said_must_fit():
+    assert kind_and_head([("out", (9, 50))], (64, 64), "yolov8,keypoints=1,keypoint_size=2")[1].classes == 3
+    with pytest.raises(ModelError, match=r"\[numbers, boxes\] with 6 numbers"):
+        kind_and_head([("out", (9, 50))], (64, 64), "yolov8,classes=2")
+    with pytest.raises(ModelError, match=r"no output is a table of boxes; it has out \[10\]"):
+        kind_and_head([("out", (10,))], (64, 64), "yolov8")

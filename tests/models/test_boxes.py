@@ -1,0 +1,59 @@
+"""Tests of heads of detectors: what they describe, and what they refuse."""
+
+import pytest
+from trninfer.models.boxes import BoxHead
+from trninfer.models.errors import ModelError
+
+
+def test_a_row_has_its_numbers_in_one_order():
+    head = BoxHead(3, "rows", objectness=True, masks=32, prototypes="p", keypoints=2, keypoint_size=3)
+    box, objectness, scores, masks, keypoints, width = head.columns
+    places = [(part.start, part.stop) for part in (box, objectness, scores, masks, keypoints)]
+    assert places == [(0, 4), (4, 5), (5, 8), (8, 40), (40, 46)]
+    assert width == 46
+    ended = BoxHead(3, "rows", "corners", ended=True, keypoints=2, keypoint_size=2)
+    assert (ended.columns.scores, ended.columns.width) == (slice(4, 6), 10)
+    apart = BoxHead(2, "rows", "corners", background=True, scores_from="scores")
+    assert (apart.columns.width, apart.score_count, apart.other_outputs) == (4, 3, ("scores",))
+
+
+def test_grids_count_their_boxes():
+    assert BoxHead(1).box_count(640, 640) is None
+    assert BoxHead(1, "rows", "cells", strides=(8, 16, 32)).box_count(640, 640) == 8400
+    head = BoxHead(
+        1, "rows", "priors", strides=(32, 64), priors=(16.0, 16.0, 24.0, 8.0, 64.0, 64.0), prior_counts=(2, 1)
+    )
+    assert head.box_count(100, 70) == 2 * 4 * 3 + 2 * 2
+    origins, sizes = head.grid(100, 70)
+    assert origins[:3].tolist() == [[16, 16], [16, 16], [48, 16]]
+    assert sizes[:3].tolist() == [[16, 16], [24, 8], [16, 16]]
+    assert (origins[-1].tolist(), sizes[-1].tolist()) == ([96, 96], [64, 64])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"classes": 0}, "classes is 0"),
+        ({"layout": "squares"}, "layout is 'squares'"),
+        ({"masks": 32}, "32 mask coefficients, and prototypes in ''"),
+        ({"keypoints": 2, "keypoint_size": 4}, "keypoint_size is 4; 2 to 3"),
+        ({"code": "cells"}, "0 strides"),
+        ({"strides": (8,)}, "1 strides"),
+        ({"code": "priors", "strides": (8,)}, "prior_counts is []"),
+        ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "1 sides of priors"),
+        ({"objectness": True, "background": True}, "objectness is for"),
+        ({"ended": True}, "rows that are chosen already"),
+        ({"variances": (0.1,)}, "variances are two numbers"),
+    ],
+)
+def test_what_does_not_fit_is_named(fields, message):
+    with pytest.raises(ModelError) as error:
+        BoxHead(**{"classes": 1, **fields})
+    assert message in str(error.value)
+
+
+def test_an_output_must_have_such_rows():
+    BoxHead(2).check_shape((6, 100))
+    BoxHead(2, "rows").check_shape((100, 6))
+    with pytest.raises(ModelError, match=r"an output \[100, 6\]; \[numbers, boxes\] with 6 numbers"):
+        BoxHead(2).check_shape((100, 6))
