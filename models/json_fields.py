@@ -62,10 +62,11 @@ _WORDS = {int: "a whole number", str: "a string", float: "a number", bool: "true
 def typed(where: str, key: str, value: Any, hint: Any) -> Any:
     """Return `value` as the field's type: int, float, str, bool, or a tuple of one of them, or a record, which may be
     null where the field may be None. A bool is not a number."""
-    record = next((kind for kind in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(kind)), None)
+    kinds: tuple[Any, ...] = (hint, *typing.get_args(hint))
+    record: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     if record is not None:
         may_be_none = type(None) in typing.get_args(hint)
-        return None if value is None and may_be_none else fill(record, f"{where}: {key}", value)  # type: ignore[type-var]
+        return None if value is None and may_be_none else fill(record, f"{where}: {key}", value)
     item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
     values = value if item is not hint else [value]
     if isinstance(values, list):
