@@ -23,7 +23,7 @@ _CLOSE = np.float32(80)  # a logarithm of a size beyond which a float32 overflow
 
 @dataclass(frozen=True)
 class Limits:
-    """Which boxes are answered: of at least a confidence, below an overlap (intersection over union), the first few."""
+    """Limits of what is answered: the least confidence, the most overlap (intersection over union), and how many."""
 
     confidence: float = CONFIDENCE
     iou: float = IOU

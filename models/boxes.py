@@ -21,7 +21,7 @@ ENDED = 6  # numbers of an end-to-end row: corners, score and class
 
 
 class Columns(NamedTuple):
-    """Where the numbers of a box are in its row, as (first, last + 1); empty for those that another output has."""
+    """Places of the numbers of a box in its row, as (first, last + 1); empty for those that another output has."""
 
     box: slice
     objectness: slice
@@ -33,7 +33,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxHead:
-    """How boxes are read from the outputs of a network, for `classes` labels.
+    """Description of boxes in the outputs of a network, for `classes` labels.
 
     A row has the numbers of one box: four of its place, its objectness, a score for each class, its mask coefficients
     and its keypoints, as far as the network has them.

@@ -1,4 +1,4 @@
-"""Where a picture is in a network's image: how it is resized, and cut or padded."""
+"""Frames: the place of a picture in a network's image, resized and then cut or padded."""
 
 from __future__ import annotations
 

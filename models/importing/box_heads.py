@@ -1,4 +1,4 @@
-"""Which outputs of a graph are boxes, and how they are read: by what the user or the exporter says, else by shape."""
+"""Recognition of boxes among the outputs of a graph: by what the user or the exporter says, else by shape."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.
 
 @dataclass(frozen=True)
 class BoxSpec:
-    """What is said of a detector: fields of `BoxHead`, and pictures as networks of its kind read them."""
+    """Description of a detector: fields of `BoxHead`, and pictures as networks of its kind read them."""
 
     fields: Mapping[str, Any]
     pictures: PreprocessingOptions = LETTERBOX

@@ -1,4 +1,4 @@
-"""What Ultralytics' exporter writes into the metadata of an ONNX file: task, classes, sizes and keypoints."""
+"""Metadata that Ultralytics' exporter writes into an ONNX file: task, classes, sizes and keypoints."""
 
 from __future__ import annotations
 
