@@ -28,11 +28,13 @@ from .operations.normalize import normalize_groups, normalize_pixels, normalize_
 from .operations.pool import pool_maxima, pool_means
 from .operations.row_groups import pool_row_groups
 from .operations.scores import compute_scores, find_answers
+from .operations.softmax import soften_channels, soften_rows
 from .operations.value import make_room
 from .program import (
     Affine,
     Answers,
     AveragePool,
+    ChannelSoftmax,
     Combine,
     Convolution,
     GroupNorm,
@@ -46,6 +48,7 @@ from .program import (
     Resident,
     Room,
     RowGroupsPool,
+    RowSoftmax,
     Scores,
     Slope,
     Store,
@@ -69,6 +72,7 @@ BODIES: dict[type, Any] = {
     Answers: find_answers,
     Attention: attend,
     AveragePool: pool_means,
+    ChannelSoftmax: soften_channels,
     Combine: combine,
     Convolution: convolve,
     GroupNorm: normalize_groups,
@@ -83,6 +87,7 @@ BODIES: dict[type, Any] = {
     Resident: assume_resident,
     Room: open_room,
     RowGroupsPool: pool_row_groups,
+    RowSoftmax: soften_rows,
     Scores: compute_scores,
     Slope: slope,
     Store: store,

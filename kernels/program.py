@@ -48,6 +48,7 @@ from .pool_operations import Pool as Pool
 from .pool_operations import RowGroupsPool as RowGroupsPool
 from .tensor_names import OpId as OpId
 from .value_operations import Affine as Affine
+from .value_operations import ChannelSoftmax as ChannelSoftmax
 from .value_operations import Combine as Combine
 from .value_operations import GroupNorm as GroupNorm
 from .value_operations import Interleave as Interleave
@@ -57,6 +58,7 @@ from .value_operations import Norm as Norm
 from .value_operations import Numbered as Numbered
 from .value_operations import Pad as Pad
 from .value_operations import Rearrange as Rearrange
+from .value_operations import RowSoftmax as RowSoftmax
 from .value_operations import Slope as Slope
 
 LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on

@@ -136,6 +136,46 @@ class GroupNorm(Norm):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChannelSoftmax(Operation):
+    """softmax of each pixel over axis `length` of its channels, seen as [outer, length, inner]; or its logarithm."""
+
+    length: int
+    inner: int = 1
+    log: bool = False
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: differences, exponentials and shares of some pixels, the next of them under way."""
+        return 6 * max(around.bank_bytes, 4 * around.tiles * around.partitions)
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSoftmax(Operation):
+    """softmax over the columns of each row, or its logarithm."""
+
+    log: bool = False
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: differences and exponentials of some rows, the next of them under way."""
+        return 4 * max(2 * around.bank_bytes, 4 * self.columns)
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return True if there are several."""
+        return self.rows > 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalResponseNorm(Operation):
     """x / (bias + alpha / size * sum of the squares of the `size` channels around it) ** beta."""
 

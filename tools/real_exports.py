@@ -292,7 +292,10 @@ class _Leading:
 
             def forward(self, x: Any) -> Any:
                 found = self.model(x)
-                return found["out"] if isinstance(found, dict) else getattr(found, "logits", found[0])
+                if not isinstance(found, dict):
+                    return found
+                named = [name for name in ("out", "logits", "last_hidden_state") if name in found]
+                return found[named[0]] if named else found[next(iter(found))]
 
         return Leading()
 

@@ -115,6 +115,7 @@ def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Num
 
 
 def _run_length(count: int) -> int:
-    """Return the length of the runs that put `count` numbers on the partitions in the fewest columns."""
+    """Return the length of the runs that put `count` numbers on the partitions in the fewest tiles, each of which takes
+    a DMA and an instruction of its own, and then in the fewest columns."""
     lengths = [length for length in range(1, MOST_COLUMNS + 1) if count % length == 0]
-    return min(lengths, key=lambda length: (ceil_div(count // length, PARTITIONS) * length, -length))
+    return min(lengths, key=lambda length: (ceil_div(count // length, PARTITIONS), length))

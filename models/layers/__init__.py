@@ -16,6 +16,7 @@ from .elementwise import OPERATIONS, Affine, Combine
 from .layer import Layer
 from .norm import GroupNorm, LayerNorm, LocalResponseNorm
 from .pad import Pad
+from .partial_softmax import ChannelSoftmax, RowSoftmax
 from .pool import Pool
 from .reshape import MAX_AXES, Flatten, Reshape, Transpose
 from .softmax import Softmax
@@ -37,6 +38,7 @@ __all__ = [
     "Attention",
     "ChannelShuffle",
     "ChannelSlice",
+    "ChannelSoftmax",
     "Combine",
     "Concat",
     "Conv2d",
@@ -50,6 +52,7 @@ __all__ = [
     "Pad",
     "Pool",
     "Reshape",
+    "RowSoftmax",
     "Softmax",
     "Transpose",
     "activate",

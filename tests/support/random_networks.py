@@ -12,6 +12,7 @@ from trninfer.models.layers import (
     Affine,
     ChannelShuffle,
     ChannelSlice,
+    ChannelSoftmax,
     Combine,
     Concat,
     Conv2d,
@@ -22,6 +23,7 @@ from trninfer.models.layers import (
     LayerNorm,
     Pool,
     PRelu,
+    RowSoftmax,
     Softmax,
 )
 from trninfer.models.network import Network
@@ -39,6 +41,8 @@ KINDS = [
     "prelu",
     "layer_norm",
     "group_norm",
+    "channel_softmax",
+    "row_softmax",
 ]
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish"]
 
@@ -162,6 +166,12 @@ def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
     if kind == "group_norm":
         groups = draw(st.sampled_from([count for count in (1, 2, 5, 13, shape[0]) if shape[0] % count == 0]))
         return GroupNorm(name, shape[0], groups, draw(st.sampled_from([1e-5, 0.1])), inputs=(read,))
+    if kind == "channel_softmax":
+        length = draw(st.sampled_from([count for count in (2, 3, 4, 13, shape[0]) if shape[0] % count == 0]))
+        inner = draw(st.sampled_from([1, shape[0] // length]))
+        return ChannelSoftmax(name, length, inner, log=draw(st.booleans()), inputs=(read,))
+    if kind == "row_softmax":
+        return RowSoftmax(name, log=draw(st.booleans()), inputs=(read,))
     if kind == "activation":
         return Activation(name, activation, inputs=(read,))
     if kind == "slice":

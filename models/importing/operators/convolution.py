@@ -18,6 +18,7 @@ from ..scores import multiply_values, scale_scores
 from ..steps import activate, affine_view, combine_views
 from ..view import View
 
+MAX_IN_PLACE = 64  # groups of channels that are multiplied by the same weights where they are
 MAX_VOLUME = 1 << 24  # weights of a convolution over three sides, written out for every depth
 
 Pads = tuple[int, int, int, int]
@@ -77,9 +78,34 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
             f"its weight is {list(weight.shape)} in {groups} groups, but {view.shape[0]} channels come in; where "
             "they come last (NHWC), a Transpose is needed before it"
         )
+    movement = Movement(pads, strides, dilations, groups)
+    if max(kernel) == 1 and movement == Movement(dilation=dilations):
+        made = mix_in_place(importer, view, 0, filters[:, :, 0, 0], bias)
+        if made is not None:
+            return made
     source = importer.planes(view)
-    made = add_convolution(importer, source, filters, bias, Movement(pads, strides, dilations, groups))
-    return without_height(made, rank)
+    return without_height(add_convolution(importer, source, filters, bias, movement), rank)
+
+
+def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, bias: np.ndarray | None) -> View | None:
+    """Multiply an axis by weights [F', F] where its entries are neighbours among the channels of the layer, as the bins
+    of YOLO's box sides are: a convolution in groups, all by the same weights. None where they are not, or where they
+    are all channels."""
+    order = view.order()
+    ordered, shape = view.permuted(order), importer.shape(view)
+    place = order.index(axis)
+    outer, inner = (math.prod(ordered.shape[part]) for part in (slice(0, place), slice(place + 1, None)))
+    if len(shape) != 3 or ordered.arrangement() is not None or inner != math.prod(shape[1:]):
+        return None
+    if not 1 < outer <= MAX_IN_PLACE or shape[0] != outer * weight.shape[1]:
+        return None
+    filters = np.tile(weight, (outer, 1))[:, :, None, None]
+    bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
+    made = add_convolution(importer, view.layer, filters, np.tile(bias, outer), Movement(groups=outer))
+    sides = list(ordered.shape)
+    sides[place] = len(weight)
+    back = tuple(order.index(each) for each in range(len(order)))
+    return made.reshaped(tuple(sides), view.batched).permuted(back)
 
 
 class Movement(NamedTuple):
@@ -121,6 +147,9 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
     last = len(view.axes) - 1
+    in_place = mix_in_place(importer, view, last, weight.T, bias)
+    if in_place is not None:
+        return in_place
     others = view.around(last)
     planes = view.permuted((last, *others))
     sides = planes.shape[1:]

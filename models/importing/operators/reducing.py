@@ -7,18 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...checks import Shape
 from ...errors import ModelError
-from ...layers import Conv2d, Dense, Pool
+from ...layers import ChannelSoftmax, Conv2d, Dense, Pool, RowSoftmax
 from ..importer import Importer
 from ..onnx_attributes import integer
 from ..onnx_constants import axes_of
 from ..onnx_file import Node
-from ..steps import activate, affine_view, combine_views
+from ..steps import activate, affine_view, combine_views, whole_shape
 from ..view import View
-
-MAX_IN_PLACE = (
-    1 << 15
-)  # numbers of a channel, of which a softmax over others is computed by channels of its rows instead
 
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
@@ -143,25 +140,44 @@ def _count(view: View, axes: tuple[int, ...]) -> int:
 
 
 def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
-    """A softmax over some axes, or its logarithm, by its steps: exponents of what is left of the maximum."""
-    rest = tuple(axis for axis in range(len(view.axes)) if axis not in axes)
-    if rest and _count(view, tuple(range(1, len(view.axes)))) > MAX_IN_PLACE:
-        rows = view.permuted((*rest, *axes))
-        sizes = rows.shape
-        whole = (_count(view, rest), 1, _count(view, axes))
-        flat = View.of(importer.builder.arrange(rows, whole), whole, view.batched)
-        made = _softmax_steps(importer, flat, (2,), log).reshaped(sizes, view.batched)
-        return made.permuted(tuple((*rest, *axes).index(axis) for axis in range(len(view.axes))))
-    return _softmax_steps(importer, view, axes, log)
+    """A softmax over some axes, or its logarithm: of channels or rows as the layer stores them, else laid out anew."""
+    order = view.order()
+    ordered = view.permuted(order)
+    places = [order.index(axis) for axis in axes]
+    is_run = sorted(places) == list(range(min(places), max(places) + 1))
+    if not is_run or ordered.arrangement() is not None:
+        rest = tuple(axis for axis in range(len(view.axes)) if axis not in axes)
+        order = (*axes, *rest) if _count(view, rest) > _count(view, axes) else (*rest, *axes)
+        whole = whole_shape(view.permuted(order).shape)
+        ordered = View.of(importer.builder.arrange(view.permuted(order), whole), whole).reshaped(
+            view.permuted(order).shape, view.batched
+        )
+        places = [order.index(axis) for axis in axes]
+    before, length, after = (
+        math.prod(ordered.shape[first:last])
+        for first, last in ((0, min(places)), (min(places), max(places) + 1), (max(places) + 1, len(order)))
+    )
+    made = _softmax_in_place(importer, ordered, (before, length, after), log)
+    return made.reshaped(ordered.shape, view.batched).permuted(tuple(order.index(axis) for axis in range(len(order))))
 
 
-def _softmax_steps(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
-    less = combine_views(importer, "subtract", view, _largest(importer, view, axes, True))
-    powers = activate(importer, less, "exp")
-    total = sum_axes(importer, powers, axes, True)
-    if log:
-        return combine_views(importer, "subtract", less, activate(importer, total, "log"))
-    return combine_views(importer, "divide", powers, total)
+def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int], log: bool) -> View:
+    """A softmax over the middle of the three axes that a view in memory's order is seen as."""
+    before, length, after = split
+    shape = importer.shape(view)
+    pixels = math.prod(shape[1:])
+    if after % pixels:
+        if after > 1:  # some of the rows of an image
+            whole: Shape = (before, length, after)
+            turned = View.of(view.layer, whole).permuted((1, 0, 2))
+            source = importer.builder.arrange(turned, (length, 1, before * after))
+            made = importer.add(ChannelSoftmax(importer.name("softmax"), length, log=log, inputs=(source,)))
+            return made.reshaped((length, before, after), view.batched).permuted((1, 0, 2))
+        rows = shape if shape[-1] == length else (before, 1, length)
+        source = importer.builder.arrange(view, rows)
+        return importer.add(RowSoftmax(importer.name("softmax"), log, inputs=(source,)))
+    source = importer.builder.arrange(view, shape if len(shape) == 3 else (*shape, 1, 1))
+    return importer.add(ChannelSoftmax(importer.name("softmax"), length, after // pixels, log, inputs=(source,)))
 
 
 def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:

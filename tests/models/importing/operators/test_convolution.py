@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
-from onnx_chain import Chain, assert_imports, checked, ends
+from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from onnx_runtime_faults import OLD
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.inputs import FeatureInput
+from trninfer.models.layers import ChannelSoftmax, Transpose
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -206,3 +207,22 @@ def test_windows_over_three_sides_that_differ_in_each(tmp_path: Path) -> None:
     chain.add("Conv", chain.weight(4, 1, 2, 3, 2), chain.weight(4), group=2, **how)
     chain.add("Flatten")
     checked(chain.model(), tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Conv", "MatMul"])
+@pytest.mark.parametrize("pixels", [(12,), (3, 4)])
+def test_bins_that_are_neighbouring_channels_are_mixed_in_place(pixels, op: str, tmp_path: Path) -> None:
+    """As YOLO reads the sides of boxes out of 16 bins of each, whose softmax stays where the channels are."""
+    chain = Chain(20, *pixels)
+    count = int(np.prod(pixels))
+    chain.conv((20, 20), (1,) * len(pixels))
+    chain.add("Reshape", chain.constant([0, 4, 5, count]))
+    chain.add("Transpose", perm=[0, 2, 1, 3] if op == "Conv" else [0, 1, 3, 2])
+    chain.add("Softmax", axis=1 if op == "Conv" else 3)
+    if op == "Conv":
+        chain.conv((5, 2), (1, 1))
+    else:
+        chain.add("MatMul", chain.weight(5, 2))
+    chain.add("Relu")
+    found = kinds(ends(chain, 8 * count, tmp_path))
+    assert ChannelSoftmax in found and Transpose not in found

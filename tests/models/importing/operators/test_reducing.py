@@ -12,7 +12,6 @@ from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d, Dense, Flatten
 from trninfer.models.importing.onnx_file import Node
-from trninfer.models.importing.operators import reducing
 from trninfer.models.importing.operators.reducing import OPERATORS, softmax_over
 from trninfer.models.layers import Pool, Reshape, Transpose
 
@@ -121,17 +120,37 @@ def test_reductions_of_an_image_that_lies_turned(op: str, axes: tuple[int, ...],
     np.testing.assert_allclose(value_of(importer, importer.views["y"], x), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("axes", [(0,), (2,), (1, 2)])
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (1, 2), (0, 2), (0, 1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("most", [reducing.MAX_IN_PLACE, 1])  # as it is, and by rows as channels
-def test_a_softmax_by_its_steps(axes: tuple[int, ...], log: bool, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reducing, "MAX_IN_PLACE", most)
+def test_a_softmax_over_some_axes(axes: tuple[int, ...], order: tuple[int, ...], log: bool) -> None:
     importer, x = importer_of(3, 4, 5), 40 * numbers(3, 4, 5)  # whose exponentials float32 does not hold
-    made = softmax_over(importer, importer.views["x"], axes, log)
+    made = softmax_over(importer, importer.views["x"].permuted(order), axes, log)
+    turned = x.transpose(0, *(axis + 1 for axis in order))
     own = tuple(axis + 1 for axis in axes)
-    powers = np.exp(x.astype(np.float64) - x.max(axis=own, keepdims=True))
+    powers = np.exp(turned.astype(np.float64) - turned.max(axis=own, keepdims=True))
     expected = powers / powers.sum(axis=own, keepdims=True)
     expected = np.log(np.maximum(expected, 1e-300)) if log else expected
+    np.testing.assert_allclose(value_of(importer, made, x), expected, rtol=2e-4, atol=1e-5)
+
+
+@settings(max_examples=40)
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=2, max_size=5),
+    split=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    draw=st.data(),
+)
+def test_a_softmax_of_channels_in_groups(shape: list[int], split: list[int], draw: st.DataObject) -> None:
+    """Channels seen as several axes, in any order beside the pixels', and a softmax over any of them."""
+    channels, height, width = int(np.prod(split)), shape[0], shape[1]
+    importer, x = importer_of(channels, height, width), 10 * numbers(channels, height, width)
+    view = importer.views["x"].reshaped((*split, height * width), True)
+    order = tuple(draw.draw(st.permutations(range(len(split) + 1))))
+    axis = draw.draw(st.integers(0, len(split)))
+    made = softmax_over(importer, view.permuted(order), (axis,), False)
+    turned = x.reshape(2, *split, height * width).transpose(0, *(each + 1 for each in order))
+    powers = np.exp(turned.astype(np.float64) - turned.max(axis=axis + 1, keepdims=True))
+    expected = powers / powers.sum(axis=axis + 1, keepdims=True)
     np.testing.assert_allclose(value_of(importer, made, x), expected, rtol=2e-4, atol=1e-5)
 
 

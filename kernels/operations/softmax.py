@@ -1,0 +1,162 @@
+"""Softmax of a launch, over the channels of each pixel or over the pixels of each row.
+
+A row is along the free axis, so that its maximum and its sum are one instruction each. The channels of a pixel are on
+the partitions: the Tensor Engine turns up to 128 pixels onto the partitions, and the results back.
+
+    for some blocks of pixels:
+        turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF where a bank is too small
+        shares[pixel, block, channel] = exp(turned - largest) / sum         # of each run of channels; SBUF
+        result[channel, pixel] = shares^T                                   # PSUM, then SBUF
+"""
+
+from itertools import groupby
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..program import ChannelSoftmax, RowSoftmax
+from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
+
+BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # of a partition of PSUM
+ROW_ELEMENTS = 1024  # of the rows that are computed at a time
+
+
+def soften_channels(launch, number, operation: ChannelSoftmax, operands):
+    """Compute a softmax of each pixel over runs of its channels."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    work = _Turning(launch, operation, value, room)
+    for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
+        blocks = list(alike)
+        for some in tiles(len(blocks), work.blocks_at_once):
+            work.compute(blocks[some.start : some.end])
+    return room
+
+
+def soften_rows(launch, number, operation: RowSoftmax, operands):
+    """Compute a softmax of each row, some rows of some images at a time."""
+    (value,) = operands
+    room = launch.room_of(operation, value.heights)
+    most = max(1, ROW_ELEMENTS // value.columns)
+    for t in range(len(value.tiles)):
+        target, source = room.inside(t), value.inside(t)
+        for down in even_tiles(value.rows, most):
+            for some in even_tiles(value.images, max(1, most // down.size)):
+                own = (slice(None), slice(some.start, some.end), slice(down.start, down.end))
+                _soften(target[own], source[own], operation.log)
+    return room
+
+
+def _soften(dst, data, is_log):
+    """dst = the softmax of data over its last axis, [partitions, ..., columns]."""
+    last = len(data.shape) - 1
+    width = data.shape[last]
+    one = (*data.shape[0:last], 1)
+    largest = nl.ndarray(one, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=data, axis=last, keepdims=True)
+    lower = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=lower, data1=data, data2=largest.broadcast(last, width), op=nl.subtract)
+    grown = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=grown, op=nl.exp, data=lower)
+    sums = nl.ndarray(one, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=last, keepdims=True)
+    if is_log:
+        nisa.activation(dst=sums, op=nl.log, data=sums)
+        nisa.tensor_tensor(dst=dst, data1=lower, data2=sums.broadcast(last, width), op=nl.subtract)
+    else:
+        nisa.reciprocal(dst=sums, data=sums)
+        nisa.tensor_tensor(dst=dst, data1=grown, data2=sums.broadcast(last, width), op=nl.multiply)
+
+
+def _blocks(value):
+    """Return blocks of up to 128 pixels: (images, rows, columns, their number), equal numbers next to each other."""
+    found = []
+    for across in even_tiles(value.columns, PARTITIONS):
+        for down in even_tiles(value.rows, max(1, PARTITIONS // across.size)):
+            for some in even_tiles(value.images, max(1, PARTITIONS // (down.size * across.size))):
+                found.append((some, down, across, some.size * down.size * across.size))
+    return sorted(found, key=lambda block: -block[3])
+
+
+class _Turning:
+    """The softmax over channels of a value.
+
+    Transposes are of the dtype of the launch; of float32 where that has 16 bits and an odd number of channels or
+    pixels: the Tensor Engine writes whole words of PSUM.
+    """
+
+    def __init__(self, launch, operation: ChannelSoftmax, value, room) -> None:
+        self._operation, self._dtype = operation, launch.dtype
+        self._heights = value.heights
+        self._lanes = sum(self._heights)
+        self._sources = [value.inside(t) for t in range(len(self._heights))]
+        self._targets = [room.inside(t) for t in range(len(self._heights))]
+        is_odd = any(size % 2 for size in self._heights) or value.images * value.rows * value.columns == 1
+        self._turned_dtype = nl.float32 if is_odd else launch.dtype
+        bytes_of_block = self._lanes * itemsize(transposed_dtype(self._turned_dtype))
+        self.blocks_at_once = max(1, BANK_BYTES // bytes_of_block)
+        self._fits_bank = bytes_of_block <= BANK_BYTES
+        self._turn = 0
+
+    def compute(self, blocks):
+        """Compute the softmax of blocks of as many pixels each."""
+        pixels = blocks[0][3]
+        whole = (pixels, len(blocks), self._lanes)
+        is_odd = pixels % 2 == 1
+        result = nl.ndarray(whole, dtype=nl.float32 if is_odd else self._dtype, buffer=nl.sbuf)
+        length, inner = self._operation.length, self._operation.inner
+        runs = len(blocks) * self._lanes // (length * inner)
+        dst, data = (
+            each.flatten_dims(1, 2).reshape_dim(1, (runs, length, inner)).permute((0, 1, 3, 2))
+            for each in (result, self._turned(blocks))
+        )
+        _soften(dst, data, self._operation.log)
+        for n, block in enumerate(blocks):
+            first = 0
+            for t, size in enumerate(self._heights):
+                bank = nl.ndarray((size, pixels), dtype=transposed_dtype(result.dtype), buffer=nl.psum)
+                nisa.nc_transpose(dst=bank, data=result[:, n, first : first + size], engine=nisa.engine.tensor)
+                target = _block_of(self._targets[t], block)
+                self._evict(target, _as_pixels(bank, target))
+                first += size
+
+    def _turned(self, blocks):
+        """Return the pixels of some blocks: [pixels, blocks, channels]."""
+        whole = (blocks[0][3], len(blocks), self._lanes)
+        dtype = transposed_dtype(self._turned_dtype)
+        turned = nl.ndarray(whole, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)
+        for n, block in enumerate(blocks):
+            first = 0
+            for t, size in enumerate(self._heights):
+                own = turned[:, n, first : first + size]
+                bank = own if self._fits_bank else nl.ndarray((whole[0], size), dtype=dtype, buffer=nl.psum)
+                nisa.nc_transpose(dst=bank, data=self._pixels(t, block), engine=nisa.engine.tensor)
+                if not self._fits_bank:
+                    self._evict(own, bank)
+                first += size
+        return turned
+
+    def _pixels(self, t, block):
+        """Return the pixels of a block, [channels, pixels], of the dtype that is turned; a copy of rows."""
+        data = _block_of(self._sources[t], block)
+        if self._turned_dtype == self._dtype and max(data.shape[1:3]) == 1:
+            return data[:, 0, 0]
+        copy = nl.ndarray(data.shape, dtype=self._turned_dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copy, src=data, engine=nisa.engine.gpsimd)
+        return copy.flatten_dims(1, 3)
+
+    def _evict(self, dst, src):
+        self._turn += 1
+        evict(dst=dst, src=src, turn=self._turn)
+
+
+def _block_of(tile, block):
+    """Return the block of a tile [channels, images, rows, columns]."""
+    some, down, across, _ = block
+    part = tile[:, some.start : some.end, down.start : down.end]
+    return part[:, :, :, across.start : across.end]
+
+
+def _as_pixels(bank, target):
+    """Return [channels, pixels] of PSUM in the shape of a target [channels, images, rows, columns]."""
+    return bank.reshape_dim(1, tuple(target.shape[1:]))
