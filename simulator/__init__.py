@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-_HOMES = {"rank": ".search.ranking", "run_ranks": ".running.ranks"}  # of functions that few launches need
+_HOMES = {"rank": ".search.ranking", "run_ranks": ".running.ranks"}  # modules of functions that few launches need
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """python -m trninfer.simulator SCRIPT [ARGS]: run a script with `import nki` resolved to the simulator.
 
-For each kernel that it launches, one line on standard error: name, shapes, predicted time and what bounds it. The
-target is that of NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. NKI_SIMULATOR is set for the script, as AWS documents it
+Prints one line on standard error for each kernel launch: name, shapes, predicted time and its bound.
+NEURON_PLATFORM_TARGET_OVERRIDE sets the target, trn2 by default. NKI_SIMULATOR is set for the script, as AWS documents
 for code that asks where it runs. `trninfer simulate` does the same with more options.
 """
 
@@ -19,7 +19,7 @@ MISUSED = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run a script; its exit status, 1 where it raises, 2 where there is none to run, 130 where it is interrupted."""
+    """Run a script and return the exit status: 1 if it raises, 2 if there is none, 130 if it is interrupted."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE if not arguments else f"{USAGE}\n\n{__doc__}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else MISUSED

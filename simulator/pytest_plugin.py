@@ -1,4 +1,4 @@
-"""A pytest plugin: kernels run on the simulator in tests. Off until asked for, by `--nki-simulator` or in the settings.
+"""A pytest plugin that runs kernels in tests on the simulator. Turned on by `--nki-simulator` or in the settings.
 
 # pytest.ini: nki_simulator = true
 def test_softmax_is_right_and_fast(nki_run):
@@ -25,16 +25,16 @@ import pytest
 if TYPE_CHECKING:
     from .running.run import Run
 
-SHOWN_LINES = 5  # of a kernel that is too slow
-TOLERANCE = 0.01  # a share of the baseline's time by which a launch may be slower
+SHOWN_LINES = 5  # lines shown of a kernel that is too slow
+TOLERANCE = 0.01  # share of the baseline's time by which a launch may be slower
 LACKING = (
     "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
 )
-_counts = pytest.StashKey[dict[str, int]]()  # launches of a test that were compared, by name
+_counts = pytest.StashKey[dict[str, int]]()  # number of compared launches of each test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options and the setting of the plugin."""
+    """Add the options and the setting of the plugin."""
     group = parser.getgroup("trninfer")
     text = "make `import nki` find trninfer's simulator; the fixture nki_run runs kernels on it"
     group.addoption("--nki-simulator", action="store_true", help=text)
@@ -59,7 +59,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Install the simulator, where conftest.py itself loads this plugin."""
+    """Install the simulator if conftest.py itself loads this plugin."""
     if is_on(config):
         from . import install
 
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_on(config: pytest.Config) -> bool:
-    """True where the option or the setting asks for the simulator."""
+    """True if the option or the setting turns the plugin on."""
     options = config.known_args_namespace
     return bool(getattr(options, "nki_simulator", False) or config.getini("nki_simulator"))
 
@@ -77,13 +77,13 @@ def is_on(config: pytest.Config) -> bool:
 def pytest_exception_interact(
     node: Any, call: pytest.CallInfo[Any], report: pytest.CollectReport | pytest.TestReport
 ) -> None:
-    """Say what makes `import nki` work, beside the error of an import that found no nki."""
+    """Explain how to make `import nki` work below an import error for it."""
     if call.excinfo is not None and lacks_nki(call.excinfo.value) and not is_on(node.config):
         report.sections.append(("trninfer", LACKING))
 
 
 def lacks_nki(error: BaseException | None) -> bool:
-    """True of the error of an import that found no nki, and of errors that it caused."""
+    """True for an import error that found no nki, and for errors caused by one."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name == "nki":
             return True
@@ -93,13 +93,14 @@ def lacks_nki(error: BaseException | None) -> bool:
 
 @pytest.fixture
 def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """`simulator.run`, whose result has outputs, latency_us and memory. Faults that the sanitizer finds fail the test;
-    `sanitize=False` leaves it out.
+    """Fixture: `simulator.run`, whose result has outputs, latency_us and memory. Faults found by the sanitizer fail the
+    test, unless `sanitize=False`.
 
-    With `max_us`, a kernel that is predicted to take longer fails, and the failure has the resources and the lines of
-    the kernel that take the time. With `baseline`, the path of a file beside the test's, a kernel fails that is slower
-    than the file says by more than the share `tolerance` of it, and the failure has the resources and lines that have
-    become slower; `pytest --nki-update-baselines` writes the file."""
+    With `max_us`, a kernel that is predicted to take longer fails, and the message shows the resources and lines of the
+    kernel that take the time. With `baseline`, a file path relative to the test's, a kernel fails if it is slower than
+    the file says by more than the share `tolerance`; the message shows the resources and lines that got slower. `pytest
+    --nki-update-baselines` writes the file.
+    """
     if not is_on(request.config):
         pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
     from .machine.errors import NkiValidationError, without_ours
@@ -130,7 +131,7 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
 
 def _too_slow(run: Run, max_us: float) -> str:
-    """Describe the time of a kernel that took longer than allowed."""
+    """Describe where the time of a kernel went that took longer than allowed."""
     from .timing.by_line import describe_critical, describe_line
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
@@ -138,7 +139,7 @@ def _too_slow(run: Run, max_us: float) -> str:
 
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:
-    """Compare a launch with its baseline, or write that; what is wrong, "" where nothing is."""
+    """Compare a launch with its baseline, or write that; return the failure, "" for none."""
     from .search.baseline import BaselineError, entry_of, read, slower, write
 
     path = request.path.parent / path

@@ -1,1 +1,1 @@
-"""The machine: chips and their limits, data types, memories, registers, and pairs and groups of cores."""
+"""Chips and their limits, data types, memories, registers, and pairs and groups of cores."""

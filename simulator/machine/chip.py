@@ -1,7 +1,7 @@
-"""The NeuronCores that can be simulated: what AWS documents of each.
+"""The NeuronCores that can be simulated, as AWS documents them.
 
-Sources (aws-neuron-sdk, nki/guides/architecture): trn1 trainium_inferentia2_arch.rst, trn2 trainium2_arch.rst,
-trn3 trainium3_arch.rst.
+Sources (aws-neuron-sdk, nki/guides/architecture): trn1 trainium_inferentia2_arch.rst, trn2 trainium2_arch.rst, trn3
+trainium3_arch.rst.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .errors import require
 
 PARTITIONS = 128  # rows of SBUF and PSUM, and lanes of every engine
 PSUM_BANKS = 8
-PSUM_BANK_BYTES = 2048  # of one partition
-PSUM_BANK_FLOATS = PSUM_BANK_BYTES // 4  # float32 numbers: the columns of a matmul before NeuronCore-v4
+PSUM_BANK_BYTES = 2048  # bytes of a partition
+PSUM_BANK_FLOATS = PSUM_BANK_BYTES // 4  # float32 elements: the columns of a matmul before NeuronCore-v4
 STATIONARY_COLUMNS = 128  # columns of the PE array
-BN_STATS_COLUMNS = 512  # elements of a partition that bn_stats reads (nl.tile_size.bn_stats_fmax)
+BN_STATS_COLUMNS = 512  # elements of a partition that bn_stats can read (nl.tile_size.bn_stats_fmax)
 KIB = 1024
-# What the compiler keeps of each partition of SBUF: descriptors that DMAs make at run time, and a few bytes of its own
+# Bytes of each SBUF partition reserved by the compiler: for DMA descriptors made at run time, and a few of its own
 # (nki-library, mlp_cte_constants.py, on trn2: DynamicDMAScratchLoc, EvalAccelReservedLoc; no figure is published for
-# the other generations, which are taken to keep as much).
+# other generations, which are assumed to reserve the same).
 RESERVED_SBUF_BYTES = 16 * KIB + 8
 
 
@@ -44,13 +44,13 @@ class Target:
 
     @property
     def cores_per_stack(self) -> int:
-        """NeuronCores that share a stack of HBM, of which a device has two on trn1 (A1) and four from trn2 on
+        """NeuronCores that share an HBM stack; a trn1 device has two stacks (A1), later ones four
         (trainium2.rst, A3)."""
         return 1 if self.generation == 2 else 2
 
     @property
     def usable_sbuf_bytes(self) -> int:
-        """Bytes of a partition that tiles may take."""
+        """Bytes of a partition available to tiles."""
         return self.sbuf_bytes - RESERVED_SBUF_BYTES
 
     @property
@@ -97,7 +97,7 @@ TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 
 
 def find_target(name: str) -> Target:
-    """The target of that name or of one of AWS's other names for it (gen2, inf2, gen3, gen4)."""
+    """Return the target with that name, or with another of AWS's names for it (gen2, inf2, gen3, gen4)."""
     target = TARGETS.get(_ALIASES.get(name, name))
     require(target, f"target {name!r} is not known; allowed: {', '.join([*TARGETS, *_ALIASES])}")
     assert target is not None

@@ -1,6 +1,6 @@
-"""Per-kernel configurations of `nki.jit`, since NKI 0.7: checked, and without effect on what is simulated.
+"""Per-kernel configurations of `nki.jit`, since NKI 0.7: checked, but without effect on the simulation.
 
-Source: en/v2.33.1/nki/api/nki.compiler.html and the classes' pages. Defaults that these do not give are None.
+Source: en/v2.33.1/nki/api/nki.compiler.html and the classes' pages. Undocumented defaults are None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .errors import NkiValidationError, OperatorError
 
 
 class AddressRotation(Enum):
-    """Permission for the backend to move tensors to other addresses for a better layout."""
+    """Permission for the compiler's back end to move tensors to other addresses."""
 
     AUTO = "auto"
     ENABLE = "enable"
@@ -63,7 +63,7 @@ def _check_flags(config: Any, *others: str) -> None:
 
 @dataclass(frozen=True)
 class Configs:
-    """The two configurations of a kernel, None for those that it does not give."""
+    """The two configurations of a kernel; None if not given."""
 
     compile_config: CompileConfig | None = None
     specialization_config: SpecializationConfig | None = None
@@ -77,7 +77,7 @@ class Configs:
                 )
 
     def nested(self, name: str, outer: Configs) -> None:
-        """Refuse the kernel `name` inside one with another configuration, or warn where that allows it."""
+        """Refuse the kernel `name` inside one with another configuration, or warn if the configuration allows it."""
         for given, running in (
             (self.compile_config, outer.compile_config),
             (self.specialization_config, outer.specialization_config),

@@ -1,11 +1,11 @@
-"""Data types of the NeuronCore: their names, sizes, and how the simulator holds their values.
+"""Data types of the NeuronCore: names, sizes, and the simulator's representation of their values.
 
 A dtype in NKI is a string (`nl.float32 == "float32"`). Floating point types narrower than 32 bits are held as exact
-float32 values, rounded on every write: the engines compute in float32 anyway, and NumPy has no fast path for the
-narrow types. Only when a kernel reinterprets memory (`view`, overlapping addresses) does the simulator fall back on
-the true bit patterns (`DType.bits`).
+float32 values, rounded on every write: the engines compute in float32 anyway, and NumPy has no fast path for the narrow
+types. Only if a kernel reinterprets memory (`view`, overlapping addresses) does the simulator switch to true bit
+patterns (`DType.bits`).
 
-int64 is moved by DMAs and held by scalars alone (nki.isa.scalar_load, since NKI 0.7): no engine computes with it.
+int64 can only be moved by DMAs and held by scalars (nki.isa.scalar_load, since NKI 0.7): no engine computes with it.
 
 Source: "Supported Data Types", nki/api/nki.api.shared.rst of aws-neuron-sdk.
 """
@@ -52,7 +52,7 @@ class DType:
 
     @cached_property
     def exact(self) -> bool:
-        """True where a float32 (or an integer of its own type) needs no rounding to be stored."""
+        """True if a float32 (or an integer of its own type) can be stored without rounding."""
         return self.held == self.bits and self.name != "tfloat32"
 
 
@@ -102,7 +102,7 @@ _BY_NUMPY[np.dtype(np.bool_)] = "bool_"
 
 
 def lookup(dtype: object) -> DType:
-    """The DType that a kernel named: an NKI name, or a NumPy / ml_dtypes type that has one."""
+    """Return the DType for a kernel's argument: an NKI name, or an equivalent NumPy or ml_dtypes type."""
     if isinstance(dtype, DType):
         return dtype
     found = DTYPES.get(dtype) if isinstance(dtype, str) else None
@@ -121,7 +121,7 @@ def _numpy_dtype(dtype: object) -> Any:
 
 
 def name_of_array(array: Array) -> str:
-    """The NKI dtype of a NumPy array that is passed to a kernel; NkiValidationError where there is none."""
+    """Return the NKI dtype of a NumPy array passed to a kernel; NkiValidationError if there is none."""
     name = _BY_NUMPY.get(array.dtype)
     if name is None:
         allowed = ", ".join(sorted(set(_BY_NUMPY.values())))
@@ -130,12 +130,12 @@ def name_of_array(array: Array) -> str:
 
 
 def hold(array: Array, dtype: DType) -> Array:
-    """An array of the true type as the simulator holds it."""
+    """Convert an array of the true type to the simulator's representation."""
     return array.astype(dtype.held) if array.dtype != dtype.held else array
 
 
 def release(held: Array, dtype: DType) -> Array:
-    """A copy of a held array in the true type, for the caller of a kernel (float32 where nothing was rounded)."""
+    """Return a copy of a held array in the true type, for a kernel's caller (float32 if nothing was rounded)."""
     if dtype.name == "bool_":
         return held.astype(np.bool_)
     if dtype.is_float and not rounds():
@@ -144,8 +144,8 @@ def release(held: Array, dtype: DType) -> Array:
 
 
 def convert(values: Array, dtype: DType) -> Array:
-    """`values` (float32 or integers) as they read back after a write to `dtype`: floats rounded to nearest even,
-    integers rounded to nearest even and saturated."""
+    """Return `values` (float32 or integers) as they read back after a write to `dtype`: floats are rounded to nearest
+    even, integers are rounded to nearest even and saturated."""
     if dtype.is_float:
         if values.dtype != np.float32:
             values = values.astype(np.float32)
@@ -154,7 +154,7 @@ def convert(values: Array, dtype: DType) -> Array:
         return values
     info = np.iinfo(dtype.held)
     if values.dtype.kind == "f":
-        # Through float64, where every 32-bit bound is exact; NaN has no integer, the hardware gives 0.
+        # Through float64, in which all 32-bit bounds are exact; the hardware converts NaN to 0.
         values = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=info.max, neginf=info.min)
     else:
         values = values.astype(np.int64)
@@ -162,8 +162,8 @@ def convert(values: Array, dtype: DType) -> Array:
 
 
 def rounds() -> bool:
-    """True if narrow floats are rounded. NKI_PRECISE_FP=0 turns rounding off, which shows what it costs a kernel in
-    accuracy (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
+    """True if narrow floats are rounded. NKI_PRECISE_FP=0 turns rounding off, to see what it costs in accuracy
+    (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
     return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 
@@ -181,10 +181,10 @@ def _round(values: Array, dtype: DType) -> Array:
 
 
 def _to_float16(values: Array) -> Array:
-    """Round float32 to float16 as _keep_mantissa does; only what float16 holds otherwise goes through its own type."""
+    """Round float32 to float16 like _keep_mantissa; subnormal numbers and infinities go through NumPy's type."""
     rounded = _keep_mantissa(values, dropped_bits=13)
     magnitude = np.abs(rounded)
-    other = magnitude < np.float32(2**-14)  # subnormal numbers, which have fewer bits
+    other = magnitude < np.float32(2**-14)  # subnormal numbers have fewer bits
     other &= magnitude != 0
     other |= magnitude > np.float32(65504)  # infinity
     if other.any():
@@ -202,6 +202,6 @@ def _keep_mantissa(values: Array, dropped_bits: int) -> Array:
     rounded &= np.uint32(0xFFFFFFFF ^ ((1 << dropped_bits) - 1))
     result = rounded.view(np.float32)
     nan = np.isnan(values)
-    if nan.any():  # the carry could turn a NaN with a full mantissa into an infinity
+    if nan.any():  # a carry could turn NaN with a full mantissa into infinity
         result[nan] = np.nan
     return result

@@ -1,6 +1,6 @@
 """Errors raised when a kernel breaks a rule of the machine.
 
-A message names the instruction, the operand, what came and what is allowed.
+A message names the instruction, the operand, the value given and the values allowed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from functools import cache
 from types import TracebackType
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # the simulator
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # the simulator's folder
 
 
 class NkiValidationError(Exception):
@@ -26,37 +26,37 @@ class UnknownNameError(NkiValidationError, AttributeError):
 
 
 class OperatorError(NkiValidationError, TypeError):
-    """Python's operators and NumPy's functions do not work on tensors, nor Python's control flow on what the device
-    alone knows."""
+    """Python operators and NumPy functions do not work on tensors, and Python control flow cannot depend on numbers
+    known only to the device."""
 
 
 class ShapeError(NkiValidationError, ValueError):
-    """A shape that a function of NKI documents as a ValueError."""
+    """A shape error that NKI documents as a ValueError."""
 
 
 class CapacityError(NkiValidationError, MemoryError):
-    """More SBUF or PSUM is alive at one time than the NeuronCore has."""
+    """More SBUF or PSUM is in use at one time than the NeuronCore has."""
 
 
 class AccessPatternError(NkiValidationError):
-    """An operand whose elements are more, or further apart, than an instruction can step."""
+    """An operand has more elements, or larger strides, than an instruction can step through."""
 
 
 class NotSimulatedError(NkiValidationError, NotImplementedError):
-    """The NKI API documents it; this simulator does not have it yet."""
+    """A documented NKI feature that this simulator does not have yet."""
 
 
 class UndefinedOnChipWarning(UserWarning):
-    """The simulator computes it, but AWS's documentation leaves undefined what the chip does."""
+    """The simulator computes a result, but AWS's documentation leaves the chip's behaviour undefined."""
 
 
 class ReportedOnChipWarning(UserWarning):
-    """The simulator computes it and AWS's documentation allows it, but the compiler is reported to refuse it, or the
-    chip to compute something else (`simulator/instructions/reported.py`)."""
+    """The simulator computes a result and AWS's documentation allows it, but the compiler is reported to refuse it, or
+    the chip to compute something else (`simulator/instructions/reported.py`)."""
 
 
 class EarlierNkiWarning(UserWarning):
-    """A spelling of an earlier NKI that still means the same is taken; today's compiler refuses it."""
+    """A name of an earlier NKI that still has the same meaning; the current compiler refuses it."""
 
 
 def require(condition: object, message: str) -> None:
@@ -70,19 +70,19 @@ def require(condition: object, message: str) -> None:
 
 @cache
 def ours(filename: str) -> bool:
-    """True if code is the simulator's own."""
+    """True if a file is part of the simulator."""
     return filename.startswith(_HERE)
 
 
 def without_ours(error: BaseException) -> TracebackType | None:
-    """An error's traceback without the frames that launched a kernel and, where a kernel broke a rule, without those
-    that found it."""
+    """Return an error's traceback without the frames that launched the kernel and, for a broken rule, without those
+    that detected it."""
     frames: list[TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    # The context managers around a kernel leave frames of contextlib.
+    # Context managers around a kernel add frames of contextlib.
     files = [frame.tb_frame.f_code.co_filename for frame in frames]
     own = [not ours(file) and file != contextlib.__file__ for file in files]
     last = max((at for at, mine in enumerate(own) if mine), default=-1)

@@ -1,4 +1,4 @@
-"""The host's process: BLAS threads and cycle collection while kernels run, and files written whole or not at all."""
+"""The host process: one BLAS thread and no garbage collection while kernels run, and atomic file writes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import BinaryIO
 import numpy as np  # noqa: F401  the BLAS that is to be found has to be loaded
 from threadpoolctl import ThreadpoolController
 
-NAME = 40  # characters of a file's name in that of the one beside it, whose name must not be too long
+NAME = 40  # characters of a file's name used in its temporary file's name, which must not be too long
 
-_limited = threading.Lock()  # held by the launch that has set the number of threads
+_limited = threading.Lock()  # held by the launch that set the number of threads
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one BLAS thread until the end of the block. Of simultaneous launches, the first sets it.
+    """Limit BLAS to one thread until the end of the block; the first of simultaneous launches sets it.
 
-    A kernel's tiles are too small for more threads, and threads that wait for a busy core stall for milliseconds.
+    A kernel's tiles are too small for more threads, and threads waiting for a busy core stall for milliseconds.
     """
     if not _limited.acquire(blocking=False):
         yield
@@ -39,13 +39,13 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """The BLAS libraries of this process, looked for once: it takes milliseconds."""
+    """Return the BLAS libraries of this process; cached, since the search takes milliseconds."""
     return ThreadpoolController()
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python's cycle collector from running inside: a program is many small objects without cycles."""
+    """Disable Python's cycle collector for a block: a program is many small objects without cycles."""
     if not gc.isenabled():
         yield
         return
@@ -58,9 +58,9 @@ def uncollected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file for bytes that takes the place of `path`, with its permissions, once the block ends.
+    """Yield a binary file that atomically replaces `path`, with its permissions, at the end of the block.
 
-    OSError where it cannot be written; nothing is left beside `path` then.
+    OSError if it cannot be written; nothing is left beside `path` then.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:NAME]}.")
     try:
@@ -74,7 +74,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _umask() -> int:
-    """The process's umask, which mkstemp does not go by."""
+    """Return the process's umask, which mkstemp ignores."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

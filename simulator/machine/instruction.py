@@ -1,6 +1,6 @@
-"""One instruction of a kernel, as the engines get it: which memory it reads and writes, and what it costs.
+"""One instruction of a kernel as the engines see it: the memory it reads and writes, and its cost.
 
-A program is the list of these in program order. It is what the timing model schedules; it holds no tensor data.
+A program is the list of these in program order. The timing model schedules it; it holds no tensor data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
     sync = 6
     unknown = 0
 
-    __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
+    __hash__ = object.__hash__  # members are unique objects; Enum's own hash is slow Python code
 
 
 COLLECTIVES = frozenset(
@@ -44,9 +44,9 @@ COLLECTIVES = frozenset(
 class Cost(NamedTuple):
     """Cost of an instruction on its engine, in nanoseconds with the Tensor Engine at its full clock.
 
-    `interval` is how long the engine is taken before it can start the next one, `latency` how long until what it writes
-    can be read; `cold` is the Tensor Engine's interval at half clock. `table` is the lookup table that the Scalar
-    Engine must have loaded, "" for none.
+    `interval` is the time until the engine can start the next instruction, `latency` the time until the result can be
+    read; `cold` is the Tensor Engine's interval at half clock. `table` is the lookup table that the Scalar Engine must
+    have loaded, "" for none.
     """
 
     interval: float
@@ -55,7 +55,7 @@ class Cost(NamedTuple):
     table: str = ""
 
 
-Engine = engine  # the type of fields that have its name
+Engine = engine  # the type, for fields of the same name
 Options = tuple[tuple[engine, Cost], ...]  # other engines that could run an instruction
 
 
@@ -68,50 +68,42 @@ DECLARATIONS: dict[str, Any] = {}
 
 
 class Transfer(NamedTuple):
-    """A DMA: `bytes` moved in `descriptors` pieces, over `partitions` of SBUF from `row` on; `load` is towards SBUF.
-
-    `hbm`: one side at least is in HBM; `pitched`, its rows lie so far apart that few of HBM's channels serve them.
-    `narrow` marks a write of narrow pieces that are neighbours in HBM, `software` descriptors made by GpSimd,
-    `dynamic` an address that is read from memory first. `span` are the bytes of HBM from the first that a load reads to
-    its last, 0 where that does not matter. `second`: the kernel has the Scalar Engine's descriptor generator make it.
-    `beside`: the DMA engines of GpSimd's processors move it, beside what the 16 others do. `open`: the kernel leaves it
-    to the compiler who makes the descriptors.
-    """
+    """A DMA: `bytes` moved by `descriptors` descriptors, over `partitions` of SBUF from `row` on."""
 
     bytes: int
     descriptors: int
     partitions: int
-    load: bool
+    load: bool  # towards SBUF
     dge: bool
     transpose: bool = False
     casts: bool = False
     row: int = 0
-    hbm: bool = True
-    pitched: bool = False
-    narrow: bool = False
-    software: bool = False
-    dynamic: bool = False
-    span: int = 0
-    second: bool = False
-    beside: bool = False
-    open: bool = False
+    hbm: bool = True  # at least one side is in HBM
+    pitched: bool = False  # its rows are so far apart that few HBM channels serve them
+    narrow: bool = False  # a write of narrow pieces that are neighbours in HBM
+    software: bool = False  # GpSimd makes the descriptors
+    dynamic: bool = False  # an address is read from memory first
+    span: int = 0  # bytes of HBM from the first to the last that a load reads, 0 if that does not matter
+    second: bool = False  # the kernel asks for the Scalar Engine's descriptor generator
+    beside: bool = False  # moved by the DMA engines of GpSimd's processors, beside the other 16
+    open: bool = False  # the kernel leaves the choice of who makes descriptors to the compiler
 
 
 Identity = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
 
 
 def label_of(identity: Identity) -> str:
-    """Return the name of a storage in messages."""
+    """Return a storage's description for messages."""
     name, region, shape, dtype = identity
     return f"{name or 'tensor'} {region.value}{list(shape)} {dtype}" if dtype else f"{region.value} {name}"
 
 
 class Allocation:
-    """The life of one storage, kept after its values are gone.
+    """The lifetime of one storage, kept after its values are gone.
 
-    `identity` is its name, memory, shape and dtype; `at` the file and number of its line, ("", 0) for none. `row_bytes`
-    is its size in each partition (on chip) or in all (HBM). `dropped` is the number of instructions issued when the
-    kernel let go of it, None while it holds it.
+    `identity` is its name, memory, shape and dtype; `at` the file and line that made it, ("", 0) if unknown.
+    `row_bytes` is its size in each partition (on chip) or in total (HBM). `dropped` is the number of instructions
+    issued when the kernel dropped it, None while it is held.
     """
 
     __slots__ = ("argument", "at", "dropped", "identity", "partitions", "placed", "region", "row_bytes", "uid")
@@ -126,8 +118,8 @@ class Allocation:
         self.at = at
         self.dropped: int | None = None
         self.argument = argument
-        self.partitions = identity[2][0] if identity[2] else PARTITIONS  # that it takes of a memory on chip
-        self.placed = False  # holds tiles at addresses that the kernel chose
+        self.partitions = identity[2][0] if identity[2] else PARTITIONS  # number of partitions it occupies on chip
+        self.placed = False  # True if it holds tiles at addresses chosen by the kernel
 
     @property
     def label(self) -> str:
@@ -141,8 +133,8 @@ class Allocation:
 class Access(NamedTuple):
     """A rectangle of memory: rows [row, row_end) by bytes [byte, byte_end) of each.
 
-    On chip a row is a partition. In HBM a row is `pitch` bytes long, the outermost stride of the view; two accesses
-    with different pitches are compared by their whole extents [low, high).
+    On chip a row is a partition. In HBM a row is `pitch` bytes long, the outermost stride of the view; accesses with
+    different pitches are compared by their whole extents [low, high).
     """
 
     allocation: Allocation
@@ -151,8 +143,8 @@ class Access(NamedTuple):
     byte: int
     byte_end: int
     pitch: int
-    covers: bool  # all of the storage
-    step: int = 0  # where not 0, only `run` of every `step` bytes from `byte` on
+    covers: bool  # it covers the whole storage
+    step: int = 0  # if not 0, only `run` of every `step` bytes from `byte` on
     run: int = 0
 
     @property
@@ -174,15 +166,15 @@ class Access(NamedTuple):
             return False
         if not step or step != other_step:
             return True
-        apart = (start - byte) % step  # two combs of the same step: whether a tooth of one meets one of the other
+        apart = (start - byte) % step  # combs of equal step: do they share a byte?
         return apart < run or step - apart < other_run
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Instruction:
-    """An issued instruction: the handle that `nki.isa` functions return.
+    """An issued instruction: the handle returned by `nki.isa` functions.
 
-    A DMA costs its engine nothing; it has `dma`, what the queues must move.
+    A DMA costs its engine nothing; its `dma` describes the work of the queues.
     """
 
     index: int
@@ -197,11 +189,11 @@ class Instruction:
     line: tuple[str, int]
     name: str | None
     ordered: bool
-    options: Options = ()  # other engines that could run it, where the kernel leaves it open
+    options: Options = ()  # other engines that could run it, if the kernel leaves the choice open
     after: tuple[Instruction, ...] = field(default=(), init=False)
 
     def depends_on(self, *producers: Instruction) -> Instruction:
-        """Make this instruction start only after every producer is done (nki.isa.NkiInstruction.depends_on)."""
+        """Make this instruction start only after all producers are done (nki.isa.NkiInstruction.depends_on)."""
         for producer in producers:
             if not isinstance(producer, Instruction):
                 raise NkiValidationError(

@@ -1,8 +1,8 @@
-"""The memories of a NeuronCore: what a tensor's values are stored in, and how much of SBUF and PSUM is alive.
+"""The memories of a NeuronCore: storage of tensor values, and the SBUF and PSUM in use.
 
 A storage is one allocation. On chip it has a partition axis and a number of bytes in each partition; in HBM it is flat.
-Its values are held as `dtypes` says; a storage whose bits are reinterpreted, or that was given an address and so can
-overlap with others, holds true bit patterns instead.
+Values are held in the representation of `dtypes`; a storage whose bits are reinterpreted, or that has an address chosen
+by the kernel and so may overlap with others, holds true bit patterns instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .psum_writes import PsumWrites
 
 
 class MemoryRegion(Enum):
-    """Memory that a tensor lives in."""
+    """The memory that a tensor is in."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -30,16 +30,16 @@ class MemoryRegion(Enum):
     __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
 
 
-PSUM_ALIGNMENT = 4  # bytes, of an address in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
+PSUM_ALIGNMENT = 4  # bytes, for addresses in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Storage:
     """One allocation in one memory.
 
-    `row` is the number of elements in a partition (on chip) and `size` the number of all elements. `base` is the byte
-    address within a partition where the storage begins, 0 unless the kernel chose one; storages with an address share
-    the `arena` of their memory, all others have memory of their own, made at the first write.
+    `row` is the number of elements in a partition (on chip), `size` the total number. `base` is the byte address within
+    a partition, 0 unless the kernel chose one. Storages with an address share the `arena` of their memory; all others
+    have memory of their own, allocated at the first write.
     """
 
     __slots__ = (
@@ -78,22 +78,22 @@ class Storage:
         self.on_chip = region is SBUF or region is PSUM
         self.row = size // shape[0] if self.on_chip else size
         self.name = name
-        self.at = line  # file and number, where the kernel made it
-        self.array: Array | None = None  # flat; of dtype.held, or raw bytes where `bits`
+        self.at = line  # file and line where the kernel made it
+        self.array: Array | None = None  # flat; of dtype.held, or raw bytes if `bits`
         self.bits = False
         self.arena: Arena | None = None
         self.base = 0
         self.partition_base = 0
-        self.owner: Any = None  # the Allocation that dependencies are tracked on: its own, or its arena's
-        self.borrowed = False  # the array is the caller's and must be copied before a write
-        self.core: Any = None  # who wants to know when the kernel lets go of it
-        self.shadow: Any = None  # what a sanitizer knows of the elements, and the number it gave the tensor
+        self.owner: Any = None  # the Allocation that dependencies are tracked on: its own or its arena's
+        self.borrowed = False  # the array belongs to the caller and must be copied before a write
+        self.core: Any = None  # the core to notify when the kernel drops it
+        self.shadow: Any = None  # a sanitizer's record of the elements, and the number it gave the tensor
         self.number = 0
-        self.written = PsumWrites() if region is PSUM else None  # by whom its elements were written
-        self.sums: Any = None  # that matmuls add up there, bank by bank
+        self.written = PsumWrites() if region is PSUM else None  # last writers of its elements
+        self.sums: Any = None  # sums that matmuls accumulate there, by bank
 
     def __del__(self) -> None:
-        if self.core is not None:  # the kernel holds no view of it any more
+        if self.core is not None:  # the kernel has dropped the last view
             self.owner.dropped = len(self.core.program)
 
     @property
@@ -114,14 +114,15 @@ class Storage:
         return f"{self.at[0]}:{self.at[1]}"
 
     def note_write(self, view: Any, by_matmul: bool) -> None:
-        """Remember who wrote a view of this tensor in PSUM."""
+        """Record the writer of a view of this tensor in PSUM."""
         assert self.written is not None
         self.written.note(view, by_matmul)
         if self.arena is not None:
             self.arena.written.note(view, by_matmul)
 
     def create(self, fill: bool) -> Array:
-        """Make the memory, reading as uninitialised where `fill` (a first write that covers it all needs none)."""
+        """Allocate the memory; with `fill`, it reads as uninitialised (not needed before a first write that
+        covers it)."""
         if self.arena is not None:
             self.bits = True
             self.array = self.arena.array
@@ -134,7 +135,7 @@ class Storage:
         return self.array
 
     def own(self) -> None:
-        """Stop sharing the caller's array, because it is about to be written."""
+        """Copy the caller's array, because it is about to be written."""
         if self.borrowed and self.array is not None:
             self.array = self.array.copy()
             self.borrowed = False
@@ -142,7 +143,8 @@ class Storage:
                 self.core.recording.spoil()
 
     def to_bits(self) -> None:
-        """Hold true bit patterns from now on, so that a view of another dtype sees what the chip's memory would."""
+        """Switch to true bit patterns, so that a view of another dtype sees the bytes that the chip's memory would
+        hold."""
         if self.bits:
             return
         values = self.array if self.array is not None else self.create(fill=True)
@@ -159,8 +161,8 @@ class Arena:
     def __init__(self, row_bytes: int, owner: Any, functional: bool) -> None:
         self.row_bytes = row_bytes
         self.owner = owner
-        self.shadow: Any = None  # of all bytes, a sanitizer's
-        self.written = PsumWrites()  # in PSUM, whichever tensor it was by
+        self.shadow: Any = None  # a sanitizer's record of all bytes
+        self.written = PsumWrites()  # last writers in PSUM, through any tensor
         self.sums: Any = None  # that matmuls add up there, bank by bank
         # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
@@ -169,7 +171,7 @@ class Arena:
 def allocate(
     region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: tuple[str, int], target: Target
 ) -> Storage:
-    """A new storage; NkiValidationError or CapacityError where no NeuronCore could hold it."""
+    """Return a new storage; NkiValidationError or CapacityError if no NeuronCore could hold it."""
     for extent in shape or (0,):
         if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
             raise NkiValidationError(
@@ -196,7 +198,7 @@ def allocate(
 
 
 def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:
-    """Put a storage at (partition, byte in the partition), where it may overlap with others placed there."""
+    """Put a storage at (partition, byte in the partition), where it may overlap with others."""
     if len(address) != 2:
         raise NkiValidationError(
             f"ndarray {storage.label}: address {address} must be (partition, byte within the partition)"

@@ -1,4 +1,4 @@
-"""Objects that a kernel may hold beside tensors: its own, and a slice given by start and size."""
+"""Python objects that a kernel may hold besides tensors: its own classes, and a slice given by start and size."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .nki_version import is_traced
 class NKIObject:
     """Base class of classes that a kernel may use.
 
-    They are data classes, with or without `@dataclass`: what is declared in a class, annotated or assigned, is a field;
-    one that is not given and has no default is None; objects with equal fields are equal (nki-language-guide.rst of
-    0.6, "Class Support" and "Enumerations"). Kernels of 0.7 may use any class.
+    They are data classes, with or without `@dataclass`: every declared name, annotated or assigned, is a field; fields
+    that are not given and have no default are None; objects with equal fields are equal (nki-language-guide.rst of 0.6,
+    "Class Support" and "Enumerations"). Kernels of 0.7 may use any class.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Declare the fields as Python's `dataclass`, where it decorates the class next, has to see them."""
+        """Declare the fields so that Python's `dataclass`, if it decorates the class next, sees them."""
         super().__init_subclass__(**options)
         declared = inspect.get_annotations(cls)
         for name, annotation in declared.items():
@@ -59,16 +59,16 @@ class NKIObject:
             )
         return alike
 
-    __hash__: ClassVar[Any] = None  # as equality is by fields, which may change
+    __hash__: ClassVar[Any] = None  # equality is by fields, which may change
 
 
 def _is_default(value: Any) -> bool:
-    """True if a class attribute is the default of a field: a value, not a descriptor and not mutable."""
+    """True if a class attribute is a field's default: a value that is neither a descriptor nor mutable."""
     return not callable(value) and not hasattr(type(value), "__get__") and type(value).__hash__ is not None
 
 
 def _fields(cls: type) -> dict[str, Any]:
-    """The fields of a class and their defaults, those of its bases first."""
+    """Return the fields of a class and their defaults, base classes first."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for name, annotation in inspect.get_annotations(base).items():
@@ -78,7 +78,7 @@ def _fields(cls: type) -> dict[str, Any]:
 
 
 def _made(default: Any) -> Any:
-    """The value of a field that is not given."""
+    """Return the value of a field that is not given."""
     if not isinstance(default, dataclasses.Field):
         return default
     if default.default_factory is not dataclasses.MISSING:

@@ -1,8 +1,9 @@
-"""Two NeuronCores as one logical core (LNC2): who runs when, what they share, and where they meet.
+"""Two NeuronCores as one logical core (LNC2): turns, shared memory, and synchronisation.
 
-The cores run their program one at a time, core 0 first, each until it must wait for the other; so a run repeats.
-Memory on chip and private HBM are a core's own. A tensor in shared HBM that both cores make at the same place of the
-program is one tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: the program on each core is the same).
+The cores run their program one at a time, core 0 first, each until it must wait for the other, so that runs are
+reproducible. On-chip memory and private HBM belong to one core. A tensor in shared HBM that both cores make at the same
+place of the program is one tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: the program on each core is the
+same).
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from .errors import NkiValidationError
 from .memory import Storage
 from .rank_threads import Stopped, run_in_threads
 
-CORES = 2  # of a logical core: what LNC2 joins on trn2 and trn3
+CORES = 2  # cores of a logical core under LNC2, on trn2 and trn3
 
 _T = TypeVar("_T")
 
 
 class Meeting(NamedTuple):
-    """Contribution of a core to a meeting. Both cores must bring the same `terms`."""
+    """One core's side of a meeting. Both cores must bring the same `terms`."""
 
     terms: tuple[Any, ...]
     shown: str  # the instruction and its place, for messages
     instruction: int  # its index in the core's program
-    values: Any  # what it sends, None where it sends nothing
+    values: Any  # the value it sends, None for none
 
 
 class Pair:
     """The meeting place of two cores."""
 
     def __init__(self) -> None:
-        self.meetings: list[tuple[int, int]] = []  # instructions of core 0 and core 1 that wait for each other
+        # pairs of instructions, of core 0 and core 1, that wait for each other
+        self.meetings: list[tuple[int, int]] = []
         self._changed = threading.Condition()
         self._turn = 0
         self._ended = [False] * CORES
@@ -44,7 +46,7 @@ class Pair:
         self._made: list[dict[tuple[Any, ...], int]] = [{} for _ in range(CORES)]
 
     def run(self, program: Callable[[int], _T]) -> list[_T]:
-        """`program(rank)` on each core; what the first failing core raised."""
+        """Run `program(rank)` on each core; raises the error of the first core that fails."""
         results: list[Any] = [None] * CORES
 
         def on(rank: int) -> None:
@@ -64,7 +66,7 @@ class Pair:
         return results
 
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
-        """The storage that both cores make at a place of the program, for the n-th time."""
+        """Return the storage that both cores make at a place of the program, for the n-th time."""
         count = self._made[rank][place] = self._made[rank].get(place, 0) + 1
         storage = self._shared.get((place, count))
         if storage is None:
@@ -72,7 +74,7 @@ class Pair:
         return storage
 
     def meet(self, rank: int, mine: Meeting) -> Meeting:
-        """Wait until the other core comes with the same terms; what it brought."""
+        """Wait until the other core arrives with the same terms; return its values."""
         other = 1 - rank
         theirs = self._waiting[other]
         if theirs is not None:

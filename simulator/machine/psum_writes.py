@@ -1,7 +1,7 @@
 """Last writers of the elements of a PSUM tensor, which decide whether a matmul overwrites or accumulates.
 
-Writes are remembered by the rectangle and strides of their views. Only where views overlap without being equal are
-single elements looked at.
+Writes are recorded by the rectangle and strides of their views. Single elements are examined only for views that
+overlap without being equal.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from .dtypes import Array
 
-_BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0 where nothing was written
+_BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0: not written
 
 Key = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]  # rectangle, strides, (*shape, item size)
 
 
 class Written(Enum):
-    """Last writers of the elements of a view, taken together."""
+    """Last writers of the elements of a view: one kind, or several."""
 
     nothing = "no element was written"
     other = "no element by a matmul, some by another instruction"
@@ -27,7 +27,7 @@ class Written(Enum):
     mixed = "some elements by a matmul"
 
 
-_MATMUL, _OTHER = Written.matmul, Written.other  # a class of members takes long to find one
+_MATMUL, _OTHER = Written.matmul, Written.other  # looking up an Enum member is slow
 
 
 class _Write:
@@ -35,11 +35,11 @@ class _Write:
 
     def __init__(self, by_matmul: bool) -> None:
         self.by_matmul = by_matmul
-        self.intact = True  # no later write overlaps it without being equal
+        self.intact = True  # False once a later write overlaps it without being equal
 
 
 class PsumWrites:
-    """The writes to one tensor, in order; to all tensors at chosen addresses, where they share the memory."""
+    """The writes to one tensor in order, or to all tensors placed in shared memory."""
 
     __slots__ = ("_writes",)
 
@@ -47,7 +47,7 @@ class PsumWrites:
         self._writes: dict[Key, _Write] = {}
 
     def note(self, view: Any, by_matmul: bool) -> None:
-        """`view` is written, all of it."""
+        """Record that all of `view` is written."""
         key = _key(view)
         known = self._writes.get(key)
         if known is not None and known.intact and known.by_matmul == by_matmul:
@@ -83,7 +83,8 @@ class PsumWrites:
         if not overlapping:
             return Written.nothing
         if len({by_matmul for _, by_matmul in overlapping}) == 1 and any(_covers(k, key) for k, _ in overlapping):
-            return _MATMUL if overlapping[0][1] else _OTHER  # as the taps of a convolution, within the first one's
+            # like taps of a convolution, which lie within the first one's rectangle
+            return _MATMUL if overlapping[0][1] else _OTHER
         marks = self._marks(key)
         elements = marks == _BY_MATMUL
         if elements.all():
@@ -134,7 +135,7 @@ def _covers(outer: Key, inner: Key) -> bool:
 
 
 def _elements(marks: Array, key: Key, top: int, low: int) -> Array:
-    """The bytes of a view's elements, [*shape, itemsize]."""
+    """Return the bytes of a view's elements, [*shape, itemsize]."""
     *shape, size = key[5]
     strides = [marks.shape[1], *[stride * size for stride in key[4][1:]], 1]
     offset = (key[0] - top) * marks.shape[1] + key[2] - low

@@ -1,9 +1,8 @@
-"""Numbers of the device: registers and scalars, on which loops and addresses depend, known only when the kernel runs.
+"""Device numbers: registers and scalars, known only when the kernel runs, that loops and addresses depend on.
 
-The simulator runs a kernel as it is written, so such a number holds its value on the host and loops take their trip
-counts from it. A shape-only run (`functional=False`) knows the numbers that a kernel sets to constants, not those that
-it loads from memory: where one of these decides how often a loop runs, it says so and stops; as an address it counts
-as 0, which costs the same time.
+The simulator executes a kernel step by step, so the host holds the value of such a number and loops take their trip
+counts from it. A shape-only run (`functional=False`) knows numbers set to constants but not those loaded from memory:
+it stops with an error if one of these is a trip count, and uses 0 for addresses, which costs the same time.
 
 Sources: nki.isa.VirtualRegister and register_alloc (0.6), nki.isa.NkiScalar and nki/deep-dives/nki-scalar.rst (0.7).
 """
@@ -21,12 +20,12 @@ from .nki_version import is_traced
 from .objects import NKIObject
 
 WIDTHS = {"int32": 32, "int64": 64}
-MAX_UNCHANGED = 100_000  # times that a condition finds a register with the same value, one after the other
-BITS = 32  # of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
+MAX_UNCHANGED = 100_000  # limit of consecutive reads of a register in conditions without a change of its value
+BITS = 32  # bits of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
 
 
 class DeviceNumber(NKIObject):
-    """An integer that the device computes. Python cannot compute with it: it has no value while a kernel is traced."""
+    """An integer computed by the device. Python cannot compute with it: it has no value while a kernel is traced."""
 
     __slots__ = ("loaded", "state", "unknown")
 
@@ -36,10 +35,10 @@ class DeviceNumber(NKIObject):
     def __init__(self, state: int | None = None) -> None:
         self.state = state
         self.unknown = False  # loaded in a run that computes no values
-        self.loaded: Instruction | None = None  # what wrote it last
+        self.loaded: Instruction | None = None  # the instruction that wrote it last
 
     def read(self, what: str) -> int:
-        """Its value; NkiValidationError where it has none, or none that this run knows."""
+        """Return its value; NkiValidationError if it has none, or none known in this run."""
         if self.unknown:
             raise NkiValidationError(
                 f"{what} depends on {self.shown} that was loaded from memory, whose value a shape-only run does not "
@@ -57,7 +56,7 @@ class DeviceNumber(NKIObject):
             "nl.fori_loop, the condition of nl.while_loop or an index, or store it"
         )
 
-    __array_ufunc__ = None  # NumPy's integers leave operators to this class
+    __array_ufunc__ = None  # makes NumPy integers defer to this class's operators
     __int__ = __float__ = __index__ = __bool__ = _refuse
     __hash__ = object.__hash__
 
@@ -75,7 +74,7 @@ class VirtualRegister(DeviceNumber):
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:
         super().__init__(state)
         self.frozen = frozen
-        self.asked: tuple[int, int] = (0, 0)  # a value that was asked for in conditions, and how often on end
+        self.asked: tuple[int, int] = (0, 0)  # the last value read in conditions, and how often in a row
 
     def __bool__(self) -> bool:  # type: ignore[override]  # NKI 0.6 takes it
         if is_traced():
@@ -110,14 +109,15 @@ class VirtualRegister(DeviceNumber):
 class NkiScalar(DeviceNumber):
     """One integer computed on the device (nki.isa.NkiScalar, since NKI 0.7), made by `nisa.scalar_load`.
 
-    `+`, `-` and `*` with integers and with scalars of the same dtype give new scalars, which wrap at their width. What
-    a comparison gives (of int32 only) cannot be used. It can bound a loop (int32) and be an index (int64 in HBM only).
+    `+`, `-` and `*` with integers and with scalars of the same dtype return new scalars, which wrap at their width. The
+    result of a comparison (int32 only) cannot be used. A scalar can bound a loop (int32) and index tensors (int64 in
+    HBM only).
     """
 
     __slots__ = ("dtype", "is_comparison")
 
     shown = "a scalar of the device"
-    issued: ClassVar[Callable[[str, tuple[Any, ...]], Instruction]]  # notes the instruction that computes one
+    issued: ClassVar[Callable[[str, tuple[Any, ...]], Instruction]]  # records the instruction that computes one
 
     def __init__(self, state: int | None, dtype: str | None = None, is_comparison: bool = False) -> None:
         super().__init__(state)
@@ -130,7 +130,7 @@ class NkiScalar(DeviceNumber):
         return super().read(what)
 
     def usable(self, what: str) -> NkiScalar:
-        """Itself; OperatorError where it is the result of a comparison."""
+        """Return itself; OperatorError if it is the result of a comparison."""
         if self.is_comparison:
             self.read(what)
         return self
@@ -185,7 +185,7 @@ class NkiScalar(DeviceNumber):
         return self._computed("+", lambda a: a, self)
 
     __lt__ = __le__ = __gt__ = __ge__ = _compared
-    __eq__ = __ne__ = _compared  # no bool, as with NumPy's arrays
+    __eq__ = __ne__ = _compared  # not a bool, as for NumPy arrays
     __hash__ = object.__hash__
 
     def _unknown(self, *_: Any) -> NoReturn:
@@ -200,10 +200,10 @@ class NkiScalar(DeviceNumber):
 
 
 def is_known(value: Any) -> bool:
-    """True if a value is an integer that Python knows."""
+    """True if a value is an integer known to Python."""
     return hasattr(value, "__index__") and not isinstance(value, DeviceNumber)
 
 
 def wrap(value: int, bits: int = BITS) -> int:
-    """Return an integer as held by a number of bits, read as signed."""
+    """Return the integer that `bits` bits hold, read as signed."""
     return (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))

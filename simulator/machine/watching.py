@@ -1,6 +1,6 @@
-"""Watchers of the values that instructions read and write, for checks that ask for them (numeric.py).
+"""Watchers of the values that instructions read and write, for optional checks (numeric.py).
 
-`watchers` is empty but for that: the memory of tensors asks it before each write, and engines where they read integers.
+`watchers` is empty otherwise: tensors' memory asks it before each write, and engines when they read integers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class Watcher(Protocol):
     """Observer of values."""
 
     def written(self, tensor: Any, values: Array) -> None:
-        """`values`, not yet rounded, are about to be stored in `tensor`, which holds what it held before."""
+        """Called when `values`, not yet rounded, are about to be stored in `tensor`, which still holds the old ones."""
 
     def read_as_float(self, tensor: Any, values: Array) -> None:
-        """An engine reads the integers of `tensor` as float32."""
+        """Called when an engine reads the integers of `tensor` as float32."""
 
     def based(self, tensor: Any, offset: int | None) -> None:
-        """`tensor.ap(offset=...)`, `tensor` being a view that begins at an offset of its own."""
+        """Called for `tensor.ap(offset=...)` if `tensor` is a view with an offset of its own."""
 
 
 watchers: list[Watcher] = []
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def watching(watcher: Watcher | None) -> Iterator[None]:
-    """Show values to `watcher`, and to all others that watch, until the end of the block."""
+    """Show values to `watcher`, in addition to other watchers, until the end of the block."""
     if watcher is None:
         yield
         return

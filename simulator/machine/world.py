@@ -1,7 +1,7 @@
-"""Several ranks of a collective, each a NeuronCore with its own memory: who runs when, and where they meet.
+"""Several ranks of a collective, each a NeuronCore with its own memory: turns and synchronisation.
 
-Ranks run their program one at a time, each until it must wait for others. They share nothing but what they send, so the
-order in which they run changes no value.
+Ranks run their program one at a time, each until it must wait for others. They share only what they send, so their
+order does not change any value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 from .errors import NkiValidationError
 from .rank_threads import Stopped, run_in_threads
 
-MOST_RANKS = 8  # of one simulated chip: the NeuronCores of a Trainium2 (trainium2_arch.rst)
+MOST_RANKS = 8  # ranks of one simulated chip: the NeuronCores of a Trainium2 (trainium2_arch.rst)
 
 _T = TypeVar("_T")
 
 
 class Contribution(NamedTuple):
-    """Contribution of a rank to a meeting. All ranks must bring the same `terms`."""
+    """One rank's side of a meeting. All ranks must bring the same `terms`."""
 
     terms: tuple[Any, ...]
     shown: str  # the collective and its place, for messages
@@ -31,15 +31,15 @@ class World:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._changed = threading.Condition()  # held by the rank that runs
+        self._changed = threading.Condition()  # held by the running rank
         self._meetings: dict[tuple[tuple[int, ...], int], dict[int, Contribution]] = {}
         self._counts: list[dict[tuple[int, ...], int]] = [{} for _ in range(size)]
-        self._waits: dict[int, tuple[tuple[int, ...], int]] = {}  # by rank, the meeting that it waits for
+        self._waits: dict[int, tuple[tuple[int, ...], int]] = {}  # the meeting that each rank waits for
         self._ended: set[int] = set()
         self._failure: BaseException | None = None
 
     def run(self, program: Callable[[int], _T]) -> list[_T]:
-        """`program(rank)` on each rank; raises what the first failing rank raised."""
+        """Run `program(rank)` on each rank; raises the error of the first rank that fails."""
         results: list[Any] = [None] * self.size
 
         def on(rank: int) -> None:
@@ -86,7 +86,7 @@ class World:
     def _check_arrivals(
         self, rank: int, group: tuple[int, ...], meeting: dict[int, Contribution], given: Contribution
     ) -> None:
-        """Stop where another rank failed, or where one that this waits for will not come."""
+        """Stop if another rank failed, or if one that this rank waits for will not arrive."""
         if self._failure is not None:
             raise Stopped
         gone = [each for each in group if each in self._ended and each not in meeting]

@@ -1,1 +1,1 @@
-"""Tensors as kernels see them: strided views of a memory, their indices, and what Python's operators say."""
+"""Tensors as kernels see them: strided views of a memory, indices, and errors for Python's operators."""

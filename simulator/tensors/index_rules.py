@@ -1,4 +1,4 @@
-"""Rules for indices that are known only when a kernel runs, and their form in messages."""
+"""Rules for indices known only when a kernel runs, and their representation in messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDEX_TYPES = ("int32", "uint32")
 
 
 def shown_key(key: Any) -> str:
-    """An index as a kernel writes it."""
+    """Format an index as a kernel would write it."""
     shown = []
     for item in key if type(key) is tuple else (key,):
         if isinstance(item, slice):
@@ -56,7 +56,7 @@ def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
 
 
 def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
-    """The tile and the offsets of `NkiTensor.indirect`."""
+    """Check the tile and the offsets of `NkiTensor.indirect`."""
     what = f"indirect of {tensor.label}"
     if not tensor.storage.on_chip or not is_row_major(tensor.shape[1:], tensor.strides[1:]):
         raise NkiValidationError(f"{what}: only a tile in SBUF or PSUM, its elements side by side in each partition")

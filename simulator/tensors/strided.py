@@ -1,7 +1,7 @@
-"""The elements of a tensor: their places in a memory, reading and writing.
+"""The elements of a tensor: their positions in memory, and reading and writing them.
 
-An element (i0, i1, ...) is at `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0
-is the partition axis, its stride the number of elements in a partition.
+Element (i0, i1, ...) is at `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0 is
+the partition axis, and its stride is the number of elements in a partition.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def form_of(
 
 
 class StridedMemory(NKIObject):
-    """Elements of one dtype in a storage, at strides that a view chose; views of one storage share its memory."""
+    """Elements of one dtype in a storage, at the strides of a view; views of one storage share its memory."""
 
     __slots__ = (
         "_access",
@@ -101,7 +101,7 @@ class StridedMemory(NKIObject):
         self.offset = offset
         # Elements of this view's dtype in one partition (on chip) or in all (HBM).
         self.row = storage.row if self._dtype is storage.dtype else storage.row_bytes // self._dtype.itemsize
-        self._values: Array | None = None  # this view of `_source`, the storage's array when it was made
+        self._values: Array | None = None  # this view of `_source`, the storage's array at the time
         self._source: Array | None = None
         self._bits = False
         self._access: Access | None = None
@@ -110,7 +110,7 @@ class StridedMemory(NKIObject):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    # What NKI exposes
+    # Attributes and methods documented by NKI
 
     @property
     def dtype(self) -> str:
@@ -148,12 +148,12 @@ class StridedMemory(NKIObject):
 
     @property
     def free_size(self) -> int:
-        """Elements of one partition."""
+        """Number of elements in a partition."""
         return (self._form or self.form).free_size
 
     @property
     def values(self) -> Array:
-        """The values, float32 or integers: a view of the storage where it holds values, a copy where it holds bits."""
+        """The values, float32 or integers: a view of the storage if it holds values, a copy if it holds bits."""
         view = self._values
         if view is None or self._source is not self.storage.array:
             view = self._array()
@@ -177,7 +177,8 @@ class StridedMemory(NKIObject):
         view[...] = values
 
     def compute(self, function: Callable[..., Array], *values: Any) -> None:
-        """Store function(*values), of this shape: at once where it takes `out` and float32 is held as it is."""
+        """Store function(*values), of this shape: directly if the function takes `out` and float32 is held without
+        rounding."""
         storage = self.storage
         direct = type(function) is np.ufunc or function is np.clip
         if not direct or not self._dtype.exact or storage.array is None or storage.borrowed or watchers:
@@ -191,7 +192,7 @@ class StridedMemory(NKIObject):
         ):
             self.write(function(*values))
         else:
-            function(*values, out=view)  # where operands overlap, NumPy computes as if they did not
+            function(*values, out=view)  # NumPy handles overlapping operands
 
     def _array(self) -> Array:
         storage = self.storage
@@ -246,7 +247,7 @@ class StridedMemory(NKIObject):
         row = element = 0
         if offset:
             row, element = divmod(offset, pitch)
-        if element + extent > pitch and not storage.on_chip:  # wraps around: take the flat extent
+        if element + extent > pitch and not storage.on_chip:  # it wraps around, so use the flat extent
             extent += (outer - 1) * pitch
             outer, pitch = 1, max(self.row, 1)
             row, element = divmod(offset, pitch)
@@ -269,4 +270,4 @@ class StridedMemory(NKIObject):
         )
 
 
-new_access = tuple.__new__  # several times as fast as Access(...), whose arguments are taken by Python code
+new_access = tuple.__new__  # several times as fast as Access(...), which runs Python code

@@ -1,4 +1,4 @@
-"""NkiTensor: a strided view of a storage, as kernels see it, also at addresses known only when the kernel runs.
+"""NkiTensor, the strided view of a storage that kernels see, possibly at an address known only when the kernel runs.
 
 An indirect view has one index, or one for each row. The index is read when an instruction uses the view, not when the
 view is made. For dependencies an indirect view touches all that its index could reach. Sources:
@@ -23,7 +23,7 @@ from .index_rules import check_columns, check_scalar, check_vector, shown_key
 from .tensor_views import TensorViews
 from .views import integers, resolve_index
 
-MAX_DIMENSIONS = 5  # of an access pattern (nki-language-guide.rst, "Tensor Values")
+MAX_DIMENSIONS = 5  # dimensions of an access pattern (nki-language-guide.rst, "Tensor Values")
 
 
 class NkiTensor(TensorViews):
@@ -31,25 +31,25 @@ class NkiTensor(TensorViews):
 
     __slots__ = ()
 
-    gathers = False  # whether rows are addressed by a vector of indices
+    gathers = False  # True if rows are addressed by a vector of indices
 
     def __class_getitem__(cls, shape: Any) -> type[NkiTensor]:
-        """`nt.tensor[128, 512]` as an annotation."""
+        """Support `nt.tensor[128, 512]` as an annotation."""
         return cls
 
     def __repr__(self) -> str:
         return f"NkiTensor({self.label})"
 
-    answers = False  # whether it is what a comparison of tiles gave
+    answers = False  # True if it is the result of comparing tiles
 
     def __bool__(self) -> bool:
-        """A tensor is true, as any object; what a comparison gave is true where it holds of every element, so that
-        `assert nl.equal(a, b)`, as the examples of nki.language have it, says something."""
+        """True like any object; for the result of a comparison, true if it holds for every element, so that `assert
+        nl.equal(a, b)` works as in the examples of nki.language."""
         return not self.answers or self.storage.array is None or bool(self.values.all())
 
     @property
     def data(self) -> NkiTensor:
-        """The tensor itself, which the examples of nl.tiles take as they take a grid's data."""
+        """The tensor itself; the examples of nl.tiles use it like a grid's data."""
         return self
 
     def is_indirect(self) -> bool:
@@ -65,7 +65,7 @@ class NkiTensor(TensorViews):
         indirect_dim: int = 0,
         dtype: object = None,
     ) -> NkiTensor:
-        """An explicit access pattern on the storage; ignores the shape and strides of this view.
+        """Return an explicit access pattern on the storage; it ignores the shape and strides of this view.
 
         `scalar_offset` (one int32 in SBUF, or a register) or `vector_offset` (one for each row, in SBUF) are added at
         run time, in steps of dimension `indirect_dim` of this view.
@@ -76,7 +76,7 @@ class NkiTensor(TensorViews):
             raise NkiValidationError(f"ap of {self.label}: pattern {pattern} must be pairs [stride, count]")
         strides = tuple(step for step, _ in pairs)
         if vector_offset is not None:
-            strides = (0, *strides[1:])  # rows lie at the indices; the step given for them is ignored (nki-aps.rst)
+            strides = (0, *strides[1:])  # the indices place the rows; their given step is ignored (nki-aps.rst)
         shape = tuple(count for _, count in pairs)
         start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
         for watcher in watchers if self.offset else ():
@@ -105,7 +105,7 @@ class NkiTensor(TensorViews):
         return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
 
     def view(self, dtype: object) -> NkiTensor:
-        """The same bytes as another dtype; the last dimension shrinks or grows."""
+        """Return the same bytes as another dtype; the last dimension shrinks or grows."""
         target = lookup(dtype)
         old, new = self._dtype.itemsize, target.itemsize
         if old == new:
@@ -123,7 +123,7 @@ class NkiTensor(TensorViews):
     reinterpret_cast = view
 
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
-        """Row vector_offset[i] of this tensor in HBM as row i; the indices are read at run time."""
+        """Return a view whose row i is row vector_offset[i] of this tensor in HBM; the indices are read at run time."""
         if dim != 0:
             raise NkiValidationError(f"vector_select of {self.label}: dim must be 0, came {dim}")
         self._only_index("vector_select")
@@ -170,19 +170,19 @@ class NkiTensor(TensorViews):
         key = keys[dim]
         start = key.start if isinstance(key, DynamicSlice) else key
         if not isinstance(start, (DeviceNumber, NkiTensor)):
-            resolve_index(start, self.shape[dim], dim, self)  # raises what is wrong with it
+            resolve_index(start, self.shape[dim], dim, self)  # raises the error for it
         on_chip = self.storage.on_chip
         others = (*keys[:dim], slice(None), *keys[dim + 1 :])
         rest = self[others]
         position = sum(isinstance(k, (slice, DynamicSlice)) or (on_chip and d == 0) for d, k in enumerate(keys[:dim]))
         if isinstance(key, DynamicSlice):
             return rest._window_at_run_time(position, start, key.size)
-        if rest.ndim <= (2 if on_chip else 1):  # an index leaves two dimensions on chip, one in HBM
+        if rest.ndim <= (2 if on_chip else 1):  # an index keeps two dimensions on chip, one in HBM
             return rest._window_at_run_time(position, start, 1)
         return rest._select_at_run_time(position, start)
 
     def _moved_by(self, pattern: NkiTensor, scalar: Any, vector: Any, dim: int) -> NkiTensor:
-        """`pattern`, a view that `self.ap` made, moved by an index on dimension `dim` of `self`."""
+        """Return `pattern`, a view made by `self.ap`, shifted by an index on dimension `dim` of `self`."""
         self._only_index("ap")
         if scalar is not None and vector is not None:
             raise NkiValidationError(f"ap of {self.label}: scalar_offset and vector_offset exclude each other")
@@ -218,8 +218,8 @@ class NkiTensor(TensorViews):
 
 
 class OutsideTensor(NkiTensor):
-    """A view that is empty or reaches outside its tensor. A kernel may hold it (AWS's do, where the last of several
-    tiles is shorter, or a core has nothing to do); an instruction that uses it raises `why` it cannot."""
+    """A view that is empty or reaches outside its tensor. A kernel may hold one (AWS's kernels do, for the last of
+    several tiles, or a core without work); an instruction that uses it raises `why` it cannot."""
 
     __slots__ = ("why",)
 
@@ -271,7 +271,7 @@ class IndirectTensor(NkiTensor):
         return indices
 
     def inside(self) -> Array:
-        """Mask of the indices that are in bounds."""
+        """Return a mask of the indices in bounds."""
         indices = self.indices
         inside: Array = (indices >= 0) & (indices < self.extent)
         return inside
@@ -295,7 +295,7 @@ class IndirectTensor(NkiTensor):
         self.write(function(*values))
 
     def parts(self, known: bool) -> list[NkiTensor]:
-        """The views that it stands for; all that it could reach, where what it is at is not `known`."""
+        """Return the views that it stands for; all that it could reach if its index is not `known`."""
         return [self.at(index) for index in self._checked()] if known else [self._table()]
 
     def at(self, index: int) -> NkiTensor:
@@ -314,7 +314,7 @@ class IndirectTensor(NkiTensor):
         return indices
 
     def _table(self) -> NkiTensor:
-        """All that the index can reach."""
+        """Return everything that the index can reach."""
         if self.gathers:
             shape, strides = (self.extent, *self.shape[1:]), (self.step, *self.strides[1:])
         elif self.storage.on_chip:
@@ -340,9 +340,9 @@ class IndirectTensor(NkiTensor):
 
 
 class ColumnsTensor(IndirectTensor):
-    """View made by `NkiTensor.indirect`: single columns of a tile, at offsets stored in SBUF.
+    """The view made by `NkiTensor.indirect`: single columns of a tile, at offsets stored in SBUF.
 
-    `group` partitions hold the offsets, first down, then along; the engine that uses the view settles it.
+    `group` partitions hold the offsets, first down, then along; the engine that uses the view sets it.
     """
 
     __slots__ = ("group",)
@@ -362,7 +362,7 @@ class ColumnsTensor(IndirectTensor):
             )
 
     def offsets(self, first: int = 0) -> Array:
-        """The offsets as the group of partitions from `first` on holds them."""
+        """Return the offsets held by the group of partitions from `first` on."""
         held = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
         offsets: Array = held.T.reshape(-1)[: self.shape[1]].astype(np.int64)
         return offsets

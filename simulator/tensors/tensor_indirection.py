@@ -1,7 +1,8 @@
-"""Columns of a tile at offsets that SBUF holds (`NkiTensor.indirect`): what instructions take them, and where.
+"""Columns of a tile at offsets held in SBUF (`NkiTensor.indirect`): the instructions that accept them, and their
+limits.
 
 Source: nki/api/nki/isa/__init__.py of aws-neuron-sdk, "Tensor indirection" of each instruction. The formula there takes
-the offsets from the first group of partitions; what others in the other groups would do it does not say.
+the offsets from the first group of partitions; the effect of different offsets in other groups is not documented.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ..machine.instruction import Instruction, engine
 from ..machine.memory import PSUM
 from .tensor import ColumnsTensor, IndirectTensor, NkiTensor
 
-# How many operands may be gathered, of those that the instruction reads from the first on; dst may be scattered.
+# Number of source operands, counted from the first, that may be gathered; dst may be scattered.
 SOURCES = {
     "nc_matmul": 2,
     "tensor_tensor": 1,
@@ -27,13 +28,13 @@ SOURCES = {
     "activate2": 1,
     "exponential": 1,
 }
-_GROUP, _TENSOR_GROUP = 16, 32  # partitions that hold offsets, by the engine
+_GROUP, _TENSOR_GROUP = 16, 32  # partitions that hold offsets, by engine
 _QUADRANT = 32
 _INT32 = ("int32", "uint32")
 
 
 def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-    """Refuse columns as operands that an instruction cannot use, and settle the partitions of their offsets."""
+    """Refuse such columns as operands that an instruction cannot use, and set the partitions of their offsets."""
     views = [tensor for tensor in (*writes, *reads) if isinstance(tensor, ColumnsTensor)]
     if not views:
         return
@@ -101,20 +102,20 @@ def _same_start(op: str, tensor: NkiTensor, index: NkiTensor) -> None:
 
 
 def _start(tensor: NkiTensor) -> int | None:
-    """The partition that a tensor starts at, where the kernel chose it."""
+    """Return the partition that a tensor starts at, if the kernel chose it."""
     return tensor.access.row if tensor.storage.arena is not None else None
 
 
 def with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
     """Return the tensors that an instruction reads: operands, indices of views, and indexed outputs, whose other
-    elements stay."""
+    elements are kept."""
     indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
     indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
     return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
 
 
 def after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
-    """Let an instruction follow what loaded the registers that address its operands."""
+    """Make an instruction depend on the loads of the registers that address its operands."""
     for tensor in indirect:
         loaded = getattr(getattr(tensor, "index", None), "loaded", None)
         if loaded is not None and loaded not in instruction.after:

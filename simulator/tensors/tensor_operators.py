@@ -1,4 +1,4 @@
-"""Python's operators and NumPy's functions on tensors: NKI has none, and an error says what it has instead."""
+"""Python's operators and NumPy's functions on tensors: NKI has none, and the error names the alternative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..machine.errors import OperatorError, UnknownNameError
 from .strided import StridedMemory
 
 _COMPARED = "what it holds is not known while a kernel is traced"
-_INSTEAD = {  # Python's method: the operator, and what NKI has in its place
+_INSTEAD = {  # Python's method: the operator, and NKI's alternative
     "add": ("+", "nl.add or nisa.tensor_tensor"),
     "sub": ("-", "nl.subtract or nisa.tensor_tensor"),
     "mul": ("*", "nl.multiply or nisa.tensor_tensor"),
@@ -23,7 +23,7 @@ _INSTEAD = {  # Python's method: the operator, and what NKI has in its place
     "gt": (">", f"{_COMPARED}, nl.greater compares elements on the chip"),
     "ge": (">=", f"{_COMPARED}, nl.greater_equal compares elements on the chip"),
 }
-_METHODS = {  # of NumPy's and PyTorch's tensors
+_METHODS = {  # methods of NumPy arrays and PyTorch tensors
     **dict.fromkeys(("T", "t", "transpose"), "nl.transpose and nisa.dma_transpose"),
     **dict.fromkeys(("astype", "to", "float", "copy", "clone"), "nl.copy(tile, dtype)"),
     **{name: f"nl.{name}(tile, axis)" for name in ("sum", "mean", "max", "min", "prod", "var")},
@@ -38,7 +38,7 @@ class WithoutOperators(StridedMemory):
 
     __slots__ = ()
 
-    __iter__: ClassVar[None] = None  # else Python goes through the partitions by their indices
+    __iter__: ClassVar[None] = None  # otherwise Python would iterate over partitions by index
 
     def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise OperatorError(f"numpy.{function.__name__} of {self.label}: NumPy runs on the host, not in a kernel")
@@ -60,9 +60,9 @@ def _missing(name: str, instead: str) -> property:
 
 @contextmanager
 def naming_what_tensors_lack() -> Iterator[None]:
-    """Raise UnknownNameError where an attribute is read that no tensor has.
+    """Raise UnknownNameError if an attribute is read that tensors do not have.
 
-    Tensors have no `__getattr__` for this: with one, Python takes several times as long to read any attribute.
+    Tensors have no `__getattr__`, because it would make reading any attribute several times slower.
     """
     try:
         yield

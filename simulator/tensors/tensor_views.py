@@ -1,4 +1,4 @@
-"""The views of a tensor that NKI has: other shapes and strides over the same memory. None copies.
+"""The views of a tensor that NKI has: other shapes and strides over the same memory, without copies.
 
 Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rst of aws-neuron-sdk.
 """
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class TensorViews(WithoutOperators):
-    """View operations whose address is known when the kernel is traced; a subclass knows what to do with others."""
+    """View operations at addresses known when the kernel is traced; a subclass handles other addresses."""
 
     __slots__ = ()
 
     copy_into: ClassVar[Callable[[Any, Any], Any]]  # the instruction that copies a tile into a view
-    check_reshape: ClassVar[Callable[[Any, tuple[int, ...]], None]]  # of a view of one partition
+    check_reshape: ClassVar[Callable[[Any, tuple[int, ...]], None]]  # checks a reshape of one partition
 
     def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> Self:
-        """`self[keys]`, where the key of dimension `dim` is no number."""
+        """Return `self[keys]` if the key of dimension `dim` is not a number."""
         raise NotImplementedError
 
     def _select_at_run_time(self, dim: int, index: Any) -> Self:
-        """`self` without dimension `dim`, at an index that is no number."""
+        """Return `self` without dimension `dim`, at an index that is not a number."""
         raise NotImplementedError
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> Self:
-        """`self[key]`, which takes no element."""
+        """Return `self[key]` without elements."""
         raise NotImplementedError
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
@@ -78,9 +78,7 @@ class TensorViews(WithoutOperators):
                 offset += index * stride
                 last = dim == len(shape) - 1
                 if (on_chip and (dim == 0 or (last and kept < 2))) or (not on_chip and last and kept == 0):
-                    new_shape.append(
-                        1
-                    )  # a tensor on chip keeps its partitions and two dimensions, one in HBM keeps one
+                    new_shape.append(1)  # tensors keep two dimensions on chip, one in HBM
                     new_strides.append(stride)
                     kept += 1
         if 0 in new_shape:
@@ -88,7 +86,7 @@ class TensorViews(WithoutOperators):
         return self._view(tuple(new_shape), tuple(new_strides), offset)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Copy a tile into a part of this one, as the examples of nki/migration/index.rst do."""
+        """Copy a tile into part of this one, as in the examples of nki/migration/index.rst."""
         if not isinstance(value, TensorViews) or not self.storage.on_chip:
             raise NkiValidationError(
                 f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by "

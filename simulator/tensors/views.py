@@ -1,4 +1,4 @@
-"""Arithmetic of views: what an index, a slice or a new shape means for shape and strides."""
+"""Arithmetic of views: the shape and strides after an index, a slice or a reshape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..machine.errors import NkiValidationError, OutOfBoundsError
 
 @lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense tensor, the last dimension innermost."""
+    """Return the strides of a dense tensor, the last dimension innermost."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -29,7 +29,7 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def dimensions(tensor: Any) -> int:
-    """Dimensions of the access pattern of a view: those that step on where the one inside ends count as one with it."""
+    """Count the dimensions of a view's access pattern, merging contiguous ones."""
     first = 1 if tensor.storage.on_chip else 0
     count = first  # the partitions
     inner = 0
@@ -42,7 +42,7 @@ def dimensions(tensor: Any) -> int:
 
 
 def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
-    """(step, run) where the elements are `run` of every `step` ones; (0, 0) where they follow no such pattern."""
+    """Return (step, run) if the elements are `run` of every `step`, else (0, 0)."""
     run = 1
     step = 0
     for extent, stride in zip(reversed(shape), reversed(strides)):
@@ -87,7 +87,7 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
 
 
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """The values as Python integers; NkiValidationError where one is none, or where they are no sequence."""
+    """Return values as Python integers; NkiValidationError if one is not an integer, or if they are not a sequence."""
     try:
         return tuple(index(value) for value in values)
     except TypeError:
@@ -95,7 +95,7 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple; one number is a shape of one dimension."""
+    """Return a shape as a tuple; one number is a shape of one dimension."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
