@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain
-from .options import NkiVersion
 from .text import LONGEST, printable, shorten
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ def lint(
     static: Annotated[
         bool, typer.Option("--static", help="Run nothing, also where a file shows a kernel's arguments.")
     ] = False,
-    nki: NkiVersion = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
     """Check NKI kernels against the NKI API and what the compiler refuses: path:line: rule: message.
@@ -72,7 +70,7 @@ def lint(
     for path in files:
         try:
             for each in _python_files(path) if path.is_dir() else [path]:
-                _check(each, checked, shapes, static, nki)
+                _check(each, checked, shapes, static)
         except UsageError as error:
             complain(str(error))
             checked.unusable = True
@@ -96,12 +94,12 @@ class _Checked:
     unusable: bool = False
 
 
-def _check(path: Path, checked: _Checked, shapes: str | None, static: bool, nki: str | None) -> None:
+def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
     """Check a file; UsageError for shapes that cannot be read."""
     from ..simulator.checking.lint import SourceError, examine_file
 
     try:
-        report = examine_file(path, nki)
+        report = examine_file(path)
     except SourceError as error:
         complain(str(error))
         checked.unusable = True

@@ -100,14 +100,6 @@ TargetOption = Annotated[
         "is used, else trn2]",
     ),
 ]
-NkiVersion = Annotated[
-    Literal["0.7", "0.6"] | None,
-    typer.Option(
-        "--nki",
-        help="Version of NKI that the kernels are written in.",
-        show_default="0.6 if NKI_COMPILER_FRONTEND is custom, else 0.7",
-    ),
-]
 CompileTimeoutOption = Annotated[
     int | None,
     typer.Option(

@@ -18,7 +18,6 @@ import typer
 from ..runtime.launch_options import Target
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain, reason
 from .option_groups import takes_options, whole
-from .options import NkiVersion
 from .output import check_files, check_kept, write_output, write_stderr, write_stdout
 from .plain_values import PlainValues
 from .text import printable, shorten
@@ -137,7 +136,6 @@ def simulate(
     report: ReportOption = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help=SANITIZE_HELP)] = False,
     sanitize_for: Annotated[str, typer.Option("--sanitize-for", hidden=True)] = "",
-    nki: NkiVersion = None,
     sweeps: SweepOption = None,
     lines: LinesOption = 3,
     disable_dge: DgeOption = False,
@@ -152,13 +150,13 @@ def simulate(
         if any((trace, report, sanitize, sanitize_for, compare_archive)):
             others = "--trace, --report, --sanitize and --compare-archive"
             raise UsageError(f"--sweep goes without {others}: run the variant that you choose")
-        raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target, nki))
+        raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target))
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
     archived = _read_archive(compare_archive) if compare_archive is not None else []
     started = time.perf_counter()
     launches = _Launches(source, str(file), lines, trace is not None or report is not None, archived)
-    options = _Options(target, sanitize_for or sanitize, nki, disable_dge, output_format == "json")
+    options = _Options(target, sanitize_for or sanitize, disable_dge, output_format == "json")
     try:
         status, is_migrated = _run([str(file), *(arguments or [])], launches.observe, options)
     except NkiValidationError as error:
@@ -166,7 +164,7 @@ def simulate(
     if not launches.summaries and not status:
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     if not is_migrated:
-        _tell_lint(source, str(file), nki)
+        _tell_lint(source, str(file))
     if compare_archive is not None:
         launches.show_compared(compare_archive)
     if output_format == "json":
@@ -253,7 +251,6 @@ class _Options:
 
     target: str | None
     sanitize: bool | str
-    nki: str | None
     disable_dge: bool
     diverts_output: bool  # of the script to standard error
 
@@ -270,7 +267,7 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
         if options.diverts_output:
             stack.enter_context(redirect_stdout(sys.stderr))
         edits = Edits(text=text) if text is not None else None
-        status = run_script(arguments, observe, options.target, options.sanitize, options.nki, edits)
+        status = run_script(arguments, observe, options.target, options.sanitize, edits)
     return status, text is not None
 
 
@@ -280,25 +277,27 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
         from ..simulator.migrate.in_memory import migrated, migrated_imports
     except ImportError:  # without libcst, which `trninfer migrate` asks for: the import of neuronxcc says so
         return None
-    stack.enter_context(migrated_imports(lambda line: write_stderr(f"{shorten(printable(line))}\n")))
-    text = migrated(os.path.abspath(script), lambda line: write_stderr(f"{shorten(printable(line))}\n"))
-    if text is not None:
-        stack.enter_context(warnings.catch_warnings())
+    stack.enter_context(warnings.catch_warnings())
+
+    def tell(line: str) -> None:
+        _show([line])
         warnings.filterwarnings("ignore", message=r"nki\.\w+ is of an earlier NKI")
-    return text
+
+    stack.enter_context(migrated_imports(tell))
+    return migrated(os.path.abspath(script), tell)
 
 
 def _show(lines: list[str]) -> None:
     write_stderr("".join(f"{shorten(printable(line))}\n" for line in lines))
 
 
-def _sweep(arguments: list[str], sweeps: list[str], target: str | None, nki: str | None) -> int:
+def _sweep(arguments: list[str], sweeps: list[str], target: str | None) -> int:
     """Run the variants of a script and print them; the exit status."""
     from ..simulator import NkiValidationError
     from ..simulator.search.sweep import read_axis, sweep
 
     try:
-        ranking = sweep(arguments, [read_axis(text) for text in sweeps], target, nki)
+        ranking = sweep(arguments, [read_axis(text) for text in sweeps], target)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     write_stdout("".join(f"{printable(line)}\n" for line in str(ranking).splitlines()))
@@ -342,12 +341,12 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
     return well
 
 
-def _tell_lint(file: Path, name: str, nki: str | None) -> None:
+def _tell_lint(file: Path, name: str) -> None:
     """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
     from ..simulator.checking.lint import SourceError, check_file
 
     try:
-        findings = sorted(finding for finding in check_file(file, nki) if not finding.is_warning)
+        findings = sorted(finding for finding in check_file(file) if not finding.is_warning)
     except SourceError:
         return
     if findings:

@@ -28,7 +28,6 @@ LONGER = {
     "inference/stream.py answer_batches": "callbacks of the command line, by keyword",
     "runtime/cluster/shared_session.py share_out": "options of a session, by keyword",
     "runtime/neuron/backend.py open_neuron_backend": "options of the chip, by keyword",
-    "simulator/nki/grids.py alloc_blocks": "a function of NKI 0.7",
     "simulator/instructions/core.py issue": "called for every instruction: a record takes 1 us of 13",
     "simulator/instructions/scalar_engine.py activate": "operands of a step, as a replay keeps them",
     "simulator/instructions/tensor_engine.py multiply": "operands of a step, as a replay keeps them",

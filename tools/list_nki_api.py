@@ -1,4 +1,4 @@
-"""Write docs/nki-api.md: every function of NKI 0.7 and 0.6, whether it is simulated, timed and checked.
+"""Write docs/nki-api.md: every function of NKI 0.7, whether it is simulated, timed and checked.
 
     python -m trninfer.tools.list_nki_api            writes the page
     python -m trninfer.tools.list_nki_api --check    exits with 1 where it is not up to date
@@ -21,18 +21,16 @@ from typing import Any, NamedTuple
 
 from .. import simulator
 from ..simulator import nki
-from ..simulator.nki.api import pages, removed, table
+from ..simulator.nki.api import table
 from ..simulator.tensors.tensor import NkiTensor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "nki-api.md"
 HEAD = """# NKI on the simulator
 
-Every function of NKI 0.7, and what 0.7 removed of 0.6. Generated in a clone by
-`python -m trninfer.tools.list_nki_api` from the API's stubs (0.6), the pages of SDK 2.33 and the simulator's
-code.
+Every function of NKI 0.7. Generated in a clone by `python -m trninfer.tools.list_nki_api` from the API's stubs, the
+pages of SDK 2.33 and the simulator's code.
 
-- NKI: "0.7" is new in it, "0.6" gone since; all others are in both.
-
+- NKI: "0.7" is new in it; "0.6" is gone since, and runs here with a warning; all others are in both.
 - page: the version of the documentation page whose signature, defaults and operand rules the simulator was compared
   with; "stubs": no page of SDK 2.32 or 2.33 could be read, and the API's stubs of August 2026 (SDK 2.32) stand in.
 - simulated: it computes what the documentation says; **refused** says by name, at the call, that it is not simulated.
@@ -59,7 +57,7 @@ def rows() -> list[Row]:
     """A row for every function of the API, in the API's order."""
     modules = {"nki": nki, **{name: module for name, module in nki.MODULES.items() if name.count(".") == 1}}
     found = []
-    for entry in _entries():
+    for entry in (*table()["functions"], *table()["earlier"]):
         owner: Any = modules[entry["module"]]
         if entry["kind"] == "method":
             owner = getattr(owner, entry["class"], None)
@@ -70,8 +68,9 @@ def rows() -> list[Row]:
         uses = _uses(function, _DEPTH) if simulated else frozenset()
         checked = not uses.isdisjoint(("NkiValidationError", "OperatorError", "ShapeError"))
         timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # which take no time
-        page = pages().get(entry["qualname"], "")
-        found.append(Row(entry["qualname"], entry["only"], page, simulated, timed, checked))
+        page = table()["pages"].get(entry["qualname"], "")
+        version = "0.6" if "instead" in entry else entry.get("since", "")
+        found.append(Row(entry["qualname"], version, page, simulated, timed, checked))
     return found
 
 
@@ -79,16 +78,6 @@ def _link(row: Row) -> str:
     """The page of the documentation that a function was compared with; the stubs where there is none."""
     name = row.name.removesuffix(".__init__")
     return f"[{row.page}]({PAGES}/{row.page}/nki/api/generated/{name}.html)" if row.page else "stubs"
-
-
-def _entries() -> list[dict[str, Any]]:
-    """The functions of both versions, each with the one that alone has it as `only`."""
-    new, earlier = table("0.7")["functions"], table("0.6")["functions"]
-    names = {entry["qualname"] for entry in earlier}
-    gone = [entry for entry in earlier if entry["qualname"] in removed()]
-    return [{**entry, "only": "" if entry["qualname"] in names else "0.7"} for entry in new] + [
-        {**entry, "only": "0.6"} for entry in gone
-    ]
 
 
 def _refused(entry: dict[str, Any], owner: Any, function: Any) -> bool:

@@ -23,7 +23,6 @@ from ..machine.dtypes import Array, lookup
 from ..machine.errors import NkiValidationError, UndefinedOnChipWarning, ours
 from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Settled, Transfer, engine
 from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
-from ..machine.nki_version import current
 from ..machine.pair import Pair
 from ..machine.psum_writes import Written
 from ..machine.world import World
@@ -86,7 +85,7 @@ class NeuronCore:
         self._warned: set[tuple[tuple[str, int], str]] = set()
         self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings, while a declaration is asked
         self._scratch: dict[tuple[int, int], Array] = {}
-        self._settled = _settled_before(target, self.costs.machine, self.dge, current())
+        self._settled = _settled_before(target, self.costs.machine, self.dge)
         self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
         # By the id of a code object, which takes long to hash: itself, its lines, whether it is of the simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
@@ -354,7 +353,7 @@ class NeuronCore:
 
 
 @lru_cache(maxsize=16)
-def _settled_before(target: Target, machine: Machine, dge: bool, version: str) -> dict[tuple[Any, ...], Settled]:
+def _settled_before(target: Target, machine: Machine, dge: bool) -> dict[tuple[Any, ...], Settled]:
     """Return the results of declarations by the forms of operands, shared by all launches on such a core."""
     return {}
 

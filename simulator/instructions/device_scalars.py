@@ -10,22 +10,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..machine.errors import NkiValidationError, OperatorError
+from ..machine.errors import OperatorError
 from ..machine.instruction import DECLARATIONS, Instruction, engine
-from ..machine.nki_version import is_traced
 from ..machine.registers import WIDTHS, NkiScalar
 from ..tensors.tensor import NkiTensor
 from .core import active
 from .declaration import declared
 from .operands import Call
 from .tensor_operands import OneElement
-
-
-def _only_traced(call: Call) -> None:
-    """New in NKI 0.7."""
-    if not is_traced():
-        op = call.instruction
-        raise NkiValidationError(f"{op} is new in NKI 0.7; in 0.6 registers hold numbers (nisa.register_load)")
 
 
 def _value_of_scalar(call: Call) -> None:
@@ -41,7 +33,7 @@ def _value_of_scalar(call: Call) -> None:
         raise call.refuse("dst", dst, f"must be of the scalar's dtype, {value.dtype}")
 
 
-@declared(engine.sync, cost=("register",), rules=(_only_traced,))
+@declared(engine.sync, cost=("register",))
 def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScalar:
     """The one element of `src`, an int32 or int64 in SBUF or HBM, as a scalar of its dtype."""
     core = active("scalar_load")
@@ -54,7 +46,7 @@ def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScal
     return scalar
 
 
-@declared(engine.sync, cost=("register",), rules=(_only_traced, _value_of_scalar))
+@declared(engine.sync, cost=("register",), rules=(_value_of_scalar,))
 def scalar_store(dst: Annotated[NkiTensor, OneElement(tuple(WIDTHS), written=True)], value: NkiScalar) -> None:
     """The one element of `dst`, in SBUF or HBM and of the scalar's dtype, = value."""
     core = active("scalar_store")

@@ -84,7 +84,7 @@ def register_move(dst: Annotated[VirtualRegister, Register(written=True)], src: 
 @declared(engine.sync, cost=("register",), source="nki-language-guide.rst, registers")
 def register_load(
     dst: Annotated[VirtualRegister, Register(written=True)],
-    src: Annotated[NkiTensor, OneElement(_DTYPES, since_0_7=FLOATS)],
+    src: Annotated[NkiTensor, OneElement((*_DTYPES, *FLOATS))],
 ) -> Instruction:
     """dst = the one element of src, in HBM or SBUF (of a float its bits; of narrow ones since NKI 0.7)."""
     core = active("register_load")

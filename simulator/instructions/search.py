@@ -10,7 +10,6 @@ from ..machine.dtypes import Array
 from ..machine.errors import NkiValidationError
 from ..machine.instruction import Instruction, engine
 from ..machine.memory import SBUF
-from ..machine.nki_version import is_traced
 from ..tensors.tensor import NkiTensor
 from .checks import shaped
 from .core import active
@@ -48,7 +47,7 @@ def topk(
     results, as many as val_dst has columns: result j at partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33).
     The columns after the last of these are not written; what is left of that one reads as uninitialised.
 
-    With `sorted`, and in NKI 0.6, results ascend by value. The order of the others is not documented: here it is that
+    With `sorted`, results ascend by value. The order of the others is not documented: here it is that
     of the elements, so that a kernel which counts on another shows. Of equal elements the first ones are taken.
     """
     core = active("topk")
@@ -64,7 +63,7 @@ def topk(
         groups = src.values.reshape(src.shape[0] // CORE_PARTITIONS, CORE_PARTITIONS, -1)
         snakes = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
         largest = np.argsort(-snakes, axis=1, kind="stable")[:, :count]
-        largest = largest[:, ::-1] if sorted or not is_traced() else np.sort(largest, axis=1)
+        largest = largest[:, ::-1] if sorted else np.sort(largest, axis=1)
         _write_snake(val_dst, np.take_along_axis(snakes, largest, axis=1), columns)
         _write_snake(idx_dst, largest, columns)
     return instruction

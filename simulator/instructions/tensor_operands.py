@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from ..machine.errors import NkiValidationError
 from ..machine.memory import PSUM, SBUF, MemoryRegion
-from ..machine.nki_version import is_traced
 from ..tensors.tensor import MAX_DIMENSIONS, NkiTensor
 from ..tensors.views import dimensions
 from .checks import destination, tile
@@ -165,25 +164,23 @@ def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OneElement(Operand):
-    """A tensor of one element in SBUF or HBM, of `dtypes`, since NKI 0.7 of `since_0_7` too."""
+    """A tensor of one element in SBUF or HBM, of `dtypes`."""
 
     dtypes: tuple[str, ...] = ()
-    since_0_7: tuple[str, ...] = ()
     written: bool = False
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not isinstance(value, NkiTensor):
             came = type(value).__name__
             raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, came {came}")
-        allowed = (*self.dtypes, *(self.since_0_7 if is_traced() else ()))
-        if value.size != 1 or value.storage.region is PSUM or value.dtype not in allowed:
-            raise call.refuse(name, value, f"must be one element of {among(allowed, len(allowed))} in SBUF or HBM")
+        if value.size != 1 or value.storage.region is PSUM or value.dtype not in self.dtypes:
+            allowed = among(self.dtypes, len(self.dtypes))
+            raise call.refuse(name, value, f"must be one element of {allowed} in SBUF or HBM")
         return value
 
     @property
     def limits(self) -> str:
-        new = f" (since NKI 0.7 {among(self.since_0_7)} too)" if self.since_0_7 else ""
-        return f"one element in SBUF or HBM of {among(self.dtypes, len(self.dtypes))}{new}"
+        return f"one element in SBUF or HBM of {among(self.dtypes, len(self.dtypes))}"
 
 
 Output = Annotated[NkiTensor, Tile(written=True)]

@@ -8,7 +8,6 @@ import warnings
 from typing import Any, ClassVar
 
 from .errors import NkiValidationError, UndefinedOnChipWarning
-from .nki_version import is_traced
 
 
 class NKIObject:
@@ -50,7 +49,7 @@ class NKIObject:
         if self is other or type(self) is not type(other):
             return self is other
         alike = vars(self) == vars(other)
-        if alike and is_traced():
+        if alike:
             warnings.warn(
                 f"`==` of two objects of {type(self).__name__}, which defines none: NKI 0.6 compared their fields, as "
                 "is done here; since 0.7 Python's own rules hold, by which they differ: make it a dataclass",

@@ -16,11 +16,9 @@ import numpy as np
 
 from .errors import NkiValidationError, OperatorError
 from .instruction import Instruction
-from .nki_version import is_traced
 from .objects import NKIObject
 
 WIDTHS = {"int32": 32, "int64": 64}
-MAX_UNCHANGED = 100_000  # limit of consecutive reads of a register in conditions without a change of its value
 BITS = 32  # bits of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
 
 
@@ -67,30 +65,19 @@ class VirtualRegister(DeviceNumber):
     It can be a loop bound, a condition, or an index (`t[reg]`, `nl.ds(reg, size)`, `select`, `ap(scalar_offset=reg)`).
     """
 
-    __slots__ = ("asked", "frozen")
+    __slots__ = ("frozen",)
 
     shown = "a register"
 
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:
         super().__init__(state)
         self.frozen = frozen
-        self.asked: tuple[int, int] = (0, 0)  # the last value read in conditions, and how often in a row
 
-    def __bool__(self) -> bool:  # type: ignore[override]  # NKI 0.6 takes it
-        if is_traced():
-            raise OperatorError(
-                "`while` or `if` of a register: its value exists on the device only; nl.while_loop(register, body) "
-                "runs there (NKI 0.6, with --nki 0.6, took `while register`)"
-            )
-        value = self.read("`while` or `if` of a register")
-        times = self.asked[1] + 1 if self.asked[0] == value else 1
-        self.asked = (value, times)
-        if value and times > MAX_UNCHANGED:
-            raise NkiValidationError(
-                f"`while` of a register: it is {value} after {MAX_UNCHANGED:,} iterations and the loop runs on; "
-                "does the body write the register?"
-            )
-        return value != 0
+    def __bool__(self) -> bool:  # type: ignore[override]
+        raise OperatorError(
+            "`while` or `if` of a register: its value exists on the device only; nl.while_loop(register, body) runs "
+            "there (`trninfer migrate` rewrites `while register`, which NKI 0.6 took)"
+        )
 
     _refuse = DeviceNumber._refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __neg__ = _refuse

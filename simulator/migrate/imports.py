@@ -66,7 +66,7 @@ def is_gone(dotted: str, keep_runners: bool = False) -> bool:
     module, _, name = dotted.rpartition(".")
     if not dotted.startswith("nki.") or dotted in MODULES or f"nki.{dotted.split('.')[1]}" in OPAQUE:
         return False
-    return name not in api("0.7").names.get(module, ())
+    return name not in api().names.get(module, ())
 
 
 @dataclass(frozen=True)

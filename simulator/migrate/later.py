@@ -90,7 +90,7 @@ def enumerated(ex: Expressions, parameter: str, node: ast.expr) -> str:
 def _member(parameter: str, number: int) -> str:
     """ "dge_mode.swdge": the member of an enumeration that an integer stood for."""
     enumeration = ENUMS[parameter].removeprefix("nisa.")
-    for entry in table("0.7")["classes"]:
+    for entry in table()["classes"]:
         if entry["module"] == "nki.isa" and entry["name"] == enumeration:
             for each in entry["members"]:
                 if each["value"] == str(number):

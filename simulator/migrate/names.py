@@ -81,7 +81,7 @@ class Names:
     def _bind_all(self, module: str) -> None:
         """Bind what `from module import *` binds, for modules of NKI of any version."""
         old = {name.rpartition(".")[2] for name in OLD_NAMES if name.rpartition(".")[0] == module}
-        for name in api("0.7").names.get(module, frozenset()) | old:
+        for name in api().names.get(module, frozenset()) | old:
             self.imported.add(module)
             self._meaning.setdefault(name, f"{module}.{name}")
 
@@ -99,7 +99,7 @@ class Names:
     def is_current(self, call: ast.Call) -> bool:
         """True of an instruction that is called as today, with the tile that it writes as its first argument."""
         dotted = self.dotted(call.func)
-        parameters = api("0.7").signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
+        parameters = api().signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
         if len(call.args) < 2 or not parameters or parameters[0].name != "dst":
             return False
         return not any(rule for rule, _ in misfits(dotted, call, parameters)) and self.operator(call.args[0]) is None
@@ -111,7 +111,7 @@ class Names:
             if not isinstance(node, ast.Call) or id(node) in statements:
                 continue
             dotted = self.dotted(node.func)
-            parameters = api("0.7").signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
+            parameters = api().signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
             given = {keyword.arg for keyword in node.keywords}
             if parameters and parameters[0].name == "dst" and not given & {"dst", None}:
                 rules = [rule for rule, _ in misfits(dotted, node, parameters)]

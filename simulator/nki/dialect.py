@@ -21,6 +21,7 @@ OLD_NAMES: dict[str, str] = {
     "nki.language.atomic_rmw": "use nisa.dma_compute",
     "nki.language.all_reduce": "use nki.collectives.all_reduce",
     "nki.language.dslice": "use nl.ds",
+    "nki.language.dynamic_range": "use nl.fori_loop(start, stop, body), the body a function of the index",
     "nki.language.fp32": "write the number: -3.4028235e38 is the smallest float32",
     "nki.language.skip_middle_end_transformations": "leave it out: there is one compiler pipeline",
     "nki.language.enable_stack_allocator": "leave it out, or give addresses with nl.ndarray(address=...)",

@@ -19,7 +19,6 @@ from typing import Any
 from ..instructions.core import active
 from ..machine.errors import NkiValidationError, OperatorError, OutOfBoundsError, ShapeError
 from ..machine.memory import MemoryRegion
-from ..machine.nki_version import is_traced
 from ..machine.registers import DeviceNumber
 from ..tensors.tensor import NkiTensor
 
@@ -260,7 +259,6 @@ def like(grid: NkiGrid, dtype: Any, buffer: Any, name: str) -> NkiGrid:
 
 def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Dimension, ...], tuple[int, ...]]:
     """The layout of a source, its selection with no steps yet, and the tile shape."""
-    _only_traced(what)
     if isinstance(source, NkiGrid):
         shape = source.tile_shape if tile_shape is None else _shape(what, "tile_shape", tile_shape)
         return source._layout, source._dimensions, shape
@@ -291,7 +289,6 @@ def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ..
 def _allocated(
     what: str, tile_shape: Any, element_shape: Any, tensor: tuple[Any, Any, Any, str]
 ) -> tuple[_Layout, tuple[_Dimension, ...], tuple[int, ...]]:
-    _only_traced(what)
     shape, elements = _shape(what, "tile_shape", tile_shape), _shape(what, "element_shape", element_shape)
     buffer, dtype, address, name = tensor
     if not isinstance(buffer, MemoryRegion):
@@ -318,8 +315,3 @@ def _shape(what: str, name: str, shape: Any) -> tuple[int, ...]:
     if not shape or min(shape) < 1:
         raise ShapeError(f"nl.{what}: {name} {shape} must have positive entries")
     return shape
-
-
-def _only_traced(what: str) -> None:
-    if not is_traced():
-        raise NkiValidationError(f"nl.{what} is new in NKI 0.7")

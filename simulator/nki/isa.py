@@ -1,4 +1,4 @@
-"""`nki.isa`: the instructions, with the names and signatures of NKI 0.7 (those of 0.6 are among them)."""
+"""`nki.isa`: the instructions, with the names and signatures of NKI 0.7."""
 
 from __future__ import annotations
 

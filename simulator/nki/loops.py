@@ -5,21 +5,19 @@ refuses a body that changes from one iteration to the next. Iterations overlap a
 come to rest where a loop begins and ends is said in public kernels and taken here (`NeuronCore.fence`), what the branch
 at the end of an iteration takes is not known and not counted.
 
-Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst; dynamic_range
-is NKI 0.6's.
+Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..instructions.core import NeuronCore, active
-from ..machine.errors import NkiValidationError
-from ..machine.nki_version import is_traced
+from ..machine.errors import EarlierNkiWarning, NkiValidationError
 from ..machine.registers import DeviceNumber, NkiScalar, VirtualRegister, is_known
-from .api import removed
 
 MAX_ITERATIONS = 100_000  # of one loop; a kernel that needs more would take minutes to simulate
 
@@ -34,13 +32,14 @@ sequential_range = static_range = affine_range
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
     """start (0 where only one bound is given) to stop, each in a register; bounds are integers or registers.
 
-    NKI 0.6 has it; since 0.7 it raises.
+    NKI 0.7 removed it. Here it runs as the device loop that it was, with a warning.
     """
-    if is_traced():
-        instead = removed()["nki.language.dynamic_range"]
-        raise NkiValidationError(
-            f"nl.dynamic_range is gone since NKI 0.7: {instead}; `trninfer migrate` rewrites it, --nki 0.6 takes it"
-        )
+    warnings.warn(
+        "nl.dynamic_range is of NKI 0.6 and runs on the simulator; today's compiler refuses it: use "
+        "nl.fori_loop(start, stop, body), as `trninfer migrate` does",
+        EarlierNkiWarning,
+        stacklevel=2,
+    )
     core, numbers, loaded = _count("dynamic_range", 0 if stop is None else start, start if stop is None else stop, step)
     return _registers(core, numbers, loaded)
 
@@ -48,11 +47,10 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
     """Call body_fun(i) for i from `lower` to `upper` (exclusive); bounds are integers, registers or int32 scalars.
 
-    i is a scalar, or a register where a bound is one (and in NKI 0.6); it is passed by value. What the body returns is
-    not used.
+    i is a scalar, or a register where a bound is one; it is passed by value. What the body returns is not used.
     """
     core, numbers, loaded = _count("fori_loop", lower, upper, step)
-    as_register = not is_traced() or any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    as_register = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     with _Loop(core, "fori_loop") as loop:
         for number in numbers:
             i: DeviceNumber = VirtualRegister(number) if as_register else NkiScalar(number, "int32")
@@ -70,7 +68,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     condition = init
     with _Loop(core, "while_loop") as loop:
         while True:
-            if not isinstance(condition, DeviceNumber) or (isinstance(condition, NkiScalar) and not is_traced()):
+            if not isinstance(condition, DeviceNumber):
                 came = type(condition).__name__
                 raise NkiValidationError(
                     f"nl.while_loop: the condition must be a register, also from body_fun, not {came}"
@@ -124,7 +122,7 @@ class _Loop:
         self._start = len(program)
         if self._first is None:
             self._first = issued
-        elif issued != self._first and is_traced():
+        elif issued != self._first:
             first, other = _difference(self._first, issued)
             raise NkiValidationError(
                 f"nl.{self._what}: iteration {self.count} issues {other} where the first issued {first}; the body is "
@@ -180,11 +178,11 @@ def _registers(core: NeuronCore, numbers: range, loaded: Any) -> Iterator[Virtua
 def _bound(what: str, value: Any) -> int:
     if isinstance(value, NkiScalar) and value.dtype == "int64":
         raise NkiValidationError(f"nl.{what}: a bound must be 32-bit, came an int64 scalar; load an int32")
-    if isinstance(value, DeviceNumber) and (is_traced() or isinstance(value, VirtualRegister)):
+    if isinstance(value, DeviceNumber):
         return value.read(f"the trip count of nl.{what}")
     if isinstance(value, bool) or not is_known(value):
-        allowed = "an integer, a register or a scalar" if is_traced() else "an integer or a register"
-        raise NkiValidationError(f"nl.{what}: a bound must be {allowed}, came {type(value).__name__}")
+        came = type(value).__name__
+        raise NkiValidationError(f"nl.{what}: a bound must be an integer, a register or a scalar, came {came}")
     return int(value)
 
 

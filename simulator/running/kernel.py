@@ -23,7 +23,6 @@ from ..machine.errors import EarlierNkiWarning, NkiValidationError, NotSimulated
 from ..machine.host import one_thread
 from ..machine.instruction import Instruction
 from ..machine.memory import MemoryRegion
-from ..machine.nki_version import is_traced
 from ..machine.pair import CORES, Pair
 from ..machine.watching import watching
 from ..tensors.tensor import NkiTensor
@@ -194,11 +193,6 @@ def execute(
         arguments.append((value, tensor))
         return tensor
 
-    for name, value in (*enumerate(args), *kwargs.items()) if not is_traced() else ():
-        if _holds_list(value):
-            raise NkiValidationError(
-                f"{made.__name__}: argument {name} holds a list, no kernel argument up to NKI 0.6; pass a tuple"
-            )
     cores = _cores(core, made)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 
@@ -277,7 +271,7 @@ def degree(kernel: Kernel) -> int | None:
     none."""
     if kernel.lnc is not None:
         return kernel.lnc
-    said = os.environ.get(LNC_VARIABLE) if is_traced() else None
+    said = os.environ.get(LNC_VARIABLE)
     if said is None:
         return kernel.programs
     if said not in ("1", "2"):
@@ -336,12 +330,6 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
                         "computed in the program's order, only edges that go with it are simulated"
                     )
                 later.depends_on(first)
-
-
-def _holds_list(value: Any) -> bool:
-    """True if there is a list in what a kernel is called with: none from NKI 0.3 to 0.6 (nki/migration/index.rst)."""
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
-    return isinstance(value, list) or any(map(_holds_list, items))
 
 
 def _check_object(kernel: str, value: Any) -> None:

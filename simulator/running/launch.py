@@ -13,7 +13,6 @@ from ..checking.sanitizing import choice, chosen, findings_of, look_for
 from ..instructions.core import NeuronCore
 from ..machine.chip import Target, find_target
 from ..machine.host import one_thread, uncollected
-from ..machine.nki_version import current, using
 from ..timing.constants import changed, overrides
 from ..timing.program_timing import ProgramTiming
 from .kernel import Kernel, TensorSpec, degree, execute, notify, on_cores, predict
@@ -38,7 +37,6 @@ def run(
     constants: Mapping[str, float] | None = None,
     sanitize: bool | str = False,
     pure: bool = False,
-    nki: str | None = None,
     lnc: int | None = None,
     **parameters: Any,
 ) -> Run:
@@ -51,13 +49,13 @@ def run(
     on its arguments alone, not on helpers that change in a notebook: a launch seen before is replayed, not walked.
     `sanitize`: look for races, overlaps, lost and uninitialised values (sanitizer.py), with "numeric" for NaN,
     infinities, saturation and lost digits (numeric.py), with "all" for both; `findings` of the run has them.
-    `nki`: the version of NKI that the kernel is written in, "0.7" or "0.6"; else as nki_version.py says. `lnc`: the
-    cores of the logical core that runs it, 1 or 2; else as NEURON_LOGICAL_NC_CONFIG or the kernel's grid says.
+    `lnc`: the cores of the logical core that runs it, 1 or 2; else as NEURON_LOGICAL_NC_CONFIG or the kernel's grid
+    says.
     """
     kernel = kernel if lnc is None else on_cores(kernel, lnc)
     found = find_target(target)
     kinds = choice(sanitize) or chosen()
-    with changed(found.name, constants or {}), using(nki), one_thread():
+    with changed(found.name, constants or {}), one_thread():
         key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
         return _run(
             _Launch(kernel, arrays, parameters, found, dge, profiled=profiled, functional=functional), kinds, key
@@ -118,7 +116,7 @@ def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, 
     ]
     if isinstance(kernel, Kernel):
         kernel = (kernel.function, degree(kernel), kernel.schedule)
-    key = (kernel, target.name, dge, current(), overrides(), len(arrays), tuple(parameters), tuple(shapes))
+    key = (kernel, target.name, dge, overrides(), len(arrays), tuple(parameters), tuple(shapes))
     try:
         hash(key)
     except TypeError:

@@ -10,7 +10,6 @@ from ..instructions.core import NeuronCore
 from ..machine.chip import find_target
 from ..machine.errors import NkiValidationError
 from ..machine.host import one_thread
-from ..machine.nki_version import using
 from ..machine.pair import CORES
 from ..machine.world import MOST_RANKS, World
 from .kernel import Kernel, degree, execute, predict
@@ -22,13 +21,12 @@ def run_ranks(
     arrays: Sequence[Sequence[Any]],
     target: str = "trn2",
     sanitize: bool | str = False,
-    nki: str | None = None,
     **parameters: Any,
 ) -> list[Run]:
     """Run a kernel on as many ranks as there are lists of arguments, each a NeuronCore; the run of each rank.
 
     The collectives of the kernel (nki.collectives) exchange values between them. What a collective takes, and what a
-    rank waits for others, is in no time: each rank's is that of its own instructions. `sanitize`, `nki`: as in `run`.
+    rank waits for others, is in no time: each rank's is that of its own instructions. `sanitize`: as in `run`.
 
     Raises:
         NkiValidationError: what `run` raises; more than MOST_RANKS ranks, ranks of two cores, ranks that come with
@@ -51,5 +49,5 @@ def run_ranks(
         outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         return Run(predict(core), outputs, name, False, findings_of(core))
 
-    with using(nki), one_thread():
+    with one_thread():
         return world.run(on_rank)

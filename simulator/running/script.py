@@ -15,7 +15,6 @@ from typing import Any
 from ..checking.sanitizing import sanitized
 from ..machine.chip import TARGET_VARIABLE, find_target
 from ..machine.errors import NkiValidationError, without_ours
-from ..machine.nki_version import checked, using
 from ..timing.by_line import describe_line
 from . import kernel
 from .install import install
@@ -42,23 +41,21 @@ def run_script(
     observe: Observer,
     target: str | None = None,
     sanitize: bool | str = False,
-    nki: str | None = None,
     edits: Edits | None = None,
 ) -> int:
     """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
 
     `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
     script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
-    standard error with its own frames alone. `nki`: the version of NKI that its kernels are written in.
+    standard error with its own frames alone.
     `edits`: what is changed of its text.
 
     Raises:
-        NkiValidationError: the target or the version is not known, or the script is too long.
+        NkiValidationError: the target is not known, or the script is too long.
     """
     script = os.path.abspath(arguments[0])
     _check_length(script, arguments[0])
     found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
-    nki = checked(nki) if nki else None
     install()
     changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
     before = {name: os.environ.get(name) for name in changed}
@@ -68,7 +65,7 @@ def run_script(
     sys.path.insert(0, os.path.dirname(script))
     kernel.observers.append(observe)
     try:
-        with sanitized(sanitize), using(nki):
+        with sanitized(sanitize):
             if edits is not None:
                 _run_changed(script, edits)
             else:

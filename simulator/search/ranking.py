@@ -20,7 +20,6 @@ import numpy as np
 
 from ..machine.chip import find_target
 from ..machine.errors import NkiValidationError
-from ..machine.nki_version import using
 from ..running.launch import launch_key, run
 from ..timing.expected_error import DIFFERENCES
 from .parallel import each
@@ -131,7 +130,6 @@ def rank(
     reference: Any = None,
     tolerance: float = 1e-3,
     target: str = "trn2",
-    nki: str | None = None,
     processes: int | None = None,
 ) -> Ranking:
     """Variants of a kernel by their predicted time, computed in parallel on `processes` processor cores (all of them).
@@ -140,25 +138,24 @@ def rank(
     arrays: what all of them are given; TensorSpecs do without a reference.
     reference: the right outputs, as an array or a tuple of them, or a function that computes them from the arrays. The
         values of a variant may be off by `tolerance` of the largest value of its reference.
-    target, nki: as in `simulator.run`.
+    target: as in `simulator.run`.
 
     Raises:
-        NkiValidationError: no variants, two of one name, or a target or version that is not simulated.
+        NkiValidationError: no variants, two of one name, or a target that is not simulated.
     """
     named = _named(variants)
     found = find_target(target).name
     wanted = reference(*arrays) if callable(reference) else reference
-    with using(nki):
-        keys = [None if wanted is not None else _key(kernel, arrays, found, options) for _, kernel, options in named]
-        missing = [index for index, key in enumerate(keys) if key is None or key not in _known]
+    keys = [None if wanted is not None else _key(kernel, arrays, found, options) for _, kernel, options in named]
+    missing = [index for index, key in enumerate(keys) if key is None or key not in _known]
 
-        def work(at: int) -> Ranked:
-            return _try(named[missing[at]], arrays, found, wanted, tolerance)
+    def work(at: int) -> Ranked:
+        return _try(named[missing[at]], arrays, found, wanted, tolerance)
 
-        def lost(at: int) -> Ranked:
-            return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
+    def lost(at: int) -> Ranked:
+        return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
 
-        computed = dict(zip(missing, each(len(missing), work, lost, processes)))
+    computed = dict(zip(missing, each(len(missing), work, lost, processes)))
     ranked = []
     for index, key in enumerate(keys):
         one = computed[index] if index in computed else _known[key]

@@ -54,7 +54,6 @@ def sweep(
     arguments: Sequence[str],
     axes: Sequence[Axis],
     target: str | None = None,
-    nki: str | None = None,
     processes: int | None = None,
 ) -> Ranking:
     """Run a script once for every combination of values, in parallel; `arguments` as in `run_script`.
@@ -74,7 +73,7 @@ def sweep(
 
     def work(index: int) -> Ranked:
         constants = dict(zip((axis.name for axis in axes), variants[index]))
-        return _run_variant(names[index], arguments, found, nki, constants)
+        return _run_variant(names[index], arguments, found, constants)
 
     def lost(index: int) -> Ranked:
         return Ranked(names[index], "the process that ran it, or one beside it, was ended")
@@ -97,13 +96,11 @@ def _check_names(script: str, names: Sequence[str]) -> None:
             raise NkiValidationError(f"{name} is swept twice; allowed: one list of values a name")
 
 
-def _run_variant(
-    name: str, arguments: Sequence[str], target: str, nki: str | None, constants: dict[str, ast.expr]
-) -> Ranked:
+def _run_variant(name: str, arguments: Sequence[str], target: str, constants: dict[str, ast.expr]) -> Ranked:
     runs: list[Run] = []
     told = io.StringIO()
     with redirect_stdout(io.StringIO()), redirect_stderr(told):
-        status = run_script(arguments, lambda run, shapes: runs.append(run), target, nki=nki, edits=Edits(constants))
+        status = run_script(arguments, lambda run, shapes: runs.append(run), target, edits=Edits(constants))
     problem = ""
     if status:
         problem = _last_error(told.getvalue()) or f"the script ended with status {status}"

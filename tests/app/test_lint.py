@@ -10,7 +10,6 @@ from trninfer.simulator.checking.lint.source import MAX_SOURCE_BYTES, MAX_SOURCE
 
 CLEAN = "import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n"
 BROKEN = "import nki\n\n@nki.jit\ndef kernel(a):\n    nki.trace(a)\n"
-ONLY_0_6 = "import nki\n\n@nki.jit\ndef kernel(a):\n    del a\n"
 WARNED = "import nki, time\n\n@nki.jit\ndef kernel(a):\n    print(time.time())\n    return a\n"
 
 
@@ -89,15 +88,6 @@ def test_the_rules_are_listed(capsys):
     out = capsys.readouterr().out
     assert "output-buffer" in out
     assert "old-dialect" in out
-
-
-def test_the_version_of_nki_is_chosen_by_an_option_or_the_environment(folder, capsys, monkeypatch):
-    Path("kernel.py").write_text(ONLY_0_6)
-    assert run(["lint", "kernel.py"]) == 0 and run(["lint", "--nki", "0.6", "kernel.py"]) == 1
-    assert capsys.readouterr().out == "kernel.py:5: unsupported-statement: the NKI compiler does not take `del`\n"
-    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
-    assert run(["lint", "kernel.py"]) == 1 and run(["lint", "--nki", "0.7", "kernel.py"]) == 0
-    assert run(["lint", "--nki", "0.5", "kernel.py"]) == 2
 
 
 def test_warnings_are_printed_and_leave_the_status_0(folder, capsys):

@@ -54,19 +54,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_only_the_compiler_takes_otherwise_is_told(folder):
-    text = KERNEL.format(part="[:, 0 : -7 // -2 + 1]", grid="")  # 4 columns in Python, 5 for the compiler
-    (folder / "kernel.py").write_text(text, encoding="utf-8")
-    done = start(folder, "--nki", "0.6", "kernel.py")
-    assert done.returncode == 0, done.stderr
-    line = done.stderr.splitlines()[-1]
-    assert (
-        line.startswith("kernel.py: trninfer lint has 1 finding: kernel.py:") and "integer-arithmetic: -7 // -2" in line
-    )
-    (line,) = start(folder, "--lines", "0", "kernel.py").stderr.splitlines()  # NKI 0.7 reads it as Python does
-    assert line.startswith("doubled(")
-
-
 def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
     done = start(folder, "kernel.py", "--size", "7")
     assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr

@@ -14,11 +14,11 @@ from trninfer.simulator.checking.lint.source import Files, FunctionNode, parse_m
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n"
 
 
-def scope_of(text: str, version: str = "0.7", name: str = "kernel") -> tuple[FunctionScope, list[Finding]]:
+def scope_of(text: str, name: str = "kernel") -> tuple[FunctionScope, list[Finding]]:
     """The scope of a function of a file, and the findings that it gets."""
     module, found = parse_module(text, "kernel.py", None), list[Finding]()
     function, enclosing = next(each for each in _functions(module.tree, ()) if each[0].name == name)
-    return FunctionScope(module, function, enclosing, Files(), found.append, version), found
+    return FunctionScope(module, function, enclosing, Files(), found.append), found
 
 
 def _functions(node: ast.AST, around: tuple[FunctionNode, ...]) -> list[tuple[FunctionNode, tuple[FunctionNode, ...]]]:
@@ -33,11 +33,11 @@ def _functions(node: ast.AST, around: tuple[FunctionNode, ...]) -> list[tuple[Fu
 
 
 def reported(
-    check: Callable[[FunctionScope], None], body: str, version: str = "0.7", before: str = "", parameters: str = "a, n"
+    check: Callable[[FunctionScope], None], body: str, before: str = "", parameters: str = "a, n"
 ) -> list[tuple[int, str, str]]:
     """(line of the body, rule, message) of what a part of the checker reports of a kernel."""
     text = f"{HEAD}{before}def kernel({parameters}):\n{textwrap.indent(body, '    ')}\n"
-    scope, found = scope_of(text, version)
+    scope, found = scope_of(text)
     check(scope)
     first = scope.function.lineno
     return [(finding.line - first, finding.rule, finding.message) for finding in sorted(found)]

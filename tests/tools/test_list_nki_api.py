@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from trninfer.simulator import NotSimulatedError
-from trninfer.simulator.nki.api import pages
+from trninfer.simulator.nki.api import table
 from trninfer.tools.list_nki_api import main, rows
 
 ROWS = {row.name: row for row in rows()}
@@ -39,7 +39,7 @@ def test_examples(name, version, simulated, timed, checked):
 
 
 def test_pages_name_functions_of_the_api():
-    assert set(pages()) <= set(ROWS) | {"nki.compiler.CompileConfig"}
+    assert set(table()["pages"]) <= set(ROWS) | {"nki.compiler.CompileConfig"}
     assert ROWS["nki.isa.activation"].page == "v2.33.0" and ROWS["nki.isa.dma_copy"].page == ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...instructions.old_calls import SINCE
-from ...nki.api import other_version, suggestion, table
+from ...nki.api import suggestion, table
 
 MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
 OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
@@ -30,7 +30,6 @@ class Api:
     methods of tensors as "NkiTensor.<name>". `views`: methods that give a view of the tensor. `deprecated`: functions
     that still work, and what to use instead."""
 
-    version: str
     names: dict[str, frozenset[str]]
     members: dict[str, frozenset[str]]
     signatures: dict[str, tuple[Parameter, ...]]
@@ -39,9 +38,9 @@ class Api:
 
 
 @cache
-def api(version: str) -> Api:
-    """The API of a version of NKI, from the table that the simulator's modules are checked against."""
-    data = table(version)
+def api() -> Api:
+    """The API of NKI, from the table that the simulator's modules are checked against."""
+    data = table()
     names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
     names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
     members: dict[str, set[str]] = {}
@@ -69,7 +68,6 @@ def api(version: str) -> Api:
     members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; the stubs leave it out
     members["nki.language.tile_size"] = members["nki.language._TileSize"]
     return Api(
-        version,
         {module: frozenset(own) for module, own in names.items()},
         {name: frozenset(own) for name, own in members.items()},
         signatures,
@@ -97,8 +95,7 @@ def unknown_name(dotted: str, known_api: Api) -> str | None:
         return None
     known = known_api.names[module]
     if name not in known:
-        other = other_version(f"{module}.{name}", known_api.version)
-        return other or f"{module} has no {name!r}{suggestion(name, known)}"
+        return f"{module} has no {name!r}{suggestion(name, known)}"
     members = known_api.members.get(f"{module}.{name}")
     if members is not None and rest and rest[0] not in members:
         return f"{module}.{name} has no {rest[0]!r}{suggestion(rest[0], members)}"

@@ -125,10 +125,10 @@ class _Calls(ast.NodeVisitor):
             return
         wrong = unknown_name(dotted, self._scope.api)
         if wrong is not None:
-            self._scope.report(node, "old-dialect" if " is gone since " in wrong else "unknown-name", wrong)
+            self._scope.report(node, "unknown-name", wrong)
         instead = self._scope.api.deprecated.get(dotted)
         if instead is not None:
-            self._scope.report(node, "deprecated", f"{dotted} is deprecated since NKI {self._scope.version}: {instead}")
+            self._scope.report(node, "deprecated", f"{dotted} is deprecated since NKI 0.7: {instead}")
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -170,8 +170,6 @@ class _Calls(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _check_operands(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
-        if self._scope.version == "0.6" and isinstance(getattr(node, "op", None), ast.MatMult):
-            return  # which 0.6 refuses whatever its operands are
         if any(self.tensors.of(operand) is not None for operand in operands):
             message = (
                 f"{ast.unparse(node)}: tensors have no operators: take a function of nki.language or an instruction"

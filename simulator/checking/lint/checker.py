@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...machine.nki_version import checked, current
 from ...nki.dialect import old_argument
 from .api import modern
 from .calls import check_calls, check_outputs, takes_tiles
@@ -17,9 +16,7 @@ from .reported import check_reported
 from .rules import Finding
 from .scope import FunctionScope
 from .source import Definition, External, Files, FunctionNode, Module, Resolved, SourceError, parse_module
-from .subset import check_subset
 from .tracing import check_parameters, check_tracing
-from .values import check_values
 
 
 @dataclass(frozen=True)
@@ -32,19 +29,17 @@ class Examination:
     files: tuple[Path, ...]
 
 
-def examine_file(path: Path | str, nki: str | None = None) -> Examination:
+def examine_file(path: Path | str) -> Examination:
     """Check the kernels of a Python file and every function that they call, in other files too.
 
     Args:
         path: the file, or a Jupyter notebook.
-        nki: the version of NKI that it is written for, "0.7" or "0.6"; None for the one that holds (nki_version.py).
 
     Raises:
         SourceError: the file, or one that a kernel needs, is missing or not Python; the message is one line.
-        NkiValidationError: there is no such version.
     """
     files = Files()
-    check = _Check(files, checked(nki or current()))
+    check = _Check(files)
     if Path(path).suffix != SUFFIX:
         return check.run(files.read(Path(path), str(path)))
     notebook = read_notebook(Path(path), str(path))
@@ -52,27 +47,26 @@ def examine_file(path: Path | str, nki: str | None = None) -> Examination:
     return replace(found, findings=tuple(notebook.located(finding) for finding in found.findings))
 
 
-def check_file(path: Path | str, nki: str | None = None) -> list[Finding]:
+def check_file(path: Path | str) -> list[Finding]:
     """The findings of `examine_file`, sorted by file and line. Raises as it does."""
-    return list(examine_file(path, nki).findings)
+    return list(examine_file(path).findings)
 
 
-def check_source(text: str, path: Path | str = "<source>", nki: str | None = None) -> list[Finding]:
+def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
     """The findings in a text that is, or could be, the file `path`. Raises as `examine_file` does."""
     place = Path(path) if str(path) != "<source>" else None
     module = parse_module(text, str(path), place)
-    return list(_Check(Files(), checked(nki or current())).run(module).findings)
+    return list(_Check(Files()).run(module).findings)
 
 
 class _Check:
-    def __init__(self, files: Files, version: str) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
-        self._version = version
         self._findings: set[Finding] = set()
         self._seen: set[int] = set()  # ids of what has been checked
         self._reached: set[Path] = set()
         self._inlined: set[int] = set()  # ids of what functions of kernels refer to
-        self._waiting: list[tuple[Definition, bool]] = []  # what to check, and whether it is decorated as a kernel
+        self._waiting: list[Definition] = []
 
     def run(self, module: Module) -> Examination:
         try:
@@ -82,9 +76,9 @@ class _Check:
 
     def _run(self, module: Module) -> Examination:
         kernels = list(self._kernels(module))
-        self._waiting.extend((kernel, True) for kernel in kernels)
+        self._waiting.extend(kernels)
         while self._waiting:
-            definition, jitted = self._waiting.pop()
+            definition = self._waiting.pop()
             if id(definition.node) in self._seen:
                 continue
             self._seen.add(id(definition.node))
@@ -93,15 +87,14 @@ class _Check:
             if isinstance(definition.node, ast.ClassDef):
                 self._check_class(definition, definition.node)
             else:
-                self._check_function(definition, definition.node, jitted)
+                self._check_function(definition, definition.node)
         launched = _launched(module)
         for kernel in kernels:
             # A kernel that another one calls is inlined there and may return any tensor; so is one whose parameters
             # engines use, since the arguments of an entry are in HBM.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
                 scope = self._inside(kernel, kernel.node)
-                if self._version != "0.6":
-                    check_parameters(scope)
+                check_parameters(scope)
                 if not takes_tiles(scope):
                     check_outputs(scope, kernel.node.name in launched)
         names = sorted({kernel.node.name for kernel in kernels})
@@ -124,7 +117,7 @@ class _Check:
 
     def _outside(self, module: Module, enclosing: tuple[FunctionNode, ...]) -> FunctionScope:
         """The scope that a function's decorators are evaluated in."""
-        return FunctionScope(module, None, enclosing, self._files, self._findings.add, self._version)
+        return FunctionScope(module, None, enclosing, self._files, self._findings.add)
 
     def _has_jit(self, definition: Definition) -> bool:
         if isinstance(definition.node, ast.ClassDef):
@@ -152,22 +145,18 @@ class _Check:
 
     def _inside(self, definition: Definition, node: FunctionNode) -> FunctionScope:
         enclosing = definition.enclosing
-        return FunctionScope(definition.module, node, enclosing, self._files, self._findings.add, self._version)
+        return FunctionScope(definition.module, node, enclosing, self._files, self._findings.add)
 
-    def _check_function(self, definition: Definition, node: FunctionNode, jitted: bool) -> None:
+    def _check_function(self, definition: Definition, node: FunctionNode) -> None:
         scope = self._inside(definition, node)
         self._check_imports(definition.module)
-        if self._version == "0.6":
-            check_subset(scope, jitted)
-            check_values(scope)
-        else:
-            check_tracing(scope)
+        check_tracing(scope)
         check_calls(scope)
         check_reported(scope)
         for resolved in _references(scope):
             if isinstance(resolved, Definition):
                 self._inlined.add(id(resolved.node))
-                self._waiting.append((resolved, self._has_jit(resolved)))
+                self._waiting.append(resolved)
 
     def _check_imports(self, module: Module) -> None:
         """Imports of the first NKI's package, in a module that a kernel needs."""
@@ -183,33 +172,15 @@ class _Check:
                 self._findings.add(Finding(module.shown, node.lineno, "old-dialect", message))  # type: ignore[attr-defined]
 
     def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:
-        module = definition.module
-        add = self._findings.add
-        if self._version != "0.6":
-            self._check_traced_class(definition, node)
-            return
-        names = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
-        if not names or not all("NKIObject" in name or "Enum" in name for name in names):
-            message = f"the class {node.name!r} is used in a kernel and must derive from nl.NKIObject or Enum alone"
-            add(Finding(module.shown, node.lineno, "class-base", message))
-        for statement in node.body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._waiting.append((Definition(module, statement, definition.enclosing), False))
-            elif not isinstance(statement, (ast.Pass, ast.Assign, ast.AnnAssign)) and not _is_constant(statement):
-                kind = type(statement).__name__
-                message = f"the NKI compiler takes fields and methods in a class, got a statement {kind}"
-                add(Finding(module.shown, statement.lineno, "unsupported-statement", message))
-
-    def _check_traced_class(self, definition: Definition, node: ast.ClassDef) -> None:
         """Its methods, and the classes that it derives from."""
         scope = self._outside(definition.module, definition.enclosing)
         for base in node.bases:
             resolved = scope.resolve(base)
             if isinstance(resolved, Definition):
-                self._waiting.append((resolved, False))
+                self._waiting.append(resolved)
         for statement in node.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._waiting.append((Definition(definition.module, statement, definition.enclosing), False))
+                self._waiting.append(Definition(definition.module, statement, definition.enclosing))
 
 
 def _launched(module: Module) -> frozenset[str]:
@@ -225,10 +196,6 @@ def _launched(module: Module) -> frozenset[str]:
             found.update(each.id for each in (called, *node.args) if isinstance(each, ast.Name))
         waiting.extend(ast.iter_child_nodes(node))
     return frozenset(found)
-
-
-def _is_constant(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...]) -> Iterator[Definition]:

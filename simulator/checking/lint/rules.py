@@ -5,37 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RULES: dict[str, str] = {
-    # The Python subset of the NKI compiler up to 0.6
-    "unsupported-statement": "0.6: a statement that the NKI compiler does not take (raise, try, import, del, ...).",
-    "unsupported-expression": "0.6: an expression that it does not take (lambda, comprehension, walrus, f(*a), ...).",
-    "unsupported-constant": "0.6: a constant that it does not take: complex, bytes, an integer beyond 32 bits.",
-    "nested-function": "0.6: a function defined in a kernel, other than the body of nl.fori_loop or nl.while_loop.",
-    "loop-else": "0.6: an else branch of a loop.",
-    "loop-target": "0.6: a for loop over more than one name.",
-    "assign-target": "0.6: unpacking into anything but names, as in `self.a, self.b = pair`.",
-    "with-block": "0.6: a with block other than `with nl.no_reorder():`.",
-    "dict-key": "0.6: a dictionary key that is not a string literal.",
-    "dict-membership": "0.6: `in` or `not in` a dictionary.",
-    "min-max": "0.6: min or max of something else than one list or tuple, or two numbers.",
-    "container-method": "0.6: a method of lists, dicts or strings that it does not have, such as insert or upper.",
-    "reversed-slice": "0.6: a slice that runs backward, such as l[::-1].",
-    "integer-arithmetic": "0.6: // and % by negative numbers and negative powers of integers, computed otherwise.",
-    "format-spec": "0.6: an f-string with a format specification.",
-    "identity-comparison": "0.6: `is` or `is not` with something else than None.",
-    "membership-chain": "0.6: `in` or `not in` in a chained comparison.",
-    "signature": "0.6: parameters that it does not take: *args, **kwargs, the bare *, lists as defaults of a kernel.",
-    "decorator": "0.6: a decorator of a helper other than nki.jit, staticmethod and dataclass.",
-    "builtin": "0.6: a Python builtin that it does not know.",
-    "host-call": "0.6: a call of NumPy, a framework or the standard library, which exists on the host only.",
-    "closure": "0.6: a variable or function of an enclosing function.",
-    "class-base": "0.6: a class used in a kernel that derives from neither nl.NKIObject nor Enum.",
-    # What tracing makes of Python, since 0.7
-    "device-condition": "0.7: Python control flow on a value that exists on the device only (if, while, int, range).",
-    "named-parameters": "0.7: a kernel with *args or **kwargs; TorchNeuron binds operands by name.",
-    "frozen-value": "0.7, warning: a clock, random numbers or the environment, read while tracing and compiled in.",
-    "own-equality": "0.7, warning: == between objects of a class that does not define it, compared by identity now.",
-    "deprecated": "0.7, warning: what still works and goes with a later version.",
-    # Python in both
+    # Python while a kernel is traced
+    "device-condition": "Python control flow on a value that exists on the device only (if, while, int, range).",
+    "named-parameters": "a kernel with *args or **kwargs; TorchNeuron binds operands by name.",
+    "frozen-value": "Warning: a clock, random numbers or the environment, read while tracing and compiled in.",
+    "own-equality": "Warning: == between objects of a class that does not define it, compared by identity now.",
+    "deprecated": "Warning: what still works and goes with a later version.",
     "numpy-dtype": "A NumPy dtype where nki.language has its own.",
     "global-state": "A global variable that changes: a kernel must be a pure function of its arguments.",
     # The NKI API
@@ -74,14 +49,7 @@ RULES: dict[str, str] = {
 }
 """One line on each rule, in the order in which the help shows them."""
 
-ONLY_0_6 = frozenset(name for name, line in RULES.items() if line.startswith("0.6:"))
-ONLY_0_7 = frozenset(name for name, line in RULES.items() if line.startswith("0.7"))
-WARNINGS = frozenset(name for name, line in RULES.items() if line.startswith(("0.7, warning:", "Warning:")))
-
-
-def holds(rule: str, version: str) -> bool:
-    """True if a rule is one of a version of NKI."""
-    return rule not in (ONLY_0_7 if version == "0.6" else ONLY_0_6)
+WARNINGS = frozenset(name for name, line in RULES.items() if line.startswith("Warning:"))
 
 
 @dataclass(frozen=True, order=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from .api import Api, api
-from .rules import RULES, Finding, holds
+from .rules import RULES, Finding
 from .source import (
     Definition,
     External,
@@ -34,10 +34,8 @@ class FunctionScope:
         enclosing: tuple[FunctionNode, ...],
         files: Files,
         add: Callable[[Finding], None],
-        version: str = "0.7",
     ) -> None:
         self.module = module
-        self.version = version  # of NKI
         self._function = function
         self.locals = local_names(function) if function is not None else set()
         self._imports = _imports_of(function) if function is not None else {}
@@ -54,14 +52,13 @@ class FunctionScope:
 
     @property
     def api(self) -> Api:
-        """The NKI API of the version that the kernel is written for."""
-        return api(self.version)
+        """The NKI API."""
+        return api()
 
     def report(self, node: Located, rule: str, message: str) -> None:
-        """Add a finding about a node, where the rule is one of the kernel's version of NKI."""
+        """Add a finding about a node."""
         assert rule in RULES, rule
-        if holds(rule, self.version):
-            self._add(Finding(self.module.shown, node.lineno, rule, message))
+        self._add(Finding(self.module.shown, node.lineno, rule, message))
 
     def resolve(self, expression: ast.expr) -> Resolved | None:
         """Resolve a name or a chain of attributes; None for locals and for what cannot be resolved."""
@@ -88,15 +85,6 @@ class FunctionScope:
         """The dotted path of a name of a module that is not followed."""
         resolved = self.resolve(expression)
         return resolved.dotted if isinstance(resolved, External) else None
-
-    def is_captured(self, name: str) -> bool:
-        """True if a name belongs to an enclosing function, including its imports: the compiler sees the names of
-        modules only."""
-        return name not in self.locals and any(name in bindings for bindings in self._outer)
-
-    def is_import(self, name: str) -> bool:
-        """True if an enclosing function imports the name."""
-        return any(isinstance(bindings.get(name), Import) for bindings in self._outer)
 
     def changed_global(self, name: str) -> int | None:
         """The line that changes a global variable, for a name that means one."""

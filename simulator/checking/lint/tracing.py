@@ -209,7 +209,7 @@ class _Tracing(ast.NodeVisitor):
 def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
     node = definition.node
     decorators = [] if isinstance(node, ast.ClassDef) else node.decorator_list
-    outside = FunctionScope(definition.module, None, definition.enclosing, scope.files, lambda _: None, scope.version)
+    outside = FunctionScope(definition.module, None, definition.enclosing, scope.files, lambda _: None)
     names = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in decorators]
     return any(outside.external(name) in ("nki.jit", "neuronxcc.nki.jit") for name in names)
 

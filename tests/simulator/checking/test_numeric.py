@@ -142,7 +142,7 @@ def test_both_sanitizers_at_once_and_neither():
 def test_values_are_the_same_with_it_and_without():
     plain = simulator.run(multiplied, X).outputs[0]
     np.testing.assert_array_equal(simulator.run(multiplied, X, sanitize="numeric").outputs[0], plain)
-    twice = simulator.run(multiplied, X, nki="0.7", sanitize="all")
+    twice = simulator.run(multiplied, X, sanitize="all")
     np.testing.assert_array_equal(twice.outputs[0], plain)
 
 

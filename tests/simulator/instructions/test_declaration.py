@@ -37,7 +37,7 @@ from trninfer.simulator.tensors.tensor import NkiTensor
 from trninfer.simulator.timing.costs import Costs
 
 NO_INSTRUCTIONS = {"get_nc_version", "get_nc_sub_version", "register_alloc"}  # functions that issue nothing themselves
-ENTRIES = {f["name"]: f for f in table("0.7")["functions"] if f["module"] == "nki.isa" and f["kind"] == "function"}
+ENTRIES = {f["name"]: f for f in table()["functions"] if f["module"] == "nki.isa" and f["kind"] == "function"}
 TENSORS = (Tile, OneElement)
 FIRST = {target.generation: target.name for target in TARGETS.values()}
 

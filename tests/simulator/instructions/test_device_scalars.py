@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, indices, on, psum, tile
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine import nki_version
 
 
 def scalar(value, dtype=nl.int32):
@@ -69,8 +68,6 @@ def test_limits_of_scalars(core):
     ):
         with pytest.raises(NkiValidationError, match=message):
             compute()
-    with nki_version.using("0.6"), pytest.raises(NkiValidationError, match=r"new in NKI 0\.7"):
-        nisa.scalar_load(indices([[1]]))
 
 
 def test_scalars_address_memory(core):

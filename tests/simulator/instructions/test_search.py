@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import integers, like, on, tile, uniform
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine import nki_version
 
 
 @given(groups=st.integers(1, 2), n=st.integers(8, 60), ordered=st.booleans(), data=st.data())
@@ -31,14 +30,6 @@ def test_topk(groups, n, ordered, data):
             assert (np.diff(found) >= 0).all() if ordered else (np.diff(where.astype(np.int64)) > 0).all()
             assert (values.values[rows, used:] == 77).all()
             assert np.isnan(values.values[rows, :used].flatten(order="F")[count:]).all()
-
-
-def test_topk_ascends_in_0_6(core):
-    source = tile(integers(50, 16, 2), nl.bfloat16)
-    values, index = nl.ndarray((16, 5), nl.bfloat16), nl.ndarray((16, 5), nl.uint32)
-    with nki_version.using("0.6"):
-        nisa.topk(values, index, source, 32)
-    assert np.array_equal(values.values[:5, 0], np.sort(source.values.ravel())[-5:])
 
 
 def test_limits_of_topk(trn3_core):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from nki_tensors import on, tile
 from trninfer import simulator
-from trninfer.simulator.machine import nki_version
 from trninfer.simulator.machine.errors import NkiValidationError, UndefinedOnChipWarning
 
 
@@ -34,12 +33,11 @@ class Plain(nl.NKIObject):
 def test_the_guides_class_with_and_without_the_decorator(kind):
     c = kind(1)
     c.toggle()
-    with nki_version.using("0.6"):
-        assert (c.x, c.y) == (1, True) and c == kind(x=1, y=True) and c != kind(2, True)
+    assert (c.x, c.y) == (1, True) and c != kind(2, True)
     assert kind().x is None and kind().y is False  # what is not given and has no default is None
 
 
-def test_equality_that_a_class_does_not_define_is_warned_of_since_0_7():
+def test_equality_that_a_class_does_not_define_is_warned_of():
     assert Decorated(1) == Decorated(1) and Plain(1) != Plain(2)
     with pytest.warns(UndefinedOnChipWarning, match=r"`==` of two objects of Plain.*NKI 0\.6 compared their fields"):
         assert Plain(1) == Plain(1)

@@ -21,7 +21,7 @@ from trninfer.simulator.migrate.notes import CannotError
 from trninfer.simulator.migrate.views import View
 from trninfer.simulator.nki.api import table
 
-TODAY = {f["name"]: [p["name"] for p in f["params"]] for f in table("0.7")["functions"] if f["module"] == "nki.isa"}
+TODAY = {f["name"]: [p["name"] for p in f["params"]] for f in table()["functions"] if f["module"] == "nki.isa"}
 GRID = "i = nl.arange(4)[:, None]\nj = nl.arange(6)[None, :]\n"
 
 

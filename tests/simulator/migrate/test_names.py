@@ -108,7 +108,7 @@ def test_operators_of_numpy_and_functions_of_tiles_become_those_of_nki():
         ("add", None),
     ):
         assert names.operator(expression(old)) == new
-    known = {entry["name"] for part in ("functions", "constants") for entry in table("0.7")[part]}
+    known = {entry["name"] for part in ("functions", "constants") for entry in table()[part]}
     assert set(NUMPY_OPERATORS.values()) <= known
 
 

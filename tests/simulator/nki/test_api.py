@@ -10,7 +10,6 @@ import nki.language as nl
 import pytest
 from trninfer import simulator
 from trninfer.simulator.instructions.core import active
-from trninfer.simulator.machine import nki_version
 from trninfer.simulator.nki.api import table
 
 MODULES = {
@@ -20,10 +19,10 @@ MODULES = {
     "nki.collectives": nki.collectives,
     "nki.compiler": nki.compiler,
 }
-FUNCTIONS = [f for f in table("0.7")["functions"] if f["kind"] == "function" and f["module"] in MODULES]
+FUNCTIONS = [f for f in table()["functions"] if f["kind"] == "function" and f["module"] in MODULES]
 MISSING = "trninfer.simulator.nki.api"  # makes what stands for a function that is not simulated
 SIMULATED = [f for f in FUNCTIONS if getattr(MODULES[f["module"]], f["name"]).__module__ != MISSING]
-METHODS = [f for f in table("0.7")["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
+METHODS = [f for f in table()["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
 
 
 def shown(default):
@@ -62,8 +61,8 @@ def test_signature_is_the_documented_one(function):
 )
 def test_no_function_that_nki_does_not_have(name, homes):
     """Functions and classes that a module defines or takes from these modules, but for the helpers of nki.language,
-    are in NKI 0.6 or 0.7."""
-    tables = [table(version)[kind] for version in ("0.6", "0.7") for kind in ("functions", "classes", "constants")]
+    are in NKI."""
+    tables = [table()[kind] for kind in ("functions", "classes", "constants", "earlier")]
     known = {entry["name"] for entries in tables for entry in entries if entry["module"] == name}
     own = {
         public
@@ -91,7 +90,7 @@ def test_the_instructions_of_every_kernel_here_are_simulated():
 
 
 @pytest.mark.parametrize(
-    "constant", [c for c in table("0.7")["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
+    "constant", [c for c in table()["constants"] if c["module"] == "nki.language"], ids=lambda c: c["name"]
 )
 def test_language_constants_exist(constant):
     assert hasattr(nl, constant["name"])
@@ -99,7 +98,7 @@ def test_language_constants_exist(constant):
 
 @pytest.mark.parametrize(
     "entry",
-    [c for c in table("0.7")["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
+    [c for c in table()["classes"] if c["module"] == "nki.isa" and c["bases"] == ["Enum"]],
     ids=lambda c: c["name"],
 )
 def test_enums_have_the_documented_members(entry):
@@ -116,19 +115,15 @@ def test_missing_function_is_named():
             named()
 
 
-def test_the_names_of_0_6_are_there_too():
+def test_names_that_0_7_removed_and_replaced_run_with_a_warning():
     named = {f["qualname"] for f in FUNCTIONS}
-    earlier = {f["qualname"]: f for f in table("0.6")["functions"] if f["kind"] == "function"}
-    assert set(earlier) - named == {"nki.language.dynamic_range"} and callable(nl.dynamic_range)
-    assert {"nki.isa.scalar_load", "nki.language.tiles", "nki.compiler.CompileConfig"} <= named - set(earlier)
+    earlier = [entry["qualname"] for entry in table()["earlier"]]
+    assert earlier == ["nki.language.dynamic_range"] and named.isdisjoint(earlier) and callable(nl.dynamic_range)
+    assert {"nki.isa.scalar_load", "nki.language.tiles", "nki.compiler.CompileConfig"} <= named
 
 
-def test_the_version_is_the_one_that_holds(monkeypatch):
+def test_the_version_is_0_7():
     assert nki.__version__.startswith("0.7.0+")
-    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
-    assert nki.__version__.startswith("0.6.0+")
-    with nki_version.using("0.7"):
-        assert nki.__version__.startswith("0.7.0+")
 
 
 def test_unknown_name_is_an_attribute_error():

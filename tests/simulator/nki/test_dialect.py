@@ -7,7 +7,7 @@ import pytest
 from trninfer.simulator.nki.api import table
 from trninfer.simulator.nki.dialect import ENUMS, EVERY_FUNCTION, OLD_ARGUMENTS, OLD_NAMES, old_argument, old_name
 
-TODAY = table("0.7")
+TODAY = table()
 FUNCTIONS = {f["qualname"]: {p["name"] for p in f["params"]} for f in TODAY["functions"] if f["kind"] == "function"}
 KNOWN = {f"{e['module']}.{e['name']}" for part in ("functions", "classes", "constants") for e in TODAY[part]}
 MODULES = {"nisa": "isa", "nl": "language"}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, on, tile
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine import nki_version
 
 
 @nki.jit
@@ -183,8 +182,6 @@ def test_limits_of_grids(core):
     ):
         with pytest.raises(kind, match=message):
             call()
-    with nki_version.using("0.6"), pytest.raises(NkiValidationError, match=r"nl.tiles is new in NKI 0\.7"):
-        nl.tiles(a, tile_shape=(2, 3))
 
 
 def test_views_take_no_time_and_no_memory(core):

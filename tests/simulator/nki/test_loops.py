@@ -12,9 +12,8 @@ from trninfer import simulator
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.instructions import core as core_module
 from trninfer.simulator.instructions.core import NeuronCore, running
-from trninfer.simulator.machine import nki_version
 from trninfer.simulator.machine.chip import find_target
-from trninfer.simulator.machine.errors import UndefinedOnChipWarning
+from trninfer.simulator.machine.errors import EarlierNkiWarning, UndefinedOnChipWarning
 from trninfer.simulator.nki import loops
 
 
@@ -42,7 +41,8 @@ def pick(a, at):
 @given(count=st.integers(-2, 6))
 def test_dynamic_range_takes_its_bound_from_memory(count):
     a = counted(6, 4)
-    (out,) = simulator.run(squares, a, np.array([[count]], np.int32), nki="0.6").outputs
+    with pytest.warns(EarlierNkiWarning, match=r"nl\.dynamic_range is of NKI 0\.6 and runs.*nl\.fori_loop"):
+        (out,) = simulator.run(squares, a, np.array([[count]], np.int32)).outputs
     expected = a**2
     expected[max(count, 0) :] = 0
     assert np.array_equal(out, expected)
@@ -77,24 +77,13 @@ def test_while_loop_runs_until_its_condition_is_zero(core):
     nl.while_loop(start, body)
     assert total.values == 15
     nl.while_loop(start, lambda r: nisa.register_alloc(0))  # `start` was passed by value and still holds 5
-    nisa.memset(count, 3)
-    nisa.register_load(start, count)
-    turns = 0
-    with nki_version.using("0.6"):
-        while start:
-            turns += 1
-            nisa.tensor_tensor(count, count, one, nl.subtract)
-            nisa.register_load(start, count)
-    assert turns == 3
 
 
-@pytest.fixture
-def in_0_6():
-    with nki_version.using("0.6"):
-        yield
+OF_0_6 = pytest.mark.filterwarnings("ignore:nl.dynamic_range is of NKI 0.6")
 
 
-def test_limits_of_dynamic_loops(core, in_0_6):
+@OF_0_6
+def test_limits_of_dynamic_loops(core):
     (i,) = nl.dynamic_range(1)
     with pytest.raises(NkiValidationError, match="cannot be written"):
         nisa.register_move(i, 3)
@@ -106,6 +95,7 @@ def test_limits_of_dynamic_loops(core, in_0_6):
         nl.while_loop(nisa.register_alloc(1), lambda r: None)
 
 
+@OF_0_6
 def test_a_shape_only_run_knows_what_it_can():
     @nki.jit
     def constant_bounds(a):
@@ -119,23 +109,14 @@ def test_a_shape_only_run_knows_what_it_can():
     a = counted(4, 16, 8)
     assert simulator.run(pick, a, index, functional=False).latency_us == simulator.run(pick, a, index).latency_us
     with pytest.raises(NkiValidationError, match="shape-only run"):
-        simulator.run(squares, counted(6, 4), np.array([[1]], np.int32), functional=False, nki="0.6")
-
-
-def test_dynamic_range_is_gone_in_0_7(core):
-    with pytest.raises(
-        NkiValidationError, match=r"gone since NKI 0.7: use nl.fori_loop.*`trninfer migrate` rewrites it"
-    ):
-        nl.dynamic_range(4)
+        simulator.run(squares, counted(6, 4), np.array([[1]], np.int32), functional=False)
 
 
 def test_the_index_of_a_loop_is_a_scalar_unless_a_bound_is_a_register(core):
     seen = []
     for bound in (2, nisa.scalar_load(indices([[1]])) + 1, nisa.register_alloc(2)):
         nl.fori_loop(0, bound, seen.append)
-    with nki_version.using("0.6"):
-        nl.fori_loop(0, 2, seen.append)
-    assert [type(i).__name__ for i in seen] == ["NkiScalar"] * 4 + ["VirtualRegister"] * 4
+    assert [type(i).__name__ for i in seen] == ["NkiScalar"] * 4 + ["VirtualRegister"] * 2
     nl.fori_loop(0, nisa.register_alloc(2), lambda i: nisa.register_move(i, 9))  # passed by value
     out = nl.zeros((1, 8), nl.int32, nl.shared_hbm)
     nl.fori_loop(0, 4, lambda i: nisa.scalar_store(out[:, nl.ds(i * 2 + 1, 1)], i * i))
@@ -185,8 +166,10 @@ def test_a_body_that_changes_from_one_iteration_to_the_next_is_refused(core):
         nl.fori_loop(0, 3, once)
     with pytest.raises(NkiValidationError, match="iteration 2 issues memset"):
         nl.fori_loop(0, 3, wider)
-    with nki_version.using("0.6"):
-        nl.fori_loop(0, 3, wider)
+    first.clear()
+    with pytest.warns(EarlierNkiWarning), pytest.raises(NkiValidationError, match="iteration 2 issues memset"):
+        for i in nl.dynamic_range(3):
+            wider(i)
 
 
 def test_engines_rest_where_a_loop_begins_and_ends():

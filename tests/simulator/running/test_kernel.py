@@ -11,7 +11,6 @@ import pytest
 from small_kernels import A, accumulate, add
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine import nki_version
 from trninfer.simulator.machine.errors import EarlierNkiWarning
 
 
@@ -105,17 +104,7 @@ def test_an_array_that_cannot_be_updated_is_told():
         accumulate(total, ())
 
 
-@pytest.mark.parametrize("given", [{"rows": [A]}, {"rows": (A, [A])}, {"rows": {"all": ([],)}}])
-def test_lists_are_no_kernel_arguments_up_to_0_6(given):  # nki/migration/index.rst, "Replace list kernel arguments"
-    for launch in (nki.simulate(accumulate), accumulate, lambda a, **b: simulator.run(accumulate, a, **b)):
-        with (
-            nki_version.using("0.6"),
-            pytest.raises(NkiValidationError, match=r"accumulate: argument rows holds a list, .*; pass a tuple"),
-        ):
-            launch(A.copy(), **given)
-
-
-def test_lists_are_kernel_arguments_where_kernels_are_traced():
+def test_lists_are_kernel_arguments():
     row = np.full((4, 3), 2.0, np.float32)
     result = accumulate(np.ones((4, 3), np.float32), [row, row])
     assert result["count"] == 2 and (result["sum"] == 5).all()

@@ -9,7 +9,6 @@ import pytest
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, TensorSpec
 from trninfer.simulator.checking.sanitizing import sanitized
-from trninfer.simulator.machine.nki_version import using
 
 
 def group(*ranks):
@@ -50,7 +49,7 @@ def test_several_ranks_need_a_launch_of_their_own():
     for count in (0, 9):
         with pytest.raises(NkiValidationError, match=f"{count} ranks; allowed: 1 to 8"):
             simulator.run_ranks(reduced, [(A, group(range(9)))] * count)
-    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each"):
+    with pytest.raises(NkiValidationError, match="ranks of two cores each"):
         simulator.run_ranks(reduced[2], [(A,), (A,)], groups=group((0, 1)))
 
 
@@ -77,15 +76,13 @@ def test_each_rank_has_its_own_arguments_outputs_and_time():
 
 
 def test_ranks_of_two_cores_are_refused_whatever_they_run():
-    with using("0.6"), pytest.raises(NkiValidationError, match="ranks of two cores each are not simulated"):
+    with pytest.raises(NkiValidationError, match="ranks of two cores each are not simulated"):
         simulator.run_ranks(doubled[2], [(A,)])
 
 
-def test_checks_and_the_version_are_those_of_the_launch():
+def test_checks_are_those_of_the_launch():
     with pytest.raises(NkiValidationError, match="sanitize='race'; allowed"):
         simulator.run_ranks(doubled, [(A,)], sanitize="race")
-    with pytest.raises(NkiValidationError, match=r"NKI '0\.5' is not simulated"):
-        simulator.run_ranks(doubled, [(A,)], nki="0.5")
     with sanitized("all"):  # where the launch does not choose
         (run,) = simulator.run_ranks(doubled, [(np.full((4, 4), 3e38, np.float32),)], times=10.0)
     assert run.findings

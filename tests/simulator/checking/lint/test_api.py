@@ -5,7 +5,7 @@ import ast
 import pytest
 from trninfer.simulator.checking.lint.api import Parameter, api, arguments_of, misfits, tensor_member, unknown_name
 
-NOW = api("0.7")
+NOW = api()
 
 
 def call(text):
@@ -39,13 +39,8 @@ def test_names(dotted, message):
     assert found is None if message is None else found is not None and found.startswith(message)
 
 
-def test_names_of_the_other_version():
+def test_new_names():
     assert unknown_name("nki.language.tiles", NOW) is None
-    assert unknown_name("nki.language.tiles", api("0.6")) == "nki.language.tiles is new in NKI 0.7"
-    assert unknown_name("nki.language.dynamic_range", api("0.6")) is None
-    assert unknown_name("nki.language.dynamic_range", NOW).startswith(
-        "nki.language.dynamic_range is gone since NKI 0.7: "
-    )
 
 
 def test_members_of_tensors():

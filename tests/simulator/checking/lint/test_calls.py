@@ -10,8 +10,8 @@ TILE = "t = nl.ndarray((128, 64), nl.float32)\np = nl.ndarray((128, 64), nl.floa
 TILE += "c = nl.zeros((128, 1), nl.int32)\n"
 
 
-def found(line, version="0.7"):
-    return [(rule, message) for _, rule, message in reported(check_calls, TILE + line, version)]
+def found(line):
+    return [(rule, message) for _, rule, message in reported(check_calls, TILE + line)]
 
 
 NO_OPERATORS = "tensors have no operators: take a function of nki.language or an instruction"
@@ -25,7 +25,7 @@ BROKEN = {
     "x = nisa.constants.oob_mode.skipped": ("unknown-name", "nki.isa.oob_mode has no 'skipped'"),
     "x: nl.nothing = nl.none": ("unknown-name", "nki.language has no 'none'"),
     "x = nl.mgrid[0:4]": ("old-dialect", "nki.language.mgrid is gone: index with slices, as in t[0:128, 0:64], or "),
-    "for i in nl.dynamic_range(n):\n    pass": ("old-dialect", "nki.language.dynamic_range is gone since NKI 0.7: "),
+    "for i in nl.dynamic_range(n):\n    pass": ("old-dialect", "nki.language.dynamic_range is gone: "),
     "for i in nl.affine_range(n):\n    pass": (
         "deprecated",
         "nki.language.affine_range is deprecated since NKI 0.7: use range",
@@ -124,13 +124,10 @@ def test_what_is_right(line):
 
 
 def test_names_of_later_and_earlier_versions():
-    assert found("x = nl.tiles(a, tile_shape=(2, 3))", "0.6") == [
-        ("unknown-name", "nki.language.tiles is new in NKI 0.7")
-    ]
-    assert found("for i in nl.affine_range(n):\n    pass", "0.6") == []
-    assert [rule for rule, _ in found("x = t @ t", "0.6")] == [] and [rule for rule, _ in found("x = t @ t")] == [
-        "tensor-operator"
-    ]
+    assert found("x = nl.tiles(a, tile_shape=(2, 3))") == []
+    ((rule, message),) = found("for i in nl.dynamic_range(n):\n    pass")
+    assert rule == "old-dialect" and message.startswith("nki.language.dynamic_range is gone: use nl.fori_loop")
+    assert [rule for rule, _ in found("x = t @ t")] == ["tensor-operator"]
 
 
 def test_defaults_of_parameters_are_looked_at():
