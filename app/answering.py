@@ -139,7 +139,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
             report.answered_earlier = answers.earlier
             if answers.earlier:
                 title += f"; the {count(answers.earlier, 'answer')} of an earlier run took no time here"
-            report.choice_note, report.assumed = begun.choice_note, model.assumed
+            report.choice_note, report.assumed, report.wide = begun.choice_note, model.assumed, options.wide
             report.cores = cores_of(session, result.worker_us)
             layers = result.layers
             if answers.earlier and not result.count:
@@ -183,7 +183,7 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Not
     options = begun.options
     report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
     noted.note(report.predictions)
-    report.assumed = model.assumed
+    report.assumed, report.wide = model.assumed, options.wide
     report.score, report.none = noted.score, noted.none
     report.fail_under, report.max_errors = options.fail_under, options.max_errors
     report.errors = inputs.problems

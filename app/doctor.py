@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
 from .errors import UsageError
 from .output import check_output
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _STATUS = {
     "ready": "ok",
@@ -21,6 +24,8 @@ _STATUS = {
     "placeholder": "wrong",
     "too old": "wrong",
 }
+
+_INSTALL = "to use it"  # begins the checks whose detail is a command that installs what is missing
 
 _SelftestOption = Annotated[
     bool,
@@ -131,15 +136,23 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
 
 def _print_checks(rows: list[dict[str, Any]], form: options.Format, output: Path | None) -> None:
     from .output import stream_of, write_output
-    from .reports.console import render_records
+    from .reports.console import cell, print_line, render_records, to_text
     from .reports.emit import emit_rows
 
     if form != "table":
         emit_rows(rows, "doctor", form, output)
         return
-    records = [(row["check"], row["status"], row["detail"]) for row in rows]
+    stream, installs = stream_of(output), [row for row in rows if row["check"].startswith(_INSTALL)]
+    records = [(row["check"], row["status"], row["detail"]) for row in rows if row not in installs]
     columns = ("check", "status", "detail")
-    write_output(render_records("this machine", columns, records, stream_of(output)), output)
+    text = render_records("this machine", columns, records, stream)
+
+    def commands(console: Console) -> None:
+        for row in installs:
+            print_line(console, f"{row['check']}:")
+            console.print(cell(f"  {row['detail']}"), soft_wrap=True)  # whole, to be copied
+
+    write_output(text + to_text(commands, stream), output)
 
 
 def _checks() -> list[dict[str, Any]]:
@@ -164,7 +177,7 @@ def _checks() -> list[dict[str, Any]]:
             rows.append(
                 _row("without a chip", "ok", "trninfer doctor --selftest --compile-only: an archive to send back")
             )
-        rows += [_row(f"to use it {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
+        rows += [_row(f"{_INSTALL} {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
     else:
         rows.append(
             _row("first run", "ok", "trninfer doctor --selftest: every kernel once, and an archive to send back")

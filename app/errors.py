@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 
-from .text import lines_of
+from .text import lines_of, wrapped
 
 CHECK_FAILED = 1
 BAD_USAGE = 2
@@ -41,7 +42,11 @@ def reason(error: Exception) -> str:
 
 
 def complain(message: str) -> None:
-    """One line on standard error, or several where it is long, as far as there is one."""
+    """Print a message on standard error, if there is one: a line, or several where it is long or a terminal narrow."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print("\n".join(lines_of(f"trninfer: {message}")), file=sys.stderr, flush=True)
+            lines = lines_of(f"trninfer: {message}")
+            if sys.stderr.isatty():
+                columns = shutil.get_terminal_size().columns
+                lines = [part for line in lines for part in wrapped(line, columns)]
+            print("\n".join(lines), file=sys.stderr, flush=True)

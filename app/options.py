@@ -25,6 +25,7 @@ from .option_groups import fraction, seconds, whole
 from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
+ReportFormat = Literal["table", "json", "csv", "ndjson", "markdown"]
 AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
 ResumeCheck = Literal["name", "stat", "hash"]
 Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
@@ -183,7 +184,14 @@ class RunOptions:
         ),
     ] = False
     compile_timeout: CompileTimeoutOption = None
-    form: FormatOption = "table"
+    form: Annotated[
+        ReportFormat,
+        typer.Option(
+            "--format",
+            help="Form of the report; machine formats have standard output for themselves. markdown: the layers, as a "
+            "table for an issue.",
+        ),
+    ] = "table"
     csv_safe: Annotated[
         bool,
         typer.Option(
@@ -202,6 +210,10 @@ class RunOptions:
     report_file: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline.")
     ] = None
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Show all columns of a table, also where lines are longer than the window."),
+    ] = False
     quiet: QuietOption = False
     verbose: VerboseOption = 0
     config: ConfigOption = None

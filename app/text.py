@@ -8,6 +8,8 @@ LONGEST = 300  # characters of a line for people
 MOST_LINES = 20  # of a message
 
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)")
+# Spaces that no line ends at: within quoted commands, and between a number and its unit.
+_UNBROKEN = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[kMGT]?i?B(?:/s)?|[kMGT]?FLOP(?:/s)?)(?![\w]))")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # of characters; the others stand for bytes of file names
 
 
@@ -46,6 +48,21 @@ def lines_of(message: str) -> list[str]:
             lines.append(shorten(f"  {part}" if lines else part))
     more = len(lines) - MOST_LINES
     return lines if more <= 0 else [*lines[:MOST_LINES], f"  ... and {count(more, 'more line')}"]
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line as lines of at most `width` characters that end at words, the later ones indented.
+
+    Quoted commands, and numbers with their units, stay whole: a command that is longer than a line can be copied.
+    """
+    import textwrap
+
+    kept = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), _UNBROKEN.sub("\0", line))
+    lines = textwrap.wrap(
+        kept, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
+        drop_whitespace=True,
+    )  # fmt: skip
+    return [part.replace("\0", " ") for part in lines] or [""]
 
 
 def spell(name: str) -> str:

@@ -25,6 +25,8 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
         compared = compare_archive(path)
     except ArchiveError as error:
         raise UsageError(f"--compare-archive {error}") from None
+    if options.form == "markdown":
+        raise UsageError("--format markdown writes tables of layers; --compare-archive has none")
     if options.form != "table":
         emit_rows(rows_of(compared), "compare_archive", options.form, options.output)
         return

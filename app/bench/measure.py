@@ -39,7 +39,7 @@ def _measured(
 ) -> tuple[Report, Timelines]:
     sizes = subject.sizes
     report = Report.on("bench", subject.model, backend.info, options.dtype)
-    report.choice_note = note
+    report.choice_note, report.wide = note, options.wide
     timelines: Timelines = []
     if subject.suite is not None:
         bench_suite(report, subject.suite, options)

@@ -143,6 +143,8 @@ class BenchSubject:
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
         if self.suite is not None and options.backend == "neuron":
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
+        if self.suite is not None and options.form == "markdown":
+            raise UsageError("--format markdown writes tables of layers; a suite has none")
         told = (
             options.verify,
             options.trace,

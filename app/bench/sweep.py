@@ -33,6 +33,7 @@ def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool, core
         "--advise": subject.advise,
         "--show-lowering": subject.show_lowering,
         "--graph": subject.graph is not None,
+        "--format markdown": options.form == "markdown",
     }
     wrong = [option for option, there in given.items() if there]
     if wrong:
@@ -64,7 +65,7 @@ def bench_sweep(
     report.latency_limit_us = limit
     report.target = ",".join(dict.fromkeys(point.target for point in points))
     report.dtype = ",".join(dict.fromkeys(point.dtype for point in points))
-    report.choice_note = note
+    report.choice_note, report.wide = note, options.wide
     notes = [latency_note(open_backend(each).info) for each in combinations]
     report.latency_note = "; ".join(dict.fromkeys(told for told in notes if told)) or None
     report.host_seconds = time.perf_counter() - started

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import IO, Any
 
 from rich.box import Box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..text import printable
+from ...inference import palette
+from ..text import printable, wrapped
 
-TIGHT = 70  # below it, tables of layers show times and shares alone, and records are no tables
+ONE_LINE = 80  # columns from which on a row of figures is one line
+TIGHT = 70  # below it, records are no tables
+HEADING = 14  # columns of a heading, beyond which it wraps
+NAME = 24  # columns that names have at least, before figures are left out
+GAP = 2  # between columns
 NARROW = 40  # a window that is narrower wraps what it shows
 WIDE = 200  # of a file or a pipe, which have no width of their own
 
@@ -97,30 +103,101 @@ def cell(value: str, style: str = "") -> Text:
 
 
 def print_line(console: Console, message: str, style: str = "") -> None:
-    """A line of its own."""
-    console.print(cell(message, style))
+    """Print a message; where it is longer than a line, it ends at words."""
+    for line in wrapped(cell(message).plain, console.width):
+        console.print(Text(line, style), soft_wrap=True)
 
 
-Columns = tuple[tuple[str, str], list[tuple[Text, Text]]]  # the headers of two columns, and their cells
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of figures: its heading, its cells, and its rank: the highest is dropped first."""
+
+    heading: str
+    cells: Sequence[Text]
+    is_number: bool = True
+    rank: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The heading, a long one over several lines."""
+        return textwrap.wrap(self.heading, HEADING) or [""]
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal that it takes."""
+        return max([*map(len, self.lines), *(text.cell_len for text in self.cells)])
 
 
-def print_pairs(console: Console, title: str, columns: list[Columns]) -> None:
-    """A table whose columns come in pairs, the first two of text: all side by side where there is room, else the second
-    of each pair below the first. A window too narrow for that loses what is not of names, times and what follows."""
-    if console.width < TIGHT:
-        columns = [columns[0], *columns[2:4]]
-        title += f" (a window of {TIGHT} columns shows shapes and bytes too)"
-    unlimited = console.options.update(max_width=10_000)
-    for wide in (True, False):
-        table = new_table(title)
-        for position, ((above, below), _) in enumerate(columns):
-            for header in (above, below) if wide else (f"{above}\n{below}",):
-                table.add_column(header, justify="left" if position < 2 else "right", overflow="fold")
-        for pairs in zip(*(cells for _, cells in columns), strict=True):
-            if wide:
-                table.add_row(*(text for pair in pairs for text in pair))
-            else:
-                table.add_row(*(Text("\n").join(pair) for pair in pairs))
-        if not wide or Measurement.get(console, unlimited, table).maximum <= console.width:
-            console.print(table)
-            return
+def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bool = False) -> None:
+    """Print a table whose rows are a line each, the first column of names.
+
+    Where not all columns fit, those of the highest rank are left out and named in a line below; `wide` shows all. Below
+    ONE_LINE columns the name has a line of its own, above its figures.
+    """
+    stacked = console.width < ONE_LINE and not wide
+    names, *figures = columns
+    room = console.width - 2 if stacked else console.width
+    shown = list(figures) if wide else _fitting(figures, room - (0 if stacked else min(names.width, NAME) + GAP))
+    print_line(console, title, "bold")
+    spare = room - _width(shown) - (GAP if shown and not stacked else 0)
+    name_width = names.width if wide or stacked else min(names.width, max(spare, NAME))
+    widths = [column.width for column in shown]
+
+    def line(texts: Sequence[Text]) -> Text:
+        parts = [_set(text, width, column.is_number) for text, width, column in zip(texts, widths, shown)]
+        return Text(" " * GAP).join(parts)
+
+    def put(text: Text) -> None:
+        text.rstrip()
+        console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+
+    def row(name: Text, texts: Sequence[Text]) -> None:
+        if stacked:
+            put(_shortened(name, console.width))
+            put(Text("  ") + line(texts))
+        else:
+            put(_set(_shortened(name, name_width), name_width, False) + Text(" " * GAP) + line(texts))
+
+    height = max(len(column.lines) for column in (names, *shown))
+    for level in range(height):
+        heads = [Text(_level(column, level, height), "bold") for column in shown]
+        name = Text(_level(names, level, height), "bold")
+        row(name, heads) if not stacked or name.plain else put(Text("  ") + line(heads))
+    whole = max(widths and _width(shown) + (2 if stacked else name_width + GAP), name_width if not stacked else 0)
+    put(Text("-" * min(whole, room + 2 if stacked else whole)))
+    for position, name in enumerate(names.cells):
+        row(name, [column.cells[position] for column in shown])
+    missing = [column.heading for column in figures if column not in shown]
+    if missing:
+        print_line(console, f"not shown: {', '.join(missing)} (--wide)", palette.TERMINAL_MINOR)
+
+
+def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
+    """Return the columns that fit into `room`: the highest ranks are left out first, one always stays."""
+    shown = list(columns)
+    while len(shown) > 1 and _width(shown) > room:
+        shown.remove(max(shown, key=lambda column: column.rank))
+    return shown
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
+
+
+def _level(column: Column, level: int, height: int) -> str:
+    """Return a line of a heading, set at the foot of `height` lines."""
+    return ([""] * (height - len(column.lines)) + column.lines)[level]
+
+
+def _set(text: Text, width: int, right: bool) -> Text:
+    """Return `text` padded to `width`."""
+    spare = Text(" " * max(width - text.cell_len, 0))
+    return spare + text if right else Text() + text + spare
+
+
+def _shortened(text: Text, width: int) -> Text:
+    """Return the text, a long one without its middle: the ends of layers' names tell them apart."""
+    if text.cell_len <= width:
+        return text
+    head = (width - 2) // 3
+    return Text(f"{text.plain[:head]}..{text.plain[head + 2 - width :]}", text.style)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import complain
-from ..options import Format
+from ..options import Format, ReportFormat
 from ..output import stream_of, write_output, write_stderr
 from .cells import change_of
 from .report import Report
 
 
-def emit(report: Report, form: Format, output: Path | None, quiet: bool, csv_safe: bool = False) -> None:
+def emit(report: Report, form: ReportFormat, output: Path | None, quiet: bool, csv_safe: bool = False) -> None:
     """Write a report to `output` or standard output in its form, and beside a machine format its tables to stderr."""
     from . import machine as report_machine
     from . import table as report_table

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .html_markup import Markup, element, fragment, microseconds, percent, quantity
 from .html_tables import Heading, cell, table
+from .resources import short
 
 _WIDTH, _HEIGHT, _LEFT, _FOOT = 1000, 130, 84, 22
 _MOST_POINTS = 1000  # of a curve: of each pixel's worth of them the highest
@@ -115,6 +117,11 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
     return found
 
 
+def _spent(critical: Mapping[str, float]) -> str:
+    """Return what the time of a line was spent on, the most first."""
+    return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
+
+
 def line_section(runs: Any) -> Markup | None:
     """The lines of kernels by their critical time; None where no launch has lines."""
     headings: list[Heading] = [
@@ -129,9 +136,7 @@ def line_section(runs: Any) -> Markup | None:
                 element("th", line.place, scope="row"),
                 cell(line.text, class_="code source"),
                 cell(microseconds(line.critical_us), line.critical_us),
-                cell(
-                    ", ".join(f"{key} {time:.2f}" for key, time in sorted(line.critical.items(), key=lambda p: -p[1]))
-                ),
+                cell(_spent(line.critical), class_="spent"),
                 cell(microseconds(line.busy_us), line.busy_us),
                 cell(f"{line.instructions:,}", line.instructions),
             )

@@ -55,9 +55,9 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _header(report, name),
         _tiles(report),
         _checks(report, comparison),
+        score_section(report),
         element("section", element("h2", "Answers"), tables.answer_table(report)) if report.predictions else None,
         element("section", tables.comparison_table(comparison)) if comparison is not None else None,
-        score_section(report),
         _layers(report),
         element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
         _timeline(report, timelines),
@@ -188,7 +188,7 @@ def _layers(report: Report) -> Markup | None:
         element(
             "section",
             element("h2", "Launch by launch" if report.command == "simulate" else "Layer by layer"),
-            [tables.layer_table(table, _label(report), report.backend == "neuron") for table in report.tables],
+            [tables.layer_table(table, _label(report)) for table in report.tables],
         ),
     )
 

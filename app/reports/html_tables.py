@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .html_charts import bound_class
-from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
+from .html_markup import Markup, element, microseconds, percent, quantity
+from .layer_columns import LayerColumn, layer_columns
 from .report import SHOWN_ANSWERS
 from .resources import short, title
 from .thumbnails import thumbnail
@@ -27,7 +28,13 @@ def cell(text: str, value: float | None = None, class_: str | None = None) -> Ma
     return element("td", text, class_="num" if class_ is None and number else class_, data_value=number)
 
 
-def table(caption: str, headings: Sequence[Heading], rows: Sequence[Markup], foot: Markup | None = None) -> Markup:
+def table(
+    caption: str,
+    headings: Sequence[Heading],
+    rows: Sequence[Markup],
+    foot: Markup | None = None,
+    class_: str = "scroll",
+) -> Markup:
     """A table that scrolls by itself where the window is narrow."""
     head = [element("th", text, scope="col", class_="num" if number else None) for text, number in headings]
     return element(
@@ -39,69 +46,43 @@ def table(caption: str, headings: Sequence[Heading], rows: Sequence[Markup], foo
             element("tbody", rows),
             element("tfoot", foot) if foot is not None else None,
         ),
-        class_="scroll",
+        class_=class_,
         tabindex=0,
         role="region",
         aria_label=caption,
     )
 
 
-def layer_table(layers: LayerTable, label: str, host: bool) -> Markup:
-    """A row a launch of a kernel. `label` says what its times are; round trips from a host have no bandwidth."""
-    p99 = any(layer.latency_us_p99 is not None for layer in layers.layers)
-    device = any(layer.device_us is not None for layer in layers.layers)
-    shapes = any(layer.input_shape for layer in layers.layers)
-    headings: list[Heading] = [
-        ("layer" if shapes else "launch", False),
-        ("kernel", False),
-        *([("input", False), ("output", False)] if shapes else []),
-        (f"{label} us", True),
-        *([("p99 us", True)] if p99 else []),
-        *([("measured, device us", True)] if device else []),
-        ("share", True),
-        ("bound by", False),
-        ("MFU", True),
-        ("HFU", True),
-        ("operations", True),
-        ("HBM traffic", True),
-        *([] if host else [("bandwidth", True)]),
-    ]
-    total = layers.total_us
-    rows = [_layer_row(layers.prefix, layer, total, p99, device, host) for layer in layers.layers]
-    foot = element(
-        "tr",
-        element("th", "total", scope="row", colspan=4 if shapes else 2),
-        cell(microseconds(total), total),
-        element("td", colspan=4 + p99 + device),
-        _quantity_cell(sum(layer.flops for layer in layers.layers), "FLOP"),
-        _quantity_cell(sum(layer.hbm_bytes for layer in layers.layers), "B"),
-        None if host else element("td"),
-    )
-    return table(layers.title, headings, rows, foot)
+def layer_table(layers: LayerTable, label: str) -> Markup:
+    """A row a launch of a kernel. `label` is the kind of its times."""
+    columns = layer_columns(layers, label)
+    rows = [element("tr", [_layer_cell(column, row, layers) for column in columns]) for row in layers.layers]
+    foot = []
+    for column in columns:
+        if column.kind == "name":
+            foot.append(element("th", "total", scope="row"))
+        elif column.total is None:
+            foot.append(element("td"))
+        else:
+            total = column.total(layers.layers)
+            foot.append(cell(column.unit(total), total))
+    headings = [(column.heading, column.is_number) for column in columns]
+    return table(layers.title, headings, rows, element("tr", foot))
 
 
-def _layer_row(prefix: str, layer: LayerTiming, total: float, p99: bool, device: bool, host: bool) -> Markup:
-    share = layer.latency_us / total if total else 0.0
-    span = layer.latency_us if layer.active_us is None else layer.active_us
-    bandwidth = layer.hbm_bytes / span * 1e6 if span else None
-    bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
-    return element(
-        "tr",
-        element("th", layer.name, scope="row", data_launch=f"{prefix}{layer.name}"),
-        cell(layer.kernel, class_="code"),
-        cell(shape_text(layer.input_shape)) if layer.input_shape else None,
-        cell(shape_text(layer.output_shape)) if layer.input_shape else None,
-        cell(microseconds(layer.latency_us), layer.latency_us),
-        _microseconds_cell(layer.latency_us_p99) if p99 else None,
-        _microseconds_cell(layer.device_us) if device else None,
-        element("td", bar, element("span", percent(share)), class_="num share", data_value=f"{share:.17g}"),
-        element("td", element("span", class_=f"swatch {bound_class(layer)}"), short(layer.bound_by)),
-        _percent_cell(layer.mfu),
-        _percent_cell(layer.hfu),
-        _quantity_cell(layer.flops, "FLOP"),
-        _quantity_cell(layer.hbm_bytes, "B"),
-        None if host else cell("\u2013") if bandwidth is None else _quantity_cell(bandwidth, "B/s"),
-    )
+def _layer_cell(column: LayerColumn, layer: LayerTiming, layers: LayerTable) -> Markup:
+    text, value = column.text(layer), None if column.value is None else column.value(layer)
+    if column.kind == "name":
+        return element("th", text, scope="row", data_launch=f"{layers.prefix}{layer.name}")
+    if column.kind == "code":
+        return cell(text, class_="code")
+    if column.kind == "bound":
+        return element("td", element("span", class_=f"swatch {bound_class(layer)}"), text)
+    if column.kind == "share":
+        share = value or 0.0
+        bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
+        return element("td", bar, element("span", text), class_="num share", data_value=f"{share:.17g}")
+    return cell(text, value, "num" if column.is_number else None)
 
 
 def _microseconds_cell(value: float | None) -> Markup:
@@ -272,7 +253,7 @@ def answer_table(report: Report) -> Markup:
     caption = f"Answers, {len(shown)} of {total:,}" if len(shown) < total else "Answers"
     first: list[Heading] = [("", False)] if pictures else []
     name = "row" if report.command == "ffnn" else "input"
-    return table(caption, [*first, (name, False), ("label", False), ("probability", True)], rows)
+    return table(caption, [*first, (name, False), ("label", False), ("probability", True)], rows, class_="scroll tall")
 
 
 def _picture(name: str) -> Markup:

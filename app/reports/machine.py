@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from ...inference.predictions import InputNames, Prediction
 from ...inference.scoring import Score
 from ...runtime.timing import LayerTiming
-from ..options import Format
+from ..options import Format, ReportFormat
 from ..text import printable, spell
 from .cells import Change, as_is
+from .layer_columns import markdown_table
 from .report import LayerTable, Report
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ SCHEMA_VERSION = 1
 PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 
 
-def render(report: Report, form: Format, change: Change = as_is) -> str:
-    """A report as JSON (one document), NDJSON (an object a line, by `type`) or CSV (its answers, or its layers), whose
-    cells of text go through `change`."""
+def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
+    """A report as JSON (one document), NDJSON (an object a line, by `type`), CSV (its answers, or its layers), whose
+    cells of text go through `change`, or Markdown (tables of its layers)."""
+    if form == "markdown":
+        label = report.latency_label or report.latency_kind
+        return "\n".join(markdown_table(table, label) for table in report.tables)
     return "".join(chunks(report, form, report.predictions, change))
 
 

@@ -159,6 +159,7 @@ class Report:
     errors: list[InputProblem] = field(default_factory=list)
     max_errors: int = 0  # inputs that may fail in a run that succeeds
     lnc: int = 1  # NeuronCores of the logical core that a launch runs on
+    wide: bool = False  # tables in a terminal show all columns, whatever its width
     answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
 
     @classmethod

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
-from .console import Columns, cell, print_line, print_pairs
-from .html_markup import percent
+from ...inference import palette
+from .console import Column, cell, print_line, print_rows
+from .html_markup import microseconds, percent
 from .report import Report
 from .resources import short
 
@@ -18,36 +21,40 @@ if TYPE_CHECKING:
 def print_sweep(console: Console, report: Report) -> None:
     """The points, and a line for each best one."""
     points = report.sweep or []
-    rates = [(cell(_number(p.us_per_input)), cell(f"{p.inputs_per_second:,.0f}")) for p in points]
-    used = [(cell(_share(p.mfu)), cell(_share(p.hfu))) for p in points]
-    floors = ["-" if p.times_floor is None else f"{p.times_floor:.2f}" for p in points]
-    columns: list[Columns] = [
-        (("batch", "network"), [(cell(f"{p.batch_size}{' *' * p.best}", "bold"), cell(p.network)) for p in points]),
-        (("target", "dtype"), [(cell(p.target), cell(p.dtype)) for p in points]),
-        (
-            (f"{report.latency_kind} us", "bound by"),
-            [(cell(_number(p.total_us), "bold"), cell(short(p.bound_by))) for p in points],
-        ),
-        (("us an input", "inputs/s"), rates),
-        (("MFU", "HFU"), used),
-        (("SBUF peak", "x floor"), [(cell(_kib(p.sbuf_peak_bytes)), cell(f)) for p, f in zip(points, floors)]),
+    networks = len({point.network for point in points}) > 1
+    columns = [
+        Column("batch", [cell(f"{point.batch_size}{' *' * point.best}", "bold") for point in points], False),
+        Column("network", [cell(point.network) for point in points], False, 0 if networks else 9),
+        Column("target", [cell(point.target) for point in points], False, 2),
+        Column("dtype", [cell(point.dtype) for point in points], False, 2),
+        _numbers(f"{report.latency_kind} us", [microseconds(point.total_us) for point in points], 0),
+        _numbers("us an input", [microseconds(point.us_per_input) for point in points], 1),
+        _numbers("inputs/s", [f"{point.inputs_per_second:,.0f}" for point in points], 0),
+        Column("bound by", [_bound(point) for point in points], False, 3),
+        _numbers("MFU", [_share(point.mfu) for point in points], 4),
+        _numbers("HFU", [_share(point.hfu) for point in points], 7),
+        _numbers("SBUF peak", [_kib(point.sbuf_peak_bytes) for point in points], 6),
+        _numbers("x floor", ["-" if p.times_floor is None else f"{p.times_floor:.2f}" for p in points], 5),
     ]
     cores = next((p.cores for p in points if p.cores is not None), None)
     if cores is not None:
-        columns.append(
-            (
-                (f"us on {cores} cores", "inputs/s"),
-                [
-                    (cell(_number(p.cores_total_us or 0.0)), cell(f"{p.cores_inputs_per_second or 0.0:,.0f}"))
-                    for p in points
-                ],
-            )
-        )
+        columns += [
+            _numbers(f"us on {cores} cores", [microseconds(p.cores_total_us or 0.0) for p in points], 1),
+            _numbers(f"inputs/s on {cores}", [f"{p.cores_inputs_per_second or 0.0:,.0f}" for p in points], 1),
+        ]
     title = "one batch of each size" if report.lnc == 1 else f"one batch of each size, LNC {report.lnc}"
-    print_pairs(console, title, columns)
+    print_rows(console, title, columns, report.wide)
     for line in best_lines(report):
         print_line(console, line)
     console.print()
+
+
+def _numbers(heading: str, texts: Sequence[str], rank: int) -> Column:
+    return Column(heading, [cell(text) for text in texts], rank=rank)
+
+
+def _bound(point: SweepPoint) -> Text:
+    return cell(short(point.bound_by), palette.TERMINAL_STYLES.get(point.bound_by or "", ""))
 
 
 def best_lines(report: Report) -> list[str]:
@@ -60,11 +67,11 @@ def best_lines(report: Report) -> list[str]:
         where = " ".join(key[1:]) if len({p.network for p in points}) == 1 else " ".join(key)
         if best is None:
             least = min(point.total_us for point in points if _key(point) == key)
-            lines.append(f"* {where}: no batch is{within}; the quickest takes {_number(least)} us")
+            lines.append(f"* {where}: no batch is{within}; the quickest takes {microseconds(least)} us")
         else:
             lines.append(
                 f"* {where}: most inputs a second{within} by a batch of {best.batch_size}, "
-                f"{best.inputs_per_second:,.0f} at {_number(best.total_us)} us a batch"
+                f"{best.inputs_per_second:,.0f} at {microseconds(best.total_us)} us a batch"
             )
     return lines
 
@@ -79,7 +86,3 @@ def _share(value: float | None) -> str:
 
 def _kib(size: int | None) -> str:
     return "-" if size is None else f"{size / 1024:.1f} KiB"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from ...inference import palette
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.backend import DEVICE_LABEL
 from ..text import count
 from .advice_table import print_advice
-from .console import BOX, Columns, cell, new_table, print_line, print_pairs, to_text
-from .html_markup import percent
+from .console import BOX, Column, cell, new_table, print_line, print_rows, to_text
+from .html_markup import microseconds, percent
+from .layer_columns import NO_VALUE, LayerColumn, layer_columns
 from .report import LayerTable, Report, plus_minus
 from .resources import by_size, short
 from .score_table import print_score
@@ -21,7 +24,6 @@ from .sweep_table import print_sweep
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
-    from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 
 SHOWN_ROWS = 10  # of a feature batch
@@ -143,7 +145,7 @@ def _print_times(console: Console, report: Report) -> None:
     """The tables of times, and what is to be known about them."""
     shown = [table for table in report.tables if table.layers]
     if report.comparison is not None:
-        _print_comparison(console, report.comparison)
+        _print_comparison(console, report.comparison, report.wide)
     else:
         _print_layers(console, report, shown)
     if report.latency_note and (shown or report.suite or report.sweep):
@@ -156,9 +158,9 @@ def _print_times(console: Console, report: Report) -> None:
 
 def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> None:
     for table in shown:
-        columns = _measured_columns(table, report) if report.latency_kind == "measured" else _predicted_columns(table)
-        names = [(cell(layer.name, "bold"), cell(layer.kernel)) for layer in table.layers]
-        print_pairs(console, table.title, [(("layer", "kernel"), names), *columns])
+        described = layer_columns(table, report.latency_label or report.latency_kind)
+        columns = [Column(each.heading, _cells(each, table), each.is_number, each.rank) for each in described]
+        print_rows(console, table.title, columns, report.wide)
         print_line(console, f"total {_total(table, report)} on {report.chip} in {report.dtype}{_utilization(table)}")
         if table.critical:
             print_line(console, f"critical path: {_critical(table)}")
@@ -183,40 +185,31 @@ def _form_lines(table: LayerTable) -> list[str]:
     return [f"{form}: {', '.join(names)}" for form, names in forms.items() if form != "direct"]
 
 
-def _shape_column(layers: LayerTable) -> Columns:
-    shapes = [(layer.input_shape, layer.output_shape) for layer in layers.layers]
-    return ("input", "-> output"), [(cell(_shape(a)), cell(f"-> {_shape(b)}")) for a, b in shapes]
+def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
+    """Return a column's cells: times bold where rows take most of the whole, resources in their colours."""
+    slow = slow_rows(layers)
+    cells = []
+    for row in layers.layers:
+        style = ""
+        if column.kind == "time":
+            style = palette.TERMINAL_SLOW if row.name in slow else ""
+        elif column.kind == "bound" and row.bound_by is not None:
+            style = palette.TERMINAL_STYLES.get(row.bound_by, "")
+        elif column.kind == "name":
+            style = "bold"
+        cells.append(cell(column.text(row).replace(NO_VALUE, "-").replace("\u00d7", "x"), style))
+    return cells
 
 
-def _predicted_columns(layers: LayerTable) -> list[Columns]:
-    rows = layers.layers
-    times = [(cell(_microseconds(row.latency_us), "bold"), cell(short(row.bound_by))) for row in rows]
-    shares = [(cell(_percent(row.share)), cell(_microseconds(row.active_us))) for row in rows]
-    used = [(cell(_percent(row.mfu)), cell(_percent(row.hfu))) for row in rows]
-    moved = [(cell(f"{_quantity(row.hbm_bytes)}B"), cell(_bandwidth(row, row.active_us))) for row in rows]
-    return [
-        _shape_column(layers),
-        (("predicted us", "bound by"), times),
-        (("share", "active us"), shares),
-        (("MFU", "HFU"), used),
-        (("HBM bytes", "bandwidth"), moved),
-    ]
-
-
-def _measured_columns(layers: LayerTable, report: Report) -> list[Columns]:
-    """Times from host to host, and those of the device where they are known: only they make a bandwidth."""
-    rows = layers.layers
-    host = [(cell(_microseconds(row.latency_us), "bold"), cell(_microseconds(row.latency_us_p99))) for row in rows]
-    shares = [(cell(_percent(row.share)), cell(f"{_quantity(row.hbm_bytes)}B")) for row in rows]
-    columns: list[Columns] = [
-        _shape_column(layers),
-        ((_time_header(report.latency_label or report.latency_kind), "p99 us"), host),
-        (("share", "HBM bytes"), shares),
-    ]
-    if any(row.device_us is not None for row in rows):
-        device = [(cell(_microseconds(row.device_us), "bold"), cell(_bandwidth(row, row.device_us))) for row in rows]
-        columns.append(((_time_header(DEVICE_LABEL), "bandwidth"), device))
-    return columns
+def slow_rows(layers: LayerTable) -> set[str]:
+    """Return the rows that take half of the time, the longest first."""
+    slow, time = set(), 0.0
+    for row in sorted(layers.layers, key=lambda row: -row.latency_us):
+        if 2 * time >= layers.total_us:
+            break
+        slow.add(row.name)
+        time += row.latency_us
+    return slow
 
 
 def _total(table: LayerTable, report: Report) -> str:
@@ -244,43 +237,35 @@ def _critical(table: LayerTable) -> str:
     return f"{parts[0]} us, {', '.join(parts[1:])}" if len(parts) > 1 else f"{parts[0]} us"
 
 
-def _print_comparison(console: Console, comparison: BackendComparison) -> None:
+def _print_comparison(console: Console, comparison: BackendComparison, wide: bool) -> None:
     """The chip beside the simulator: a launch a row, with its times each under what they are."""
     rows = comparison.rows
     if not rows:
         return
-    names = [(cell(row.name, "bold"), cell(row.kernel)) for row in rows]
-    operands = [
-        (cell(_shape(row.shapes[0])), cell(f"{row.error:.2g}{'' if row.passed else ' DIFFERS'}", _verdict_style(row)))
-        for row in rows
-    ]
-    measured = [(cell(_microseconds(row.measured_us)), cell(_microseconds(row.measured_us_p99))) for row in rows]
-    device = [(cell(_microseconds(row.device_us)), cell(_microseconds(row.device_us_p99))) for row in rows]
-    ratios = ["-" if row.ratio is None else f"{row.ratio:.2f}" for row in rows]
-    predicted = [(cell(_microseconds(row.predicted_us)), cell(ratio)) for row, ratio in zip(rows, ratios)]
-    columns: list[Columns] = [
-        (("launch", "kernel"), names),
-        (("operand", "error"), operands),
-        ((_time_header(comparison.measured_label), "p99 us"), measured),
-        ((_time_header(comparison.device_label), "p99 us"), device),
-        ((_time_header(comparison.predicted_label), "/ device"), predicted),
+    errors = [f"{row.error:.2g}{'' if row.passed else ' DIFFERS'}" for row in rows]
+    columns = [
+        Column("launch", [cell(row.name, "bold") for row in rows], False),
+        _times(f"{comparison.measured_label} us", [row.measured_us for row in rows], 2),
+        _times("p99 us", [row.measured_us_p99 for row in rows], 5),
+        _times(f"{comparison.device_label} us", [row.device_us for row in rows], 0),
+        _times("p99 us", [row.device_us_p99 for row in rows], 6),
+        _times(f"{comparison.predicted_label} us", [row.predicted_us for row in rows], 0),
+        Column("/ device", [cell("-" if row.ratio is None else f"{row.ratio:.2f}") for row in rows], rank=1),
+        Column("error", [cell(error, _verdict_style(row)) for error, row in zip(errors, rows)], rank=1),
+        Column("operand", [cell(_shape(row.shapes[0])) for row in rows], False, 8),
+        Column("kernel", [cell(row.kernel) for row in rows], False, 7),
     ]
     title = f"a launch on the chip, and on the simulator: {comparison.target}, {rows[0].dtype}"
-    print_pairs(console, title, columns)
+    print_rows(console, title, columns, wide)
     console.print()
+
+
+def _times(heading: str, times: Sequence[float | None], rank: int) -> Column:
+    return Column(heading, [cell(_microseconds(time)) for time in times], rank=rank)
 
 
 def _verdict_style(check: Verification | ComparedLaunch | BackendComparison) -> str:
     return "green" if check.passed else "bold red"
-
-
-def _time_header(label: str) -> str:
-    """`measured, host round trip` as a narrow header."""
-    return "\n".join(textwrap.wrap(f"{label} us", 14))
-
-
-def _bandwidth(layer: LayerTiming, microseconds: float | None) -> str:
-    return f"{_quantity(layer.hbm_bytes / (microseconds / 1e6))}B/s" if microseconds else "-"
 
 
 def _percent(part: float | None) -> str:
@@ -315,15 +300,4 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _microseconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
-
-
-def _quantity(value: float) -> str:
-    """Three digits and a decimal prefix."""
-    for prefix in ("", "k", "M", "G"):
-        if value < 999.5:
-            return f"{value:.0f} {prefix}" if value >= 100 or not prefix else f"{value:.3g} {prefix}"
-        value /= 1000
-    return f"{value:.3g} T"
+    return "-" if value is None else microseconds(value)

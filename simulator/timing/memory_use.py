@@ -105,7 +105,7 @@ def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
     idle = 0.0 if any(begin <= at < done for begin, done in life.touched) else after - before
     tile = life.tile
     return TileLife(
-        name=tile.identity[0] or "tile",
+        name=_name(tile),
         line=tile.at,
         bytes=tile.row_bytes,
         start_ns=start,
@@ -113,3 +113,9 @@ def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
         position=life.position,
         idle_ns=idle,
     )
+
+
+def _name(tile: Allocation) -> str:
+    """Return the tile's name, or where the kernel gave it none its shape and dtype: `128x3136 bfloat16`."""
+    name, _, shape, dtype = tile.identity
+    return name or (f"{'x'.join(map(str, shape))} {dtype}" if shape else "buffer")

@@ -30,7 +30,10 @@ def test_doctor(cli, monkeypatch) -> None:
     assert rows["backend auto"]["detail"].startswith("sim: no Neuron device")
     assert "pip install" in rows["to use it on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
     outcome = cli("doctor")
-    assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
+    commands = {f"  {command}" for _, command in environment.INSTALL_COMMANDS}
+    lines = outcome.out.splitlines()
+    assert outcome.status == 0 and max(len(line) for line in lines if line not in commands) <= 80
+    assert commands <= set(lines)  # each whole, to be copied
 
 
 def test_doctor_tells_of_a_target_that_is_none(cli, monkeypatch) -> None:

@@ -4,15 +4,41 @@ import io
 import os
 
 import pytest
-from trninfer.app.reports.console import NARROW, TIGHT, cell, print_line, print_pairs, render_records, to_text
+from trninfer.app.reports.console import (
+    NARROW,
+    ONE_LINE,
+    TIGHT,
+    Column,
+    cell,
+    print_line,
+    print_rows,
+    render_records,
+    to_text,
+)
+from trninfer.runtime.neuron.environment import INSTALL_COMMANDS
 
 
-@pytest.mark.parametrize("width", [40, 50, 60, 79])
-def test_tables_fit_narrow_windows(cli, picture_model, monkeypatch, width) -> None:
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 120, 160])
+def test_rows_of_layers_are_a_line_from_80_columns_on(cli, picture_model, monkeypatch, width) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    told = cli("bench", "--model", picture_model).out
-    assert max(map(len, told.splitlines())) <= width and "predicted us" in told.replace("predicted\n", "predicted")
-    assert ("columns shows shapes" in " ".join(told.split())) == (width < TIGHT)
+    lines = cli("bench", "--model", picture_model).out.splitlines()
+    assert max(map(len, lines)) <= width
+    names = [line for line in lines if line.startswith("launch")]
+    head = next(line for line in lines if "predicted us" in line)
+    assert len(names) == 1 and (names[0] == "launch") == (width < ONE_LINE)
+    assert head.startswith("layer") == (width >= ONE_LINE)
+    assert ("output" in head) == (width >= 100) and ("kernel" in head) == (width >= 160)
+    assert "bound by" in head or width < 60
+
+
+def test_wide_shows_all_columns(cli, picture_model, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = cli("bench", "--model", picture_model, "--wide").out
+    head = next(line for line in told.splitlines() if line.startswith("layer"))
+    assert head.split()[-3:] == ["input", "output", "kernel"] and len(head) > 80 and "not shown" not in told
+
+
+COMMANDS = {command for _, command in INSTALL_COMMANDS}
 
 
 @pytest.mark.parametrize("width", ["\u00b2", "-5", "", "9" * 30, "x"])
@@ -25,43 +51,68 @@ def test_a_narrow_window_has_a_line_for_each_value_and_breaks_no_words(cli, monk
     monkeypatch.setenv("COLUMNS", "40")
     for command, told in (("models", "  parameters: 19,210"), ("doctor", "  status: ok")):
         lines = cli(command).out.splitlines()
-        assert max(map(len, lines)) <= 40 and told in lines
-    assert "https://pip.repos.neuron.amazonaws.com" in cli("doctor").out
+        assert max(len(line) for line in lines if line.strip() not in COMMANDS) <= 40 and told in lines
+    assert {line.strip() for line in lines} >= COMMANDS  # each whole, to be copied
 
 
-COLUMNS = (("name", "kernel"), [(cell("a"), cell("transpose")), (cell("b" * 9), cell("argmax"))])
-SHAPES = (("input", "-> output"), [(cell("1x2"), cell("-> 2x1"))] * 2)
-TIMES = (("us", "bound by"), [(cell("1.25"), cell("tensor")), (cell("30"), cell("DMA issue"))])
-BYTES = (("bytes", "rate"), [(cell("8 B"), cell("1 B/s"))] * 2)
-PAIRS = [COLUMNS, SHAPES, TIMES, BYTES]
+def column(heading: str, *texts: str, rank: int = 0, is_number: bool = True) -> Column:
+    return Column(heading, [cell(text) for text in texts], is_number, rank)
 
 
-def lines_of(width: int, monkeypatch: pytest.MonkeyPatch, pairs=PAIRS) -> list[str]:
+COLUMNS = [
+    column("name", "a", "b" * 9, is_number=False),
+    column("us", "1.25", "30"),
+    column("bound by", "tensor", "DMA issue", rank=1, is_number=False),
+    column("bytes", "8 B", "123 kB", rank=2),
+    column("kernel", "k" * 40, "argmax", rank=3, is_number=False),
+]
+
+
+def lines_of(width: int, monkeypatch: pytest.MonkeyPatch, columns=COLUMNS, wide: bool = False) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
-    return to_text(lambda console: print_pairs(console, "the title", pairs), None).splitlines()
+    return to_text(lambda console: print_rows(console, "the title", columns, wide), None).splitlines()
 
 
-def test_pairs_stand_beside_each_other_where_there_is_room(monkeypatch) -> None:
+def test_columns_are_beside_each_other_where_there_is_room(monkeypatch) -> None:
     title, head, rule, *rows = lines_of(100, monkeypatch)
     assert title == "the title" and set(rule) == {"-"}
-    assert head.split() == ["name", "kernel", "input", "->", "output", "us", "bound", "by", "bytes", "rate"]
-    assert [row.split()[:2] for row in rows] == [["a", "transpose"], ["b" * 9, "argmax"]]
+    assert head.split() == ["name", "us", "bound", "by", "bytes", "kernel"]
+    assert [row.split()[0] for row in rows] == ["a", "b" * 9]
     # Numbers are set to the right, text to the left.
     assert rows[0].index("1.25") + 4 == rows[1].index("30") + 2
-    assert rows[0].index("transpose") == rows[1].index("argmax")
+    assert rows[0].index("tensor") == rows[1].index("DMA") == head.index("bound")
 
 
-def test_else_the_second_is_below_the_first(monkeypatch) -> None:
-    lines = lines_of(TIGHT, monkeypatch, [*PAIRS, BYTES, BYTES])
-    assert lines[1].split() == ["name", "input", "us", "bytes", "bytes", "bytes"] and max(map(len, lines)) <= TIGHT
-    assert [line.split()[0] for line in lines[4:]] == ["a", "transpose", "b" * 9, "argmax"]
+def test_columns_of_the_highest_rank_are_left_out_first(monkeypatch) -> None:
+    columns = [*COLUMNS, column("input", "1x2", "2x" * 20, rank=9, is_number=False)]
+    _, head, _, *rows, left = lines_of(85, monkeypatch, columns)
+    assert head.split() == ["name", "us", "bound", "by", "bytes", "kernel"] and len(rows) == 2
+    assert left == "not shown: input (--wide)"
+    assert len(lines_of(85, monkeypatch, columns, wide=True)) == 5
 
 
-def test_a_tight_window_has_names_and_times_alone(monkeypatch) -> None:
-    lines = lines_of(TIGHT - 1, monkeypatch)
-    text = " ".join(lines)
-    assert f"(a window of {TIGHT} columns shows shapes and bytes too)" in " ".join(text.split())
-    assert "transpose" in text and "1.25" in text and "8 B" in text and "1x2" not in text
+def test_a_long_name_keeps_both_ends(monkeypatch) -> None:
+    name = f"model.22.{'x' * 90}.conv"
+    rows = lines_of(80, monkeypatch, [column("name", name, "b", is_number=False), *COLUMNS[1:]])
+    assert max(map(len, rows)) <= 80
+    assert rows[3].startswith("model.2") and ".." in rows[3] and "xx.conv" in rows[3] and "tensor" in rows[3]
+    wide = lines_of(80, monkeypatch, [column("name", name, "b", is_number=False), *COLUMNS[1:]], wide=True)
+    assert name in wide[3]
+
+
+def test_a_tight_window_has_names_above_their_figures(monkeypatch) -> None:
+    lines = lines_of(ONE_LINE - 1, monkeypatch)
+    assert lines[1:3] == ["name", "    us  bound by    bytes  kernel"]
+    assert lines[4:8:2] == ["a", "b" * 9] and lines[5].split() == ["1.25", "tensor", "8", "B", "k" * 40]
+    assert "kernel" not in " ".join(lines_of(60, monkeypatch)[:-1])
+
+
+def test_messages_end_lines_at_words_and_break_no_commands(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    told = "a peak of 12.5 MB at 30.25 us; keep it with 'trninfer import network.onnx --output network.safetensors' now"
+    lines = to_text(lambda console: print_line(console, told), None).splitlines()
+    assert lines[-2:] == ["  'trninfer import network.onnx --output network.safetensors'", "  now"]
+    assert " ".join(line.strip() for line in lines) == told and len(lines) == 4
 
 
 def test_no_window_is_narrower_than_all_that_is_shown(monkeypatch) -> None:

@@ -49,15 +49,18 @@ def test_layers_with_their_shares_and_a_total() -> None:
         layer("a", latency_us=30.0, active_us=40.0, hfu=0.5),
         layer("b", latency_us=10.0, bound_by=None, mfu=None, flops=0, hbm_bytes=0),
     )
-    head, first, second, total = rows_of(tables.layer_table(LayerTable("net", "p/", rows), "predicted", False))
+    head, first, second, total = rows_of(tables.layer_table(LayerTable("net", "p/", rows), "predicted"))
     assert head == [
-        "layer", "kernel", "input", "output", "predicted us", "share", "bound by", "MFU", "HFU", "operations",
-        "HBM traffic", "bandwidth",
+        "layer", "predicted us", "share", "bound by", "active us", "MFU", "HFU", "HBM traffic", "bandwidth",
+        "operations", "input", "output", "kernel",
     ]  # fmt: skip
-    kernel = ["fused_conv2d_maxpool_packed", "1\u00d73\u00d78\u00d78", "1\u00d74\u00d74\u00d74"]
-    assert first == ["a", *kernel, "30.00", "75.0 %", "tensor", "25.0 %", "50.0 %", "4 MFLOP", "20 kB", "500 MB/s"]
-    assert second == ["b", *kernel, "10.00", "25.0 %", "-", "\u2013", "\u2013", "0 FLOP", "0 B", "0 B/s"]
-    assert [cell for cell in total if cell] == ["total", "40.00", "4 MFLOP", "20 kB"]
+    kernel = ["1\u00d73\u00d78\u00d78", "1\u00d74\u00d74\u00d74", "fused_conv2d_maxpool_packed"]
+    assert first == [
+        "a", "30.00", "75.0 %", "tensor", "40.00", "25.0 %", "50.0 %", "20 kB", "500 MB/s", "4 MFLOP", *kernel,
+    ]  # fmt: skip
+    dash = "\u2013"
+    assert second == ["b", "10.00", "25.0 %", "-", dash, dash, dash, "0 B", "0 B/s", "0 FLOP", *kernel]
+    assert [cell for cell in total if cell] == ["total", "40.00", "20 kB", "4 MFLOP"]
 
 
 def spans_of(source: str) -> list[int]:
@@ -71,18 +74,19 @@ def spans_of(source: str) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("host", [False, True])
+@pytest.mark.parametrize("label", ["predicted", "measured, host round trip"])
 @pytest.mark.parametrize("changes", [{}, {"latency_us_p99": 12.0}, {"device_us": 4.0}, {"input_shape": ()}])
-def test_every_row_has_a_cell_a_column(host: bool, changes: dict) -> None:
-    """Only times of the device make a bandwidth; a column is there where a row has something for it."""
+def test_every_row_has_a_cell_a_column(label: str, changes: dict) -> None:
+    """Of measured times only those of the device make a bandwidth; a column is there where a row has a value."""
     rows = (layer("a", **changes), layer("b", **({} if "input_shape" not in changes else changes)))
-    source = tables.layer_table(LayerTable("net", "", rows), "measured", host)
+    source = tables.layer_table(LayerTable("net", "", rows), label)
     assert len(set(spans_of(source))) == 1, spans_of(source)
     head = rows_of(source)[0]
-    assert ("bandwidth" in head) != host and ("p99 us" in head) == ("latency_us_p99" in changes)
-    assert ("measured, device us" in head) == ("device_us" in changes) and ("launch" in head) == (
-        "input_shape" in changes
+    assert ("bandwidth" in head) == (label == "predicted" or "device_us" in changes)
+    assert ("p99 us" in head) == ("latency_us_p99" in changes) and ("measured, device us" in head) == (
+        "device_us" in changes
     )
+    assert ("launch" in head) == ("input_shape" in changes)
 
 
 def test_changes_against_a_baseline() -> None:

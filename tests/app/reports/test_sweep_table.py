@@ -21,7 +21,7 @@ def test_points_with_what_is_known_of_them() -> None:
     assert lines[0] == "one batch of each size"
     words = ["n", "trn2", "float32"]
     assert lines[3].split() == [
-        "1", *words, "20.0", "DMA", "issue", "20.0", "50,000", "25.0", "%", "-", "2.0", "KiB", "1.50",
+        "1", *words, "20.00", "20.00", "50,000", "DMA", "issue", "25.0", "%", "-", "2.0", "KiB", "1.50",
     ]  # fmt: skip
     assert lines[4].split()[:2] == ["8", "*"] and "1,234" in lines[4] and "9.87" in lines[4]
     unknown = replace(ONE, sbuf_peak_bytes=None, times_floor=None, bound_by=None)
@@ -35,21 +35,21 @@ def test_columns_of_several_cores() -> None:
     report.lnc = 2
     lines = to_text(lambda console: print_sweep(console, report), None).splitlines()
     assert lines[0] == "one batch of each size, LNC 2" and "us on 4 cores" in lines[1]
-    assert lines[3].split()[-2:] == ["25.0", "160,000"]
+    assert lines[3].split()[-2:] == ["25.00", "160,000"]
 
 
 def test_the_best_of_each_target_and_dtype() -> None:
     other = replace(ONE, target="trn1", total_us=30.0)
     assert best_lines(report_of(ONE, EIGHT, replace(other, best=True))) == [
         "* trn2 float32: most inputs a second by a batch of 8, 101,317 at 1,234 us a batch",
-        "* trn1 float32: most inputs a second by a batch of 1, 50,000 at 30.0 us a batch",
+        "* trn1 float32: most inputs a second by a batch of 1, 50,000 at 30.00 us a batch",
     ]
     found = best_lines(
         report_of(ONE, replace(ONE, total_us=25.0), replace(ONE, network="m", best=True), other, limit=12.5)
     )
     assert found == [
-        "* n trn2 float32: no batch is within 12.5 us; the quickest takes 20.0 us",
-        "* m trn2 float32: most inputs a second within 12.5 us by a batch of 1, 50,000 at 20.0 us a batch",
-        "* n trn1 float32: no batch is within 12.5 us; the quickest takes 30.0 us",
+        "* n trn2 float32: no batch is within 12.5 us; the quickest takes 20.00 us",
+        "* m trn2 float32: most inputs a second within 12.5 us by a batch of 1, 50,000 at 20.00 us a batch",
+        "* n trn1 float32: no batch is within 12.5 us; the quickest takes 30.00 us",
     ]
     assert best_lines(make_report()) == []

@@ -1,10 +1,12 @@
 """Reports for people: answers, layers, checks and their words."""
 
+import io
+
 import numpy as np
 import pytest
 from report_pages import layer, make_report
 from trninfer.app.reports.report import Cores, LayerTable, Nones
-from trninfer.app.reports.table import render, render_layers
+from trninfer.app.reports.table import render, render_layers, slow_rows
 from trninfer.inference.predictions import OutputAnswer, Prediction
 from trninfer.inference.scoring import Score
 from trninfer.runtime.calibration import Agreement
@@ -87,14 +89,14 @@ def test_predicted_layers_and_their_total() -> None:
     lines = lines_of(report, quiet=False)
     conv = next(line for line in lines if line.startswith("conv"))
     assert conv.split() == [
-        "conv", "fused_conv2d_maxpool_packed", "1x3x8x8", "->", "1x4x4x4", "30.0", "tensor", "75.0", "%", "40.0",
-        "25.0", "%", "50.0", "%", "123", "kB", "3.09", "GB/s",
+        "conv", "30.00", "75.0", "%", "tensor", "40.00", "25.0", "%", "50.0", "%", "123", "kB", "3.09", "GB/s", "4",
+        "MFLOP", "1x3x8x8", "1x4x4x4", "fused_conv2d_maxpool_packed",
     ]  # fmt: skip
-    assert next(line for line in lines if line.startswith("fc")).split()[-1] == "-"
+    assert next(line for line in lines if line.startswith("fc")).split()[-6:-3] == ["-", "4", "MFLOP"]
     assert lines[lines.index(next(line for line in lines if line.startswith("total"))) :] == [
-        "total predicted 40.0 us \u00b1 20 % on trn2 in float32: MFU 25.0 %, HFU 50.3 %",
-        "critical path: tensor 29.0 us, launch 10.0, DMA issue 1.0",
-        "2.50 x floor (16.0 us, a launch and multiply-accumulates at full clock)",
+        "total predicted 40.00 us \u00b1 20 % on trn2 in float32: MFU 25.0 %, HFU 50.3 %",
+        "critical path: tensor 29.00 us, launch 10.00, DMA issue 1.00",
+        "2.50 x floor (16.00 us, a launch and multiply-accumulates at full clock)",
         "2x2: conv",
         "",
         "a note",
@@ -104,20 +106,37 @@ def test_predicted_layers_and_their_total() -> None:
     assert lines_of(report) == [] and not any(line.startswith("none") for line in lines)
 
 
+def test_slow_rows_and_resources_have_colours(monkeypatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    rows = (layer("a", latency_us=8.0, bound_by="vector"), layer("b", latency_us=2.0, bound_by="dma_issue"))
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    report = make_report(*rows)
+    assert slow_rows(report.tables[0]) == {"a"}
+    text = render(report, False, Terminal())
+    assert "\x1b[1;31m8.00" in text and "\x1b[1;31m2.00" not in text
+    assert "\x1b[36mvector" in text and "\x1b[33mDMA issue" in text
+
+
 def test_measured_layers_have_a_bandwidth_of_the_device_alone() -> None:
     host = layer(latency_us=50.0, latency_us_p99=60.0, bound_by=None, mfu=None, hbm_bytes=20_000)
     report = make_report(host, latency_kind="measured", latency_label="measured, host round trip")
     lines = lines_of(report, quiet=False)
-    assert "bandwidth" not in "".join(lines) and "total measured 50.0 us (host round trip) on trn2 in float32" in lines
+    assert "bandwidth" not in "".join(lines) and "total measured 50.00 us (host round trip) on trn2 in float32" in lines
     device = layer(latency_us=50.0, latency_us_p99=60.0, device_us=4.0, device_by="a profile", hbm_bytes=20_000)
     report.tables = [LayerTable("t", "", (device, device))]
     lines = lines_of(report, quiet=False)
     assert "5 GB/s" in lines[-4] and "bandwidth" in "".join(lines)
-    assert lines[-3].startswith("total measured 100.0 us (host round trip), 8.0 us (device, by a profile) on trn2")
+    assert lines[-3].startswith("total measured 100.0 us (host round trip), 8.00 us (device, by a profile) on trn2")
     report.tables = [LayerTable("t", "", (device, host))]  # of one row no time on the device is known
     assert "(device" not in "".join(lines_of(report, quiet=False))
     report.cores = Cores(4, 50.0, (50.0,))
-    assert "elapsed 50.0 us: 4 cores work at once; total adds them up" in lines_of(report, quiet=False)
+    assert "elapsed 50.00 us: 4 cores work at once; total adds them up" in lines_of(report, quiet=False)
 
 
 @pytest.mark.parametrize("error", [1e-4, 1.0])
@@ -131,19 +150,8 @@ def test_the_chip_beside_the_simulator(error: float) -> None:
     assert lines[0] == "a launch on the chip, and on the simulator: trn2, bfloat16"
     differs = ["DIFFERS"] if error == 1.0 else []
     shown = next(line for line in lines if line.startswith("fc.matmul")).split()
-    assert shown == [
-        "fc.matmul",
-        "matmul",
-        "4x6",
-        f"{error:.2g}",
-        *differs,
-        "50.0",
-        "60.0",
-        "8.0",
-        "9.0",
-        "4.0",
-        "0.50",
-    ]
+    times = ["50.00", "60.00", "8.00", "9.00", "4.00", "0.50"]
+    assert shown == ["fc.matmul", *times, f"{error:.2g}", *differs, "4x6", "matmul"]
     told = "FAILED: outputs differ in fc.matmul" if differs else "passed: outputs are equal within tolerance"
     assert lines[-1] == f"compare-backends {told}"
 
@@ -154,7 +162,7 @@ def test_a_suite_and_what_stands_beside_a_machine_format() -> None:
     lines = lines_of(report, quiet=False)
     assert lines[0] == "cs149: predicted time of our kernels beside published figures" and lines[-1] == "a note"
     assert [line.split() for line in lines[3:5]] == [
-        ["case", "1,500", "750.0", "2.00", "student", "p99"], ["b", "3.0", "-", "-", "none", "total"],
+        ["case", "1,500", "750.0", "2.00", "student", "p99"], ["b", "3.00", "-", "-", "none", "total"],
     ]  # fmt: skip
     point = SweepPoint("n", 1, "trn2", "float32", 20.0, 20.0, 50_000.0, None, None, None)
     report = make_report(layer(), predictions=[Prediction("a.png", "b", 1, 0.5, ())], score=Score(1, 1), sweep=[point])

@@ -45,7 +45,7 @@ def test_tiles_take_their_bytes_from_first_write_to_last_access() -> None:
         (100, 10, 50, 0),
         (40, 30, 70, 1),
     ]
-    assert use.owners[0].line == ("kernel.py", 1) and use.owners[0].name == "tile"
+    assert use.owners[0].line == ("kernel.py", 1) and use.owners[0].name == "128x25 float32"
 
 
 def test_the_largest_tile_of_the_peak_comes_first_and_those_that_are_gone_are_left_out() -> None:
