@@ -124,7 +124,7 @@ def _finish(
             if outcome.comparison is not None:
                 files[f"measured-{model.network.name}.csv"] = outcome.comparison.to_csv()
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
-    if options.form not in ("table", "markdown"):
+    if options.form != "table" and options.form != "markdown":
         write_output(render_machine(document, options.form), options.output)
     else:
         write_output("\n".join(render(test, stream_of(options.output)) for test in tests), options.output)

@@ -163,8 +163,8 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
         heads = [Text(_level(column, level, height), "bold") for column in shown]
         name = Text(_level(names, level, height), "bold")
         row(name, heads) if not stacked or name.plain else put(Text("  ") + line(heads))
-    whole = max(widths and _width(shown) + (2 if stacked else name_width + GAP), name_width if not stacked else 0)
-    put(Text("-" * min(whole, room + 2 if stacked else whole)))
+    rule = _width(shown) + 2 if stacked else name_width + (GAP + _width(shown) if shown else 0)
+    put(Text("-" * rule))
     for position, name in enumerate(names.cells):
         row(name, [column.cells[position] for column in shown])
     missing = [column.heading for column in figures if column not in shown]
