@@ -110,9 +110,8 @@ CompileTimeoutOption = Annotated[
         help="On the chip: for compiling one launch, after which smaller launches are tried. [default: 1800]",
     ),
 ]
-FormatOption = Annotated[
-    Format, typer.Option("--format", help="Form of the report; machine formats have standard output for themselves.")
-]
+_FORMAT_HELP = "Form of the report; machine formats have standard output for themselves."
+FormatOption = Annotated[Format, typer.Option("--format", help=_FORMAT_HELP)]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -184,14 +183,7 @@ class RunOptions:
         ),
     ] = False
     compile_timeout: CompileTimeoutOption = None
-    form: Annotated[
-        ReportFormat,
-        typer.Option(
-            "--format",
-            help="Form of the report; machine formats have standard output for themselves. markdown: the layers, as a "
-            "table for an issue.",
-        ),
-    ] = "table"
+    form: Annotated[ReportFormat, typer.Option("--format", help=_FORMAT_HELP)] = "table"
     csv_safe: Annotated[
         bool,
         typer.Option(
@@ -375,7 +367,6 @@ class PictureOptions(AnswerOptions):
             "(stat), or by its contents (hash, also needed in the first run; reads each picture twice).",
         ),
     ] = "stat"
-
     layout: Annotated[
         Literal["CHW", "HWC"] | None,
         typer.Option(

@@ -122,7 +122,7 @@ def _number(
         number = value(row)
         return NO_VALUE if number is None else unit(number)
 
-    return LayerColumn(heading, kind, text, value, rank, total, unit)
+    return LayerColumn(heading, kind, text, value=value, rank=rank, total=total, unit=unit)
 
 
 def _bytes(value: float) -> str:
