@@ -1,6 +1,6 @@
-"""The instructions of the NeuronCore, in files by what they do: copies and arithmetic, selections, moves of data.
+"""The instructions of the NeuronCore, one file for each kind: copies and arithmetic, selections, data movement.
 
-Each is one function with the signature of `nki.isa`, whose annotations declare what its operands may be and whose
-decorator declares its engines, its cost and what goes beyond single operands (declaration.py). Under `@instruction` the
-body is what it computes; under `@declared` the function also issues itself.
+Each is one function with the signature of `nki.isa`. Its annotations declare the allowed operands; its decorator
+declares its engines, its cost and the rules that involve several operands (declaration.py). Under `@instruction` the
+body computes the values; under `@declared` the function also issues the instruction itself.
 """

@@ -1,4 +1,4 @@
-"""The Vector Engine's accumulators, one float32 a partition, and the instructions that reduce into them.
+"""The Vector Engine's accumulators, one float32 for each partition, and the instructions that reduce into them.
 
 The accumulators are shared by all of these instructions and keep their values from one to the next.
 """
@@ -33,7 +33,8 @@ _WHOLE = ("int8", "int16", "int32", "uint8", "uint16")
 
 
 def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
-    """Instructions with idle may change the accumulators all the same (nki/api/nki/isa/__init__.py, `exponential`)."""
+    """Warn that instructions with idle may still change the accumulators (nki/api/nki/isa/__init__.py,
+    `exponential`)."""
     (command,) = [each for each in found if isinstance(each, reduce_cmd)]
     if command is _IDLE:
         core.idled = op
@@ -73,7 +74,7 @@ class Initial(Scalar):
 
 
 def result(of: str, dtypes: tuple[str, ...] = ()) -> Tile:
-    """The operand that takes the accumulators."""
+    """Return the operand that receives the accumulators."""
     return Tile(written=True, dtypes=dtypes, partitions_of=of, elements=(1, 1), optional=True)
 
 
@@ -134,15 +135,15 @@ def exponential(
 
 
 class Reduction(NamedTuple):
-    """A reduction into the accumulators: they begin as `command` says, with `init` where it loads them."""
+    """A reduction into the accumulators, which start as `command` says, from `init` if it loads them."""
 
     operator: AluOperator
     command: reduce_cmd
     init: Any = None
-    negate: bool = False  # what is read out
+    negate: bool = False  # negate the result when it is read
 
     def start(self, lanes: Array) -> Array:
-        """Return the accumulators as they are before the first element."""
+        """Return the accumulators before the first element."""
         if self.command is _RESET:
             return np.full(lanes.shape, _IDENTITY[self.operator.name], np.float32)
         if self.command is _LOAD:
@@ -151,7 +152,7 @@ class Reduction(NamedTuple):
 
 
 def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: NkiTensor | None) -> None:
-    """Reduce values [partitions, ...] into the accumulators of the partitions that `data` is in, and write these to
+    """Reduce values [partitions, ...] into the accumulators of the partitions of `data`, and write these to
     `result`."""
     operator = reduction.operator
     assert operator.reduction is not None
@@ -163,7 +164,7 @@ def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: Nki
 
 
 def vector_accumulators(data: NkiTensor) -> Array:
-    """The Vector Engine's accumulators of the partitions that `data` is in; NaN before the first reset."""
+    """Return the Vector Engine's accumulators for the partitions of `data`; NaN before the first reset."""
     core = active()
     found = core.registers.get(VECTOR_LANES)
     if found is None:

@@ -20,7 +20,7 @@ from .operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
 from .scalar_engine import accumulators, issue_accumulation, reduce_cmd, scalar_accumulators_alone
 from .tensor_operands import LikeDst, Output
 
-# What (op0, op1) may be.
+# Allowed pairs (op0, op1).
 _PAIRS = (
     ("multiply", "add"),
     ("multiply", "subtract"),
@@ -36,7 +36,7 @@ _BEFORE = ("multiply", "add", "subtract", "bypass")
 
 @dataclass(frozen=True, eq=False)
 class Immediate(Scalar):
-    """A scalar, which is not looked at where its operator is nl.bypass."""
+    """A scalar; ignored if its operator is nl.bypass."""
 
     by: str = ""
 

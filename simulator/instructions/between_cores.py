@@ -18,7 +18,7 @@ from .operands import Call, Member, Operator, Unchecked
 from .tensor_operands import Moved
 
 _GPSIMD, _DMA = engine.gpsimd, engine.dma
-_GPSIMD_BYTES = 256  # of a partition, for each byte of an element, that GpSimd's own DMA moves at most
+_GPSIMD_BYTES = 256  # bytes of a partition that GpSimd's own DMA can move, for each byte of an element
 
 
 def _shared(call: Call) -> None:
@@ -26,7 +26,7 @@ def _shared(call: Call) -> None:
     data, cores = call.data, call.cores
     if data.storage.region not in (MemoryRegion.shared_hbm, SBUF):
         raise NkiValidationError(f"core_barrier: data {data.label} must be a tensor in nl.shared_hbm")
-    if data.storage.region is SBUF:  # nki-library's bwmm_shard_on_I has a barrier on a tile
+    if data.storage.region is SBUF:  # nki-library's bwmm_shard_on_I puts a barrier on a tile
         call.core.warn(
             f"core_barrier: data {data.label} is each core's own; the documentation has data in nl.shared_hbm"
         )
@@ -94,7 +94,7 @@ def sendrecv(
     _, cost, _, (by, transfer) = core.settle("sendrecv", src, dst, dma_engine)
     pair = _exchanging("sendrecv", core, send_to_rank, recv_from_rank)
     instruction = core.issue("sendrecv", _DMA, (dst,), (src,), cost, name, dma=transfer)
-    core.share("sendrecv", instruction)  # one after the other: 13 of them took 24.4 us (row o41)
+    core.share("sendrecv", instruction)  # in order: 13 of them took 24.4 us (row o41)
     terms = ("sendrecv", pipe_id, src.dtype, src.shape[0], src.free_size, by)
     shown = _shown(instruction, f"pipe_id {pipe_id}, src {src.label}")
     sent = src.values.copy() if core.functional else None
@@ -106,7 +106,7 @@ def sendrecv(
 
 
 def _exchanging(op: str, core: NeuronCore, send_to_rank: int, recv_from_rank: int) -> Pair:
-    """The pair of cores that exchange tiles; NkiValidationError if the ranks are not each other's."""
+    """Return the pair of cores that exchange tiles; NkiValidationError if the ranks do not name each other."""
     pair, other = _pair(op, core), 1 - core.rank
     if (send_to_rank, recv_from_rank) != (other, other):
         raise NkiValidationError(

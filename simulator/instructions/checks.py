@@ -1,6 +1,6 @@
-"""Rules that many instructions share, each with what it says when a kernel breaks it.
+"""Rules that many instructions share, each with its error message.
 
-Conditions are tested before a message is built: instructions are checked on the simulator's hot path.
+Conditions are tested before a message is built, because instructions are checked on the simulator's hot path.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _within_limits(tensor: NkiTensor) -> bool:
 
 
 def destination(op: str, tensor: object) -> NkiTensor:
-    """The operand `dst` of a compute engine: a tile. Where a stride of 0 writes an element several times, the last
-    write stands (AWS's qkv kernels throw elementwise results away so)."""
+    """Check the operand `dst` of a compute engine, a tile. If a stride of 0 writes an element several times, the last
+    write counts (AWS's qkv kernels discard elementwise results in this way)."""
     dst = tile(op, "dst", tensor)
     if dst.storage.region is PSUM:
         check_words(active(op), op, dst)
@@ -93,9 +93,10 @@ def destination(op: str, tensor: object) -> NkiTensor:
 
 
 def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
-    """Two tensors that an instruction reads side by side: not both in PSUM; in SBUF from the same partition, which is
-    only warned of, because only nki-library documents it (core/embeddings/rope.py copies an operand "for tensor_tensor
-    base partition alignment"). A tile of up to 64 partitions may be placed where it suits."""
+    """Check two tensors that an instruction reads together: not both may be in PSUM. In SBUF they should start at the
+    same partition; this is only a warning, because only nki-library documents it (core/embeddings/rope.py copies an
+    operand "for tensor_tensor base partition alignment"), and the compiler may place a tile of up to 64 partitions as
+    needed."""
     if a.storage.region is PSUM:
         if b.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")
@@ -117,7 +118,7 @@ _Member = TypeVar("_Member", bound=Enum)
 
 
 def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
-    """The member of an enum of `nki.isa` that a kernel passed, itself or as its number."""
+    """Return the member of an enum of `nki.isa` that a kernel passed, as a member or as its number."""
     if type(value) is kind:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -134,7 +135,7 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
 
 
 def broadcast_value(value: Any, ndim: int) -> Any:
-    """A scalar operand's value, ready to combine with data of `ndim` dimensions."""
+    """Return a scalar operand's value, shaped to combine with data of `ndim` dimensions."""
     if isinstance(value, NkiTensor):
         values = value.values
         return values.reshape((values.shape[0],) + (1,) * (ndim - 1))
@@ -142,12 +143,12 @@ def broadcast_value(value: Any, ndim: int) -> Any:
 
 
 def cast_values(src: NkiTensor, dst: NkiTensor) -> Array:
-    """The values as a copy moves them: bits as they are within one dtype, else by way of float32."""
+    """Return the values as a copy converts them: unchanged bits within one dtype, else through float32."""
     return src.values if src._dtype is dst._dtype else float_values(src)
 
 
 def float_values(tensor: NkiTensor) -> Array:
-    """The values as the engines' float32 datapath sees them."""
+    """Return the values as seen by the engines' float32 datapath."""
     values = tensor.values
     if values.dtype == np.float32:
         return values
@@ -157,7 +158,7 @@ def float_values(tensor: NkiTensor) -> Array:
 
 
 def copy_values(dst: NkiTensor, src: NkiTensor) -> None:
-    """Compute a copy."""
+    """Compute the values of a copy."""
     dst.write(shaped(cast_values(src, dst), dst.shape))
 
 

@@ -1,9 +1,8 @@
-"""Collectives between ranks, each a NeuronCore of one simulated chip: values as documented, times not.
+"""Collectives between ranks, each a NeuronCore of one simulated chip: values as documented, times not simulated.
 
-What a collective takes on a chip depends on its algorithm and on links that nobody has published for a single kernel;
-here it takes no time, and a note beside the time says so. Sums are added in the order of the group, in float32, and
-rounded once. The ring of an implicit permute is the order of its group, in every channel: an assumption, since it is
-not documented.
+The time of a collective depends on its algorithm and on links, for which no figures are published; here it takes no
+time, and a note beside the time says so. Sums are added in the order of the group, in float32, and rounded once. The
+ring of an implicit permute is the order of its group, in every channel: an assumption, since it is not documented.
 
 Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
 """
@@ -218,7 +217,7 @@ def rank_id(name: str | None = None) -> VirtualRegister:
     return VirtualRegister(_rank(core))
 
 
-# What collectives have in common
+# Code shared by collectives
 
 
 def _core(op: str) -> NeuronCore:

@@ -1,7 +1,7 @@
-"""The NeuronCore that a kernel runs on: it allocates memory, takes instructions, and knows the target.
+"""The NeuronCore that a kernel runs on: it allocates memory, executes instructions, and knows the target.
 
-Instructions execute eagerly, in program order, on NumPy arrays; each is also noted in `program`, from which the timing
-model predicts when the engines would have run it.
+Instructions execute eagerly, in program order, on NumPy arrays. Each is also recorded in `program`, from which the
+timing model predicts when the engines would run it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from ..machine.instruction import Options
     from ..running.replay import Recording
 
-MAX_INSTRUCTIONS = 2_000_000  # of a program, about 2 KB each
+MAX_INSTRUCTIONS = 2_000_000  # instructions of a program, about 2 KB each
 
-MAX_SETTLED = 10_000  # calls of different forms that are remembered
+MAX_SETTLED = 10_000  # cached results of declarations
 
 _TENSOR = engine.tensor
 
@@ -61,33 +61,34 @@ class NeuronCore:
         self.program: list[Instruction] = []
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
-        self.loops: list[tuple[tuple[str, int], int]] = []  # of the device: where each stands, how often it ran
-        self.looping = 0  # how many of them run now, one in the other
-        self.named: set[str] = set()  # tensors that the kernel gave a name
-        self._fence: Instruction | None = None  # what everything after it waits for
-        self._fenced = 0  # instructions before it
-        self.memory = Memory(0, 0)  # what the program took at most, once it has run
-        self.programs: int | None = None  # of the launch grid; None where the kernel was launched without one
-        self.rank = 0  # which of them this is
-        self.pair: Pair | None = None  # what joins it with the other core of a launch on two
-        self.world: World | None = None  # the ranks of a launch on several, of which this is one
+        self.loops: list[tuple[tuple[str, int], int]] = []  # device loops: the place of each, and its trip count
+        self.looping = 0  # depth of nested device loops
+        self.named: set[str] = set()  # names that the kernel gave to tensors
+        self._fence: Instruction | None = None  # the instruction that all later ones wait for
+        self._fenced = 0  # number of instructions before it
+        self.memory = Memory(0, 0)  # peak use, once the program has run
+        self.programs: int | None = None  # programs of the launch grid; None without a grid
+        self.rank = 0  # the number of this program
+        self.pair: Pair | None = None  # connects the two cores of a launch
+        self.world: World | None = None  # the ranks of a launch on several ranks, including this one
         self.world_rank = 0
-        self.sanitizer: Any = None  # sees every instruction, where the caller wants faults looked for
-        self.numeric: Any = None  # sees every instruction and the values that it stores, likewise
-        self.configs = NO_CONFIGS  # of the kernel that runs
-        self.partner: NeuronCore | None = None  # core 1, as core 0 knows it
-        self.registers: dict[str, Array] = {}  # state that engines keep between instructions
-        self.last_accumulation: Instruction | None = None  # the last to use the Scalar Engine's accumulators
-        self.idled = ""  # what may have changed the Vector Engine's accumulators since they were reset
-        self.last_use: dict[str, Instruction] = {}  # of state that several instructions share without naming it
-        self.recording: Recording | None = None  # of how values are computed, where that is to be done again
+        self.sanitizer: Any = None  # sees every instruction, if the caller asked for a sanitizer
+        self.numeric: Any = None  # sees every instruction and the values it stores, likewise
+        self.configs = NO_CONFIGS  # configuration of the running kernel
+        self.partner: NeuronCore | None = None  # core 1, if this is core 0
+        self.registers: dict[str, Array] = {}  # engine state that persists between instructions
+        self.last_accumulation: Instruction | None = None  # last user of the Scalar Engine's accumulators
+        self.idled = ""  # an instruction that may have changed the Vector Engine's accumulators since their reset
+        self.last_use: dict[str, Instruction] = {}  # last user of state that several instructions share implicitly
+        self.recording: Recording | None = None  # records the computation of values, if it will be repeated
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._warned: set[tuple[tuple[str, int], str]] = set()
-        self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings, while a declaration is asked
+        self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings collected while a declaration runs
         self._scratch: dict[tuple[int, int], Array] = {}
         self._settled = _settled_before(target, self.costs.machine, self.dge)
         self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
-        # By the id of a code object, which takes long to hash: itself, its lines, whether it is of the simulator.
+        # By the id of a code object (hashing one is slow): the object, its lines, and True if it is part of the
+        # simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
 
     def ndarray(
@@ -99,12 +100,12 @@ class NeuronCore:
         address: tuple[int, int] | None = None,
         argument: bool = False,
     ) -> NkiTensor:
-        """Allocate a tensor; NkiValidationError or CapacityError where the machine has no room for such a one."""
+        """Allocate a tensor; NkiValidationError or CapacityError if the machine cannot hold it."""
         found, shape, line = lookup(dtype), tuple(shape), self._line()
         if name and not argument:
             check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
-            shape = (1, 1)  # as in the examples of register_load: tensors on chip are always at least 2-D
+            shape = (1, 1)  # as in the examples of register_load: on-chip tensors have at least two dimensions
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
             make = partial(allocate, region, found, shape, name, line, self.target)
             storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
@@ -143,7 +144,7 @@ class NeuronCore:
         return self._arenas[region]
 
     def scratch(self, rows: int, columns: int) -> Array:
-        """Room for an intermediate [rows, columns] float32, used until the next call."""
+        """Return a float32 buffer [rows, columns], valid until the next call."""
         found = self._scratch.get((rows, columns))
         if found is None:
             found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
@@ -162,7 +163,7 @@ class NeuronCore:
         dma: Transfer | None = None,
         options: Options = (),
     ) -> Instruction:
-        """Note an instruction. The caller has checked it and computes its values itself."""
+        """Record an instruction. The caller has checked it and computes its values itself."""
         program = self.program
         indirect: list[NkiTensor] = []
         for tensor in writes:
@@ -224,7 +225,7 @@ class NeuronCore:
         return with_indices(writes, reads)
 
     def fence(self, op: str) -> None:
-        """Let all engines come to rest: what comes after waits for all that came before."""
+        """Let all engines finish: later instructions wait for all earlier ones."""
         fence = self.issue(op, engine.sync, (), (), self.costs.register())
         fence.depends_on(*self.program[self._fenced : -1])
         self._fence, self._fenced = fence, len(self.program)
@@ -236,24 +237,24 @@ class NeuronCore:
         arrays are room for what passes, state of the engine, or never change.
         """
         if self.functional:
-            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+            with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip
                 compute(*operands)
             if self.recording is not None:
                 self.recording.performed += 1
                 self.recording.note(compute, operands)
 
     def not_begun(self, dst: NkiTensor, found: Written) -> None:
-        """A matmul is to accumulate onto a tile of which not all was begun by a matmul."""
+        """Handle a matmul that accumulates onto a tile not entirely started by a matmul."""
         if self.sanitizer is not None:
             self.sanitizer.accumulates(self._line(), dst, found)
 
     def resumed(self, dst: NkiTensor) -> None:
-        """A matmul is to accumulate since matmuls were the last to write to its tile."""
+        """Handle a matmul that accumulates onto a tile last written by matmuls."""
         if self.sanitizer is not None:
             self.sanitizer.resumes(self._line(), dst)
 
     def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
-        """An instruction writes elements that it has yet to read."""
+        """Handle an instruction that writes elements before it reads them."""
         why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"
         self.warn(why)
         if self.sanitizer is not None:
@@ -269,7 +270,8 @@ class NeuronCore:
             warnings.warn_explicit(message, category, *line)
 
     def warner(self) -> Callable[[str], None]:
-        """`warn` of this line, for when values are computed, also in a replay; once, whatever the message."""
+        """Return `warn` for this line, for use when values are computed (also in a replay); it warns once, whatever the
+        message."""
         line, warned = self._line(), self._warned
 
         def tell(message: str) -> None:
@@ -280,17 +282,17 @@ class NeuronCore:
         return tell
 
     def settle(self, op: str, *operands: Any) -> Settled:
-        """Check the operands of an instruction; return the engine it runs on and its cost, by its declaration.
+        """Check the operands of an instruction against its declaration; return the engine it runs on and its cost.
 
-        Declarations go by the forms of tensors and by the other operands, never by addresses or values, and so are
-        asked once for each. Where they warn, the warnings are repeated, for another line of the kernel.
+        Results depend on the forms of tensors and on other operands, never on addresses or values, and are cached.
+        Warnings are repeated for other lines of the kernel.
         """
         key: list[Any] = [op]
         for operand in operands:
             kind = type(operand)
             if kind is NkiTensor:
                 key.append(operand._form or operand.form)
-            elif isinstance(operand, NkiTensor):  # at an address of run time, or outside
+            elif isinstance(operand, NkiTensor):  # at a run-time address, or outside its tensor
                 return DECLARATIONS[op](self, *operands)
             else:
                 key.append(kind)
@@ -298,12 +300,12 @@ class NeuronCore:
         known = tuple(key)
         try:
             found = self._settled.get(known)
-        except TypeError:  # something that no rule allows
+        except TypeError:  # not hashable, so no rule allows it
             return DECLARATIONS[op](self, *operands)
         return self._settle_first(known, operands) if found is None else found
 
     def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
-        """Ask a declaration for the first time, or repeat its warnings, which name the tensors."""
+        """Run a declaration for the first time, or repeat its warnings, which name the tensors."""
         named = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
         warned = self._settled_with_warnings.get(named)
         if warned is not None:
@@ -324,7 +326,7 @@ class NeuronCore:
         return found
 
     def _line(self) -> tuple[str, int]:
-        """File and line of the kernel code that called into the simulator."""
+        """Return file and line of the kernel code that called into the simulator."""
         frame: Any = sys._getframe(2)
         code = frame.f_code
         while True:
@@ -341,11 +343,11 @@ class NeuronCore:
         return line
 
     def line_of_kernel(self) -> tuple[str, int]:
-        """File and line of the kernel code that called the caller."""
+        """Return file and line of the kernel code that called the caller."""
         return self._line()
 
     def share(self, state: str, instruction: Instruction) -> None:
-        """Let an instruction that uses a state of its engine follow the last one that did, as the kernel has them."""
+        """Make an instruction follow the last user of a shared engine state, in the kernel's order."""
         previous = self.last_use.get(state)
         if previous is not None:
             instruction.depends_on(previous)
@@ -354,12 +356,12 @@ class NeuronCore:
 
 @lru_cache(maxsize=16)
 def _settled_before(target: Target, machine: Machine, dge: bool) -> dict[tuple[Any, ...], Settled]:
-    """Return the results of declarations by the forms of operands, shared by all launches on such a core."""
+    """Return the cache of declarations' results by the forms of operands, shared by all launches on such a core."""
     return {}
 
 
 def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
-    """Return the accesses of an instruction; the usual one or two operands skip the list."""
+    """Return the accesses of an instruction; the common case of one or two operands avoids a list."""
     if len(tensors) == 1:
         first = tensors[0]
         return (first._access or first.access,)
@@ -373,7 +375,7 @@ _state = threading.local()
 
 
 def active(what: str = "an NKI instruction") -> NeuronCore:
-    """The NeuronCore of the kernel that is running."""
+    """Return the NeuronCore of the running kernel."""
     core: NeuronCore | None = getattr(_state, "core", None)
     if core is None:
         raise NkiValidationError(f"{what} can only be called inside a kernel (see nki.simulate, simulator.run)")

@@ -1,9 +1,9 @@
 """Declarations of instructions: operands, engines, limits and cost, each stated once.
 
-An instruction is a function with the signature of `nki.isa` whose parameters are annotated with what they may be
-(operands.py), under `@declared(...)`. `NeuronCore.settle` asks the declaration whether a call may have its operands, on
-which engine it runs and what that costs; the linter and the documentation read the same declarations. A function under
-`@instruction(...)` is nothing but what it computes: checks, cost and issue come from the declaration.
+An instruction is a function with the signature of `nki.isa` under `@declared(...)`, whose annotations declare the
+allowed operands (operands.py). `NeuronCore.settle` asks the declaration whether a call's operands are allowed, on which
+engine it runs and its cost; the linter and the documentation read the same declarations. A function under
+`@instruction(...)` only computes values: checks, cost and issue come from the declaration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class Engine(Operand):
-    """The parameter `engine`: one of those that the instruction is declared for."""
+    """The parameter `engine`: one of the engines that the instruction is declared for."""
 
     @property
     def limits(self) -> str:
@@ -52,20 +52,21 @@ class Declaration:
     """
 
     function: Callable[..., Any]
-    engines: tuple[engine, ...]  # that run it, the default first
-    cost: tuple[str, ...] = ()  # a method of `Costs` and the operands it goes by; () where a rule says what it costs
+    engines: tuple[engine, ...]  # engines that can run it, the default first
+    cost: tuple[str, ...] = ()  # a method of `Costs` and the operands it needs; () if a rule sets the cost
     generation: int = 2  # the first NeuronCore version that has it
-    engine_generations: Mapping[engine, int] = field(default_factory=dict)  # of engines that came to run it later
-    default: Callable[[Call], engine] | None = None  # the engine where the kernel leaves it open
-    together: tuple[str, ...] = ()  # two operands that are read side by side
+    # engines that support it only from a later version on
+    engine_generations: Mapping[engine, int] = field(default_factory=dict)
+    default: Callable[[Call], engine] | None = None  # chooses the engine if the kernel leaves it open
+    together: tuple[str, ...] = ()  # two operands that are read together
     rules: tuple[Rule, ...] = ()
-    finds: tuple[str, ...] = ()  # what rules note of the call, for the function to have
-    flops: tuple[int, str] = (0, "dst")  # for each element of an operand
-    state: Mapping[engine, str] = field(default_factory=dict)  # of an engine, which other instructions share
-    watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None  # sees what is found at every call
-    repeatable: bool = False  # it computes from its operands alone, the first of which it writes
-    packed: int = 0  # how many of the last operands `settle` is given as one tuple, which is found sooner
-    source: str = ""  # beside the instruction's page
+    finds: tuple[str, ...] = ()  # results of rules that the function receives
+    flops: tuple[int, str] = (0, "dst")  # operations for each element of an operand
+    state: Mapping[engine, str] = field(default_factory=dict)  # engine state shared with other instructions
+    watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None  # called with these results at every call
+    repeatable: bool = False  # it depends only on its operands and writes the first
+    packed: int = 0  # number of last operands that `settle` gets as one tuple, which speeds up the cache
+    source: str = ""  # in addition to the instruction's page
 
     @cached_property
     def name(self) -> str:
@@ -81,12 +82,12 @@ class Declaration:
 
     @cached_property
     def checked(self) -> tuple[str, ...]:
-        """The operands that `NeuronCore.settle` is given, in order."""
+        """The operands passed to `NeuronCore.settle`, in order."""
         return tuple(name for name, operand in self.operands.items() if not isinstance(operand, Unchecked))
 
     @cached_property
     def resolved(self) -> tuple[str, ...]:
-        """The operands that stand for something: operators, members of enums."""
+        """The operands that are resolved to something else: operators, enum members."""
         return tuple(name for name, operand in self.operands.items() if operand.resolves)
 
     @cached_property
@@ -158,11 +159,12 @@ class Declaration:
 
     @cached_property
     def _chooses(self) -> bool:
-        """True if the kernel chooses the engine."""
+        """True if the kernel can choose the engine."""
         return isinstance(self.operands.get("engine"), Engine)
 
     def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by parameter, in order; TypeError, as Python words it, where they do not fit."""
+        """Return the arguments of a call by parameter, in order; TypeError, worded like Python's, if they do
+        not fit."""
         names = self._names
         values = self._defaults | dict(zip(names, given)) | named
         fits = len(values) == len(names) and len(given) + len(named) <= len(names)
@@ -190,13 +192,13 @@ class Declaration:
 
     @cached_property
     def _read(self) -> list[str]:
-        """The operands that may be tensors to read; last those that are written in part."""
+        """The operands that may be tensors to read; partly written ones come last."""
         kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
         return [name for name in self._tensors if name not in self._written] + kept
 
     def run(self, core: NeuronCore, values: dict[str, Any]) -> Instruction:
-        """Check a call, issue it with the operands that it reads and writes, and compute its values: the function, on
-        what its operators, enums and engine stand for."""
+        """Check a call, issue it with the operands it reads and writes, and compute its values with resolved operators,
+        enum members and engine."""
         name = values.pop("name", None)
         unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
         writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
@@ -230,7 +232,7 @@ def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function
 
 
 def instruction(*engines: engine, **limits: Any) -> Callable[[Callable[_P, None]], Callable[_P, Instruction]]:
-    """Declare an instruction and make it of a function that computes its values."""
+    """Declare an instruction and build it from a function that computes its values."""
 
     def declare(function: Callable[_P, None]) -> Callable[_P, Instruction]:
         declaration = DECLARATIONS[function.__name__] = Declaration(function, engines, **limits)

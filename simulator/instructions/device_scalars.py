@@ -1,7 +1,7 @@
 """Scalars of NKI 0.7: loaded from memory, computed with, stored to memory.
 
-Which engine computes them, and how long that takes, is published nowhere: they are counted as the registers are, each
-operation one register move on the Sync Engine.
+Neither the engine that computes them nor their time is published: like registers, each operation counts as one register
+move on the Sync Engine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def scalar_store(dst: Annotated[NkiTensor, OneElement(tuple(WIDTHS), written=Tru
 
 
 def _issued(op: str, operands: tuple[Any, ...]) -> Instruction:
-    """Note the instruction that computes a scalar of others."""
+    """Record the instruction that computes a scalar from others."""
     core = active(op)
     instruction = core.issue(op, engine.sync, (), (), core.costs.register())
     for operand in operands:

@@ -21,7 +21,7 @@ from .tensor_operands import Moved
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """Generator of a DMA's descriptors."""
+    """The generator of a DMA's descriptors."""
 
     unknown = 0
     swdge = 1
@@ -146,7 +146,7 @@ def _hardware_transpose(call: Call) -> None:
         )
     if src.gathers and call.oob_mode is _SKIP:
         check_skipped_transpose(call.core)
-    if mode is _NO_DGE:  # which nki-library's norm_tkg_utils asks for
+    if mode is _NO_DGE:  # used by nki-library's norm_tkg_utils
         call.core.warn("dma_transpose: dge_mode none; the documentation has unknown and hwdge")
     if mode is not _HARDWARE:
         return
@@ -220,9 +220,8 @@ def hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
 
 
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
-    """Return the transfer of the queues, with the generator of its descriptors: GpSimd where an address is known only
-    at run time, unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`).
-    """
+    """Return the transfer of the queues, with its descriptor generator: GpSimd if an address is known only at run time,
+    unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`)."""
     dynamic = dst.is_indirect() or src.is_indirect()
     software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)

@@ -1,4 +1,4 @@
-"""DMA that adds: the engines that move data sum several sources, or sum into rows that indices name."""
+"""DMAs that add: they sum several sources, or accumulate into rows chosen by indices."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def dma_compute(
 
 
 def _add_rows(dst: NkiTensor, srcs: Sequence[NkiTensor], skip: bool) -> None:
-    """dst += the source that is not dst's own memory, row by row where an index is out of bounds."""
+    """Compute dst += the source that is not dst's own memory, row by row, if an index is out of bounds."""
     (source,) = [src for src in srcs if src.storage is not dst.storage] or [srcs[1]]
     indirect = dst if isinstance(dst, IndirectTensor) else source
     assert isinstance(indirect, IndirectTensor)

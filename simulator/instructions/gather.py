@@ -18,11 +18,11 @@ from .declaration import declared, instruction
 from .operands import Call
 from .tensor_operands import Tile
 
-CORE_PARTITIONS = 16  # that each of the eight GpSimd cores is connected to
-QUADRANT = 32  # partitions that the Vector Engine can move data within
+CORE_PARTITIONS = 16  # partitions connected to each of the eight GpSimd cores
+QUADRANT = 32  # partitions within which the Vector Engine can move data
 UNCHANGED = 255  # in a shuffle mask
 _ELEMENTS = (1, 2, 4, 8, 16, 32)
-_MOST_INDICES = 4096  # of one GpSimd core in local_gather
+_MOST_INDICES = 4096  # indices of one GpSimd core in local_gather
 
 
 @instruction(engine.gpsimd, cost=("one_pass", "unit", "indices"))

@@ -1,4 +1,4 @@
-"""GpSimd Engine: eight general-purpose cores, here for the patterns they generate."""
+"""GpSimd Engine: eight general-purpose cores; here, the patterns they generate."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -
 
 
 def known(pattern: Any) -> Any:
-    """A pattern as tuples, so that what is settled of it is found again."""
+    """Return a pattern as tuples, which can be cache keys."""
     try:
         return tuple([tuple(pair) for pair in pattern])
-    except TypeError:  # which affine_fills refuses
+    except TypeError:  # affine_fills refuses it
         return pattern
 
 
 def affine_pattern(pattern: Any, offset: int, channel_multiplier: int, partitions: int) -> Array:
-    """The values of a pattern, [partitions, elements] int32."""
+    """Return the values of a pattern, [partitions, elements] int32."""
     values = np.asarray(offset, np.int64)
     for step, extent in pattern:
         values = values[..., None] + np.arange(extent, dtype=np.int64) * step

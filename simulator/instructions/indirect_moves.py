@@ -1,4 +1,4 @@
-"""Moves between tensors of which one is addressed at run time."""
+"""Moves between tensors, one of which has a run-time address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .checks import cast_values, shaped
 
 
 def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
-    """dst = src where either is indirect; rows whose index is out of bounds are left alone (`skip`) or an error."""
+    """Compute dst = src if either is indirect; rows with an index out of bounds are skipped (`skip`) or an error."""
     masks = [t.inside() for t in (dst, src) if isinstance(t, IndirectTensor)]
     if not skip or all(mask.all() for mask in masks):
         dst.write(shaped(cast_values(src, dst), dst.shape))
@@ -18,7 +18,7 @@ def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
     rows = max(mask.size for mask in masks)
     kept = np.logical_and.reduce([np.broadcast_to(mask, rows) for mask in masks])
     if not any(isinstance(t, IndirectTensor) and t.gathers for t in (dst, src)):
-        return  # the one index is out of bounds: nothing is moved
+        return  # the only index is out of bounds
     if dst.shape[0] != rows or src.shape[0] != rows:
         raise NkiValidationError(
             f"dma_copy: oob_mode skip needs dst {dst.label} and src {src.label} to have {rows} rows, one an index"

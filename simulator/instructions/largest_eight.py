@@ -1,4 +1,4 @@
-"""Finding values eight at a time on the Vector Engine: the largest, where they are, and replacing them."""
+"""Searches on the Vector Engine, eight values at a time: the largest, their positions, and replacing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tensor_operands import Tile
 
 _VECTOR = engine.vector
 _INDICES = ("uint32", "uint16")
-_SEARCHED = (8, 16384)  # elements of a partition
+_SEARCHED = (8, 16384)  # least and most elements of a partition
 
 
 @instruction(_VECTOR, cost=("reduce", "src"), repeatable=True)
@@ -43,7 +43,7 @@ def nc_find_index8(
     wanted = float_values(vals).reshape(vals.shape[0], 8)
     missing = np.iinfo(dst._dtype.held).max
     result = np.empty(wanted.shape, np.int64)
-    free = np.ones(values.shape, bool)  # positions that no value was paired with yet
+    free = np.ones(values.shape, bool)  # positions not yet paired with a value
     for column in range(8):
         hit = (values == wanted[:, column : column + 1]) & free
         first, found = hit.argmax(axis=1), hit.any(axis=1)
@@ -71,7 +71,7 @@ def nc_match_replace8(
     partitions = data.shape[0]
     values = float_values(data).reshape(partitions, -1).copy()
     wanted = float_values(vals).reshape(partitions, 8)
-    free = np.ones(values.shape, bool)  # positions that no value was matched with yet
+    free = np.ones(values.shape, bool)  # positions not yet matched with a value
     found = np.full((partitions, 8), -1, np.int64)
     for column in range(7, -1, -1):
         hit = (values == wanted[:, column : column + 1]) & free

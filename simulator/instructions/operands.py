@@ -1,7 +1,7 @@
-"""Kinds of operands that instructions declare: what each may be, and the message where it is something else.
+"""Kinds of operands that instructions declare: the allowed values of each, and the error for others.
 
-`check` sees an operand alone and returns what it stands for (the operator of a function, the member of an enum);
-`relate` holds it against the others. `limits` is what the documentation lists, generated from the same fields.
+`check` checks an operand alone and resolves it (a function to its operator, a number to its enum member); `relate`
+checks it against others. `limits` describes the same fields for the documentation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 
 class Call:
-    """A call under check: `core`, `instruction` (its name), `unit` (its engine), and each operand by its name."""
+    """A call being checked: `core`, `instruction` (its name), `unit` (its engine), and each operand by name."""
 
     def __init__(self, core: NeuronCore, instruction: str, operands: Iterable[tuple[str, Any]]) -> None:
         self.core = core
@@ -46,33 +46,33 @@ class Call:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def refuse(self, operand: str, value: Any, why: str) -> NkiValidationError:
-        """The error of an operand."""
+        """Return the error for an operand."""
         shown = value.label if isinstance(value, NkiTensor) else repr(value)
         return NkiValidationError(f"{self.instruction}: {operand} {shown} {why}")
 
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A parameter that any value may be given for; `optional`: None stands for none."""
+    """A parameter that accepts any value; `optional`: None means not given."""
 
     optional: bool = field(default=False, kw_only=True)
-    resolves: ClassVar[bool] = False  # stands for something else than the value
+    resolves: ClassVar[bool] = False  # True if `check` returns something other than the value
 
     @property
     def relates(self) -> bool:
-        """True if it is held against other operands."""
+        """True if it is checked against other operands."""
         return True
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        """Return the value as the instruction uses it. NkiValidationError if it is not allowed."""
+        """Return the value as the instruction uses it; NkiValidationError if it is not allowed."""
         return value
 
     def relate(self, call: Call, name: str, value: Any) -> None:
-        """NkiValidationError where the value does not go with the other operands."""
+        """Raise NkiValidationError if the value does not fit the other operands."""
 
     @property
     def limits(self) -> str:
-        """Describe the allowed values in a few words."""
+        """Describe the allowed values briefly."""
         return ""
 
 
@@ -90,7 +90,7 @@ class Scalar(Operand):
     """
 
     of: str = "data"
-    dtypes: tuple[str, ...] = ("float32",)  # of a tile, () for all
+    dtypes: tuple[str, ...] = ("float32",)  # allowed dtypes of a tile, () for all
     refused: tuple[str, ...] = ()
     operator: str = ""
 
@@ -140,9 +140,9 @@ def _is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Operator(Operand):
-    """An ALU operator, of `allowed`; `binary`: of two inputs, `arithmetic`: none that works on bits.
+    """An ALU operator among `allowed`; `binary`: with two inputs, `arithmetic`: not a bit operator.
 
-    The operands `bits_of` must be tiles of integers where it is one on bits.
+    With a bit operator, the operands `bits_of` must be integer tiles.
     """
 
     resolves: ClassVar[bool] = True
@@ -183,7 +183,7 @@ class Operator(Operand):
 
     @property
     def names(self) -> frozenset[str]:
-        """The operators that are allowed."""
+        """The allowed operators."""
         return frozenset(name for name in self.allowed if not self._misfit(ALU[name]))
 
     @property
@@ -204,7 +204,7 @@ def shown_operators(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Named(Operand):
-    """A function of nki.language by its name, of `allowed`, which are not all ALU operators."""
+    """A function of nki.language by name, among `allowed`, which include functions that are not ALU operators."""
 
     resolves: ClassVar[bool] = True
     allowed: tuple[str, ...]
@@ -246,7 +246,7 @@ class Function(Named):
 
 @dataclass(frozen=True, eq=False)
 class Member(Operand):
-    """A member of an enum of nki.isa, of `allowed` where these are not all."""
+    """A member of an enum of nki.isa, restricted to `allowed` if given."""
 
     resolves: ClassVar[bool] = True
     kind: type[Enum] = Enum
@@ -288,7 +288,7 @@ class Integer(Operand):
 class Number(Operand):
     """A number, not a tile."""
 
-    booleans: bool = False  # are taken for 0 and 1
+    booleans: bool = False  # accept booleans as 0 and 1
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         return check_number(call, name, value, self.booleans)
@@ -299,7 +299,7 @@ class Number(Operand):
 
 
 def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
-    """The number; NkiValidationError where it is none."""
+    """Return the number; NkiValidationError if it is not one."""
     if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise NkiValidationError(f"{call.instruction}: {name} must be a number, came {value!r}")
     return value

@@ -43,7 +43,7 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
-    """The signed value of the operand whose magnitude wins; the second of equals (nl.abs_max)."""
+    """Return the signed operand whose magnitude wins; of equals, the second (nl.abs_max)."""
 
     def choose(a: Array, b: Array) -> Array:
         return np.where(wins(np.abs(a), np.abs(b)), a, b)
@@ -52,7 +52,7 @@ def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _power(a: Array, b: Array) -> Array:
-    if np.result_type(a, b).kind in "iu":  # NumPy knows no negative integer powers
+    if np.result_type(a, b).kind in "iu":  # NumPy has no negative integer powers
         return np.power(np.asarray(a, np.float64), b)
     return np.power(a, b)
 
@@ -73,7 +73,7 @@ def _logical_reduction(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _over_last(function: np.ufunc) -> Callable[..., Array]:
-    """A ufunc's reduction over several trailing axes, in order."""
+    """Reduce a ufunc over several trailing axes, in order."""
 
     def reduce(values: Array, axis: tuple[int, ...]) -> Array:
         result: Array = function.reduce(values.reshape(*values.shape[: axis[0]], -1), axis=-1)
@@ -151,7 +151,7 @@ _ERFC_MIDDLE: _Coefficients = (
 
 
 def erf(x: Array) -> Array:
-    """The error function of float32 values, to float32 accuracy."""
+    """Return the error function of float32 values, to float32 accuracy."""
     wide = np.asarray(x, np.float64)
     magnitude = np.abs(wide)
     p, q = _ERF_SMALL
@@ -215,7 +215,7 @@ def _sin(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Domain:
-    """The inputs of which a function of the Scalar Engine is right: from `low` to `high`, where `signed` by magnitude
+    """The inputs for which a function of the Scalar Engine is valid: `low` to `high`, for both signs if `signed`
     (nki.api.shared.rst, tbl-act-func)."""
 
     low: float
@@ -224,7 +224,7 @@ class Domain:
     signed: bool = False
 
     def outside(self, values: Array) -> Array:
-        """The values out of it; NaN is left alone."""
+        """Return the values outside; NaN is ignored."""
         seen = np.abs(values) if self.signed else values
         found: Array = values[(seen < F32(self.low)) | (seen > F32(self.high))]
         return found
@@ -247,10 +247,10 @@ class ActivationFunction:
     name: str
     compute: Callable[[Array], Array]
     table: str
-    domain: Domain | None = None  # of all numbers where None
+    domain: Domain | None = None  # None: all numbers
 
     def watched(self, tell: Callable[[str], None], instruction: str) -> ActivationFunction:
-        """Return the function with warnings of inputs for which the engine's results are invalid."""
+        """Return the function with warnings for inputs for which the engine's results are invalid."""
         domain, compute = self.domain, self.compute
         assert domain is not None
 
@@ -266,7 +266,7 @@ class ActivationFunction:
         return replace(self, compute=look)
 
 
-_IN_EVERY_TABLE = ""  # copy-like functions need no table of their own
+_IN_EVERY_TABLE = ""  # copy-like functions work with any table loaded
 
 ACTIVATIONS: dict[str, ActivationFunction] = {
     name: ActivationFunction(name, compute, table, _DOMAINS.get(name))
@@ -301,7 +301,7 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
 
 
 def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperator:
-    """The ALU operator that a kernel passed as `op=nl.<name>`."""
+    """Return the ALU operator that a kernel passed as `op=nl.<name>`."""
     found = ALU.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
@@ -316,7 +316,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
 
 
 def activation_function(op: object, instruction: str) -> ActivationFunction:
-    """The activation function that a kernel passed as `op=nl.<name>`; it warns of inputs out of its domain."""
+    """Return the activation function that a kernel passed as `op=nl.<name>`; it warns of inputs outside its domain."""
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(

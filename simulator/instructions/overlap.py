@@ -1,9 +1,9 @@
-"""Instructions whose destination overlaps what they read, so that they write elements that they have yet to read.
+"""Instructions whose destination overlaps a source, so that they may write elements before reading them.
 
-Engines stream: an element goes through the pipeline while others are still read, and AWS documents no order of an
-instruction's reads and writes (only that `nc_stream_shuffle` may work in place). Element by element onto itself is
-safe, and so is what was read before it is written; the rest is undefined, though the simulator computes it as if all
-were read first.
+Engines stream: an element passes through the pipeline while others are still read, and AWS documents no order of an
+instruction's reads and writes (only that `nc_stream_shuffle` may work in place). Writing each element onto itself is
+safe, and so is writing elements that have been read; the rest is undefined, although the simulator computes it as if
+all elements were read first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ STREAMED = frozenset(
         *("tensor_reduce", "tensor_scalar_reduce", "reciprocal", "exponential"),
         *("activation", "activation_reduce", "activate2"),
     }
-)  # one element of each operand after the other, in the order of the pattern
-MOVED = frozenset({"dma_copy"})  # in pieces, by several queues
+)  # process elements one after another, in the order of the pattern
+MOVED = frozenset({"dma_copy"})  # moved in pieces, by several queues
 
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # first byte, extents, strides in elements, item size
 
@@ -51,7 +51,8 @@ def _overtakes(written: Pattern, read: Pattern) -> bool:
     if len(inputs) == 1 or len(inputs) < len(outputs):
         return False
     first = min(outputs.min(), inputs.min())
-    turn = np.full(int(max(outputs.max(), inputs.max()) - first) + 1, len(inputs))  # in which a byte is written
+    # the position at which each byte is written
+    turn = np.full(int(max(outputs.max(), inputs.max()) - first) + 1, len(inputs))
     turns = (np.arange(len(outputs)) + 1) * len(inputs) // len(outputs) - 1
     for column in range(outputs.shape[1]):
         np.minimum.at(turn, outputs[:, column] - first, turns)
@@ -59,7 +60,7 @@ def _overtakes(written: Pattern, read: Pattern) -> bool:
 
 
 def _bytes(pattern: Pattern) -> Array:
-    """The bytes of each element of a partition, [elements, bytes of one], in the order of the pattern."""
+    """Return the bytes of each element of a partition, [elements, bytes of one], in the order of the pattern."""
     start, extents, strides, size = pattern
     places = np.zeros(1, np.int64)
     for extent, stride in zip(extents, strides):

@@ -1,8 +1,8 @@
 """Random numbers of the Vector and the GpSimd Engine.
 
-Both engines keep one generator a partition (on the Vector Engine four, which take turns), here Marsaglia's XORWOW, the
-algorithm that the API names. How the chip fills its states from a seed is not documented: a kernel gets the same
-numbers in every run of the simulator, and not those of the chip. A run starts from a fixed state.
+GpSimd has one generator for each partition, the Vector Engine four used in turn, here Marsaglia's XORWOW, the algorithm
+that the API names. How the chip derives states from a seed is not documented: a kernel gets the same numbers in every
+run of the simulator, but not those of the chip. A run starts from a fixed state.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from .declaration import Engine, instruction
 from .operands import Call, Scalar
 from .tensor_operands import Tile
 
-WORDS = 6  # of one generator's state: five of the shift register and a counter
-GENERATORS = {engine.gpsimd: 1, engine.vector: 4}  # a partition: 6 or 24 words of state (nisa.rand_set_state)
-_STEP = np.uint32(362437)  # of the counter
+WORDS = 6  # words of one generator's state: five of the shift register and a counter
+# generators of each partition: 6 or 24 words of state (nisa.rand_set_state)
+GENERATORS = {engine.gpsimd: 1, engine.vector: 4}
+_STEP = np.uint32(362437)  # step of the counter
 _STATE = {engine.gpsimd: "gpsimd random numbers", engine.vector: "vector random numbers"}
 _INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 _RAND2_TYPES = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32", *_INTEGERS)
@@ -155,7 +156,7 @@ def rand_get_state(
 
 
 def _states(core: NeuronCore, unit: engine, tensor: NkiTensor) -> Array:
-    """The states of the partitions that a tensor is in, [partition, generator, word] uint32."""
+    """Return the states for the partitions of a tensor, [partition, generator, word] uint32."""
     found = core.registers.get(_STATE[unit])
     if found is None:
         found = core.registers[_STATE[unit]] = _seeded(0, GENERATORS[unit])
@@ -170,7 +171,7 @@ def _seeded(seed: int, generators: int) -> Array:
 
 
 def _draw(core: NeuronCore, unit: engine, dst: NkiTensor) -> Array:
-    """The next random words for the elements of dst, [partitions, elements] uint32."""
+    """Return the next random words for the elements of dst, [partitions, elements] uint32."""
     states = _states(core, unit, dst)
     partitions, count = dst.shape[0], dst.free_size
     turns = -(-count // states.shape[1])
@@ -188,7 +189,7 @@ def _draw(core: NeuronCore, unit: engine, dst: NkiTensor) -> Array:
 
 
 def _uniform(core: NeuronCore, dst: NkiTensor) -> Array:
-    """Random float32 in [0, 1) from the Vector Engine's generators: 24 bits each."""
+    """Return random float32 in [0, 1) from the Vector Engine's generators, 24 bits each."""
     words = _draw(core, _VECTOR, dst)
     uniform: Array = (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
     return uniform

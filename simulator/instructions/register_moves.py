@@ -1,4 +1,4 @@
-"""Registers of the engines' sequencers: set, loaded from memory, stored to memory.
+"""Registers of the engines' sequencers: setting, loading and storing them.
 
 A register that addresses a DMA belongs to the queue's engine, so these run on the Sync Engine.
 """
@@ -56,7 +56,7 @@ def _value_of_register(call: Call) -> None:
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """A register that holds x, or nothing yet."""
+    """Return a register that holds x, or nothing yet."""
     register = VirtualRegister()
     if x is not None:
         register_move(register, x)
@@ -117,7 +117,7 @@ def register_store(
 
 
 def _number(src: NkiTensor) -> int:
-    """The one element as an integer, a float's bits as one without a sign."""
+    """Return the one element as an integer; for a float, its bits as an unsigned integer."""
     value = src.values.reshape(-1)[:1]
     if not src._dtype.is_float:
         return int(value[0])

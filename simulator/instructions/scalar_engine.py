@@ -36,7 +36,7 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
 _SCALAR = engine.scalar
 _PACKED = tuple(name for name, dtype in DTYPES.items() if dtype.kind == "packed")
 _BIAS = Scalar(dtypes=(), refused=("tfloat32", *_PACKED), optional=True)
-_IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # `activation` has a parameter of the class's name
+_IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # aliases: `activation` has a parameter named like the class
 
 
 def _bias_on_trn1(call: Call) -> None:
@@ -140,7 +140,7 @@ def activate(
     lanes: Array | None,
     command: reduce_cmd,
 ) -> None:
-    """The values of `activation`; `lanes` are the accumulators, where it uses them."""
+    """Return the values of `activation`; `lanes` are the accumulators, if it uses them."""
     values = float_values(data)
     if isinstance(scale, NkiTensor) or scale != 1.0:
         values = values * broadcast_value(scale, values.ndim)
@@ -180,7 +180,7 @@ def activation_reduce(
 def issue_accumulation(
     core: NeuronCore, instruction: Instruction, command: reduce_cmd, reduce_res: NkiTensor | None
 ) -> None:
-    """Keep the order of accumulations, and issue the readout of the accumulators where there is a reduce_res."""
+    """Keep accumulations in order, and issue the readout of the accumulators if there is a reduce_res."""
     _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
         cost = core.costs.accumulator_read()
@@ -189,7 +189,7 @@ def issue_accumulation(
 
 
 def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:
-    """Instructions that use the accumulators follow each other as the kernel has them."""
+    """Keep instructions that use the accumulators in the kernel's order."""
     if command is not _IDLE:
         if core.last_accumulation is not None:
             instruction.depends_on(core.last_accumulation)
@@ -197,7 +197,7 @@ def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command:
 
 
 def accumulators(core: NeuronCore, data: NkiTensor) -> Array:
-    """The Scalar Engine's accumulators of the partitions that `data` is in; NaN before the first reset."""
+    """Return the Scalar Engine's accumulators for the partitions of `data`; NaN before the first reset."""
     found = core.registers.get("scalar")
     if found is None:
         found = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""A tile combined with a scalar and with a second tile, on the Vector Engine; since NKI 0.7 it can be reduced too."""
+"""A tile combined with a scalar and with a second tile on the Vector Engine; since NKI 0.7 optionally reduced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scalar_engine import reduce_cmd
 from .tensor_operands import LikeDst, Output
 from .tensor_scalar import apply
 
-_IDLE = reduce_cmd.idle  # the function's parameter has the name of the class
+_IDLE = reduce_cmd.idle  # alias: the function's parameter is named like the class
 
 
 def _reduces_with_operator(call: Call) -> None:
@@ -94,7 +94,7 @@ def _scale_and_combine(
     tensor: NkiTensor,
     reverse: bool,
 ) -> None:
-    """The values of scalar_tensor_tensor."""
+    """Return the values of scalar_tensor_tensor."""
     first, scalar, reverse0 = scale
     values = shaped(apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
     dst.compute(operator.compute, *_in_order(values, shaped(float_values(tensor), dst.shape), reverse))

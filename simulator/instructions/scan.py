@@ -1,4 +1,4 @@
-"""Vector Engine: running results along the free axes, each element from the one before it."""
+"""Vector Engine: running results along the free axes, each element computed from the previous one."""
 
 from __future__ import annotations
 

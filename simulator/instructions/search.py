@@ -1,4 +1,4 @@
-"""Finding values on the GpSimd Engine: the largest, the nonzero and equal neighbours."""
+"""Searches on the GpSimd Engine: the largest values, nonzero values and runs of equal neighbours."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def topk(
 
 
 def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
-    """Write [groups, results] down the partitions of each group, column by column; the other columns stay."""
+    """Write [groups, results] down the partitions of each group, column by column; other columns are kept."""
     snake = np.full((len(results), columns * CORE_PARTITIONS), dst._dtype.fill, dst._dtype.held)
     snake[:, : results.shape[1]] = results
     values = dst.values.reshape(dst.shape[0], -1).copy()
@@ -128,7 +128,7 @@ def sequence_bounds(
 
 
 def _bounds(ids: Array) -> Array:
-    """[2, n]: start and end of each element's run."""
+    """Return [2, n]: start and end of each element's run."""
     count = ids.size
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
     ends = np.r_[starts[1:], count]

@@ -1,4 +1,4 @@
-"""Choosing between two values element by element: by a tile, by position, or by an affine expression."""
+"""Choosing between two values for each element: by a tile, by position, or by an affine expression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tensor_operands import FOUR, Output, Tile, TileOrNumber
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce
-_EXACT_INTEGERS = 1 << 24  # of float32, in which positions are compared
+_EXACT_INTEGERS = 1 << 24  # positions up to here are exact in float32, in which they are compared
 
 
 def _number_of_its_kind(call: Call) -> None:
@@ -163,7 +163,7 @@ def affine_select(
 
 
 def _choose(dst: NkiTensor, chosen: Array, on_true: NkiTensor, on_false: Any) -> None:
-    """Bits pass unchanged where the dtypes are equal, else through float32."""
+    """Copy bits unchanged if the dtypes are equal, else convert through float32."""
     values = on_true.values if on_true.dtype == dst.dtype else float_values(on_true)
     dst.write(np.where(chosen, shaped(values, dst.shape), on_false))
 
@@ -174,7 +174,7 @@ def _truth(predicate: NkiTensor, reverse: bool) -> Array:
 
 
 def _number(value: float, dst: NkiTensor) -> Array:
-    """A number as dst's dtype holds it."""
+    """Return a number as dst's dtype holds it."""
     dtype = dst._dtype
     if not dtype.is_integer:
         return np.asarray(np.float32(value))

@@ -25,7 +25,7 @@ from .tensor_operands import Tile
 
 
 class matmul_perf_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """Performance mode of a matmul."""
+    """The performance mode of a matmul."""
 
     none = "none"
     double_row = "double_row"
@@ -210,7 +210,7 @@ def nc_matmul(
 def multiply(
     dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, contracted: int, turns: bool, adds: Any, room: Array
 ) -> None:
-    """The values of nc_matmul; `room` is a float32 matrix for the product."""
+    """Return the values of nc_matmul; `room` is a float32 matrix for the product."""
     left = stationary.values.reshape(contracted, -1)
     right = moving.values.reshape(contracted, -1)
     direct = dst._dtype.exact and not watchers
@@ -233,7 +233,7 @@ def multiply(
 
 
 def within_a_bank(op: str, dst: NkiTensor) -> None:
-    """Refuse a `dst` that crosses a PSUM bank, as the Tensor Engine before NeuronCore-v4 requires."""
+    """Refuse a `dst` that crosses a PSUM bank, as the Tensor Engine requires before NeuronCore-v4."""
     access = dst._access or dst.access
     if access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
         raise NkiValidationError(
@@ -243,7 +243,8 @@ def within_a_bank(op: str, dst: NkiTensor) -> None:
 
 
 def _transposed(stationary: Array, moving: Array) -> Array:
-    """stationary.T @ moving, where a column of `moving` is all zero but for one 1, bit for bit: NaN and Inf too."""
+    """Return stationary.T @ moving for a `moving` with a single 1 in each column, bit for bit, including NaN
+    and Inf."""
     chosen = moving != 0
     if not (moving[chosen] == 1).all() or (chosen.sum(axis=0) > 1).any():
         raise NkiValidationError(
@@ -255,9 +256,9 @@ def _transposed(stationary: Array, moving: Array) -> Array:
 
 
 def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:
-    """Return True if the matmul adds to PSUM, False if it overwrites, or a mask where only some elements are added to.
+    """Return True if the matmul adds to PSUM, False if it overwrites, or a mask of the elements it adds to.
 
-    None overwrites what no matmul has written and adds to the rest, a tensor at a time.
+    None overwrites elements that no matmul has written and adds to the rest, for each tensor.
     """
     if isinstance(dst, IndirectTensor):
         parts = [_accumulates(core, part, accumulate) for part in dst.parts(core.functional)]
@@ -285,7 +286,8 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
 
 
 def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
-    """accumulate=True needs a matmul that began; onto another instruction's values it is undefined before v4."""
+    """Check that accumulate=True continues a matmul's sum; accumulating onto another instruction's values is undefined
+    before v4."""
     storage = dst.storage
     assert storage.written is not None
     found = storage.written.of(dst)

@@ -1,4 +1,4 @@
-"""Kinds of operands that are tensors: tiles of the engines, and what DMAs and registers read and write."""
+"""Kinds of tensor operands: tiles of the engines, and tensors that DMAs and registers read and write."""
 
 from __future__ import annotations
 
@@ -18,23 +18,19 @@ IN_PSUM = "must be in PSUM, the only memory the Tensor Engine writes"
 
 @dataclass(frozen=True, eq=False)
 class Tile(Operand):
-    """A tensor in SBUF or PSUM.
-
-    `size_of` names the operand whose partitions and elements it must have, `partitions_of` the one whose partitions,
-    `dtype_of` the one whose dtype. `elements` are the least and the most of a partition.
-    """
+    """A tensor in SBUF or PSUM."""
 
     written: bool = False
-    kept: bool = False  # written in part, so that what was there is read
+    kept: bool = False  # partly written, so that its old values count as read
     buffers: tuple[MemoryRegion, ...] = (SBUF, PSUM)
-    dtypes: tuple[str, ...] = ()  # that are allowed, () for all
-    refused: tuple[str, ...] = ()  # dtypes that are not
+    dtypes: tuple[str, ...] = ()  # allowed dtypes, () for all
+    refused: tuple[str, ...] = ()  # refused dtypes
     dtype_of: str = ""
-    size_of: str = ""
+    size_of: str = ""  # the operand whose partitions and elements it must have
     partitions_of: str = ""
-    partitions: int = 1  # a multiple of these
+    partitions: int = 1  # its partitions are a multiple of this
     elements: tuple[int, int] | None = None
-    dimensions: int | None = None  # at most
+    dimensions: int | None = None  # largest number of dimensions
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if value is None and self.optional:
@@ -45,7 +41,7 @@ class Tile(Operand):
         return found
 
     def check_limits(self, call: Call, name: str, found: NkiTensor) -> None:
-        """Refuse a tensor beyond what is declared of it alone."""
+        """Raise if the tensor violates a limit that involves no other operand."""
         if found.storage.region not in self.buffers:
             raise call.refuse(name, found, IN_PSUM if self.buffers == (PSUM,) else f"must be in {self._buffers}")
         if self.dtypes and found.dtype not in self.dtypes:
@@ -61,7 +57,7 @@ class Tile(Operand):
 
     @cached_property
     def _is_limited(self) -> bool:
-        """True if it is not any tile."""
+        """True if not every tile is allowed."""
         given = self.buffers, self.dtypes, self.refused, self.dimensions, self.partitions, self.elements
         return given != (type(self).buffers, (), (), None, 1, None)
 
@@ -114,7 +110,7 @@ class Tile(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Moved(Tile):
-    """A tensor that DMA reads or writes: in SBUF or HBM."""
+    """A tensor that a DMA reads or writes: in SBUF or HBM."""
 
     buffers: tuple[MemoryRegion, ...] = tuple(region for region in MemoryRegion if region is not PSUM)
 
@@ -140,7 +136,7 @@ class Moved(Tile):
 
 @dataclass(frozen=True, eq=False)
 class TileOrNumber(Tile):
-    """A tile, or a number for all of its elements."""
+    """A tile, or one number for all elements."""
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         return super().check(call, name, value) if isinstance(value, NkiTensor) else check_number(call, name, value)
@@ -155,7 +151,7 @@ class TileOrNumber(Tile):
 
 
 def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
-    """Equal partitions and equal elements per partition (the shapes may differ)."""
+    """Check for equal partitions and equal elements per partition (the shapes may differ)."""
     other: NkiTensor = getattr(call, other_name)
     if value.shape != other.shape and (value.shape[0] != other.shape[0] or value.free_size != other.free_size):
         why = f"and {other_name} {other.label} must have the same number of partitions and of elements in each"
@@ -164,7 +160,7 @@ def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OneElement(Operand):
-    """A tensor of one element in SBUF or HBM, of `dtypes`."""
+    """A tensor of one element in SBUF or HBM, of `dtypes`; since NKI 0.7 also of `since_0_7`."""
 
     dtypes: tuple[str, ...] = ()
     written: bool = False
@@ -185,6 +181,6 @@ class OneElement(Operand):
 
 Output = Annotated[NkiTensor, Tile(written=True)]
 """A tile that the instruction writes."""
-FOUR = 4  # dimensions, that of the partitions among them: three free ones (pages of SDK 2.33)
+FOUR = 4  # dimensions including the partitions: three free ones (pages of SDK 2.33)
 LikeDst = Annotated[NkiTensor, Tile(size_of="dst")]
 """A tile of the size of dst."""

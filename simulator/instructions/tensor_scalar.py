@@ -1,5 +1,5 @@
-"""Elementwise instructions on a tensor and scalars, or a column of one element a partition: Vector Engine, some also on
-the Scalar or the GpSimd Engine. Arithmetic runs in float32 (nki.api.shared.rst, nki-aluop)."""
+"""Elementwise instructions on a tensor and scalars, or columns with one element for each partition: Vector Engine, some
+also on the Scalar or the GpSimd Engine. Arithmetic runs in float32 (nki.api.shared.rst, nki-aluop)."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def tensor_scalar(
 
 
 def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
-    """The values of tensor_scalar: operators, each with its operand and whether that comes first."""
+    """Return the values of tensor_scalar: operators, each with its operand and a flag to swap the two."""
     values = data.values if steps[0][0].bits else float_values(data)
     if [operator.name for operator, _, _ in steps] == ["maximum", "minimum"] and data.shape == dst.shape:
         low, high = steps[0][1], steps[1][1]
-        if not (isinstance(low, NkiTensor) or isinstance(high, NkiTensor)):  # in one pass, several times faster
+        if not (isinstance(low, NkiTensor) or isinstance(high, NkiTensor)):  # one pass, several times faster
             dst.compute(np.clip, values, np.float32(low), np.float32(high))
             return
     for operator, operand, reverse in steps[:-1]:

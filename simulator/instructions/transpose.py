@@ -41,7 +41,7 @@ def _turned(call: Call) -> None:
         )
     if (dst.shape[0], dst.free_size) != (free, partitions):
         raise call.refuse("dst", dst, f"must be {free} x {partitions}, the transpose of {data.label}")
-    # NeuronCore-v2's Tensor Engine writes float32 alone (trainium_inferentia2_arch): a narrower one is a gain of v3.
+    # NeuronCore-v2's Tensor Engine only writes float32 (trainium_inferentia2_arch); narrower results exist from v3 on.
     widened = unit is _TENSOR and call.core.target.generation == 2 and dst.dtype == "float32"
     if dst.dtype != data.dtype and not widened:
         raise call.refuse("dst", dst, f"must have the dtype of data, {data.dtype}")
@@ -92,7 +92,7 @@ def nc_transpose(
         within_a_bank("nc_transpose", dst)
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
 
-    # NeuronCore-v2 transposes by a matmul with the identity, which spreads a NaN or Inf over its row.
+    # NeuronCore-v2 transposes by a matmul with the identity matrix, which spreads NaN and Inf over a row.
     spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
     core.perform(_turn, dst, data, spreads)
     return instruction

@@ -22,7 +22,8 @@ from .operands import REDUCING, Call, Number, Operator, Unchecked
 from .operators import AluOperator
 from .tensor_operands import LikeDst, Output, Tile
 
-VECTOR, SCALAR, GPSIMD, UNKNOWN = engine.vector, engine.scalar, engine.gpsimd, engine.unknown  # `engine` is a parameter
+# aliases: `engine` is also a parameter
+VECTOR, SCALAR, GPSIMD, UNKNOWN = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 ELEMENTWISE = (VECTOR, SCALAR, GPSIMD)
 _INT32 = ("int32", "uint32")
 
@@ -57,7 +58,7 @@ NkiTensor.copy_into = staticmethod(tensor_copy)
 def _value_of_dst(call: Call) -> None:
     """The value of an integer dst is an integer that it can hold, that of a packed dtype is 0."""
     dst, value = call.dst, call.value
-    if dst._dtype.is_integer and value != 0:  # 0.0 has the bits of 0: AWS's own kernels clear integers with it
+    if dst._dtype.is_integer and value != 0:  # 0.0 is allowed: AWS's own kernels clear integers with it
         info = np.iinfo(dst._dtype.held)
         if not isinstance(value, (int, np.integer)) or not info.min <= value <= info.max:
             raise NkiValidationError(
@@ -135,7 +136,7 @@ def tensor_tensor(
 
 
 def elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
-    """The values of tensor_tensor."""
+    """Return the values of tensor_tensor."""
     if as_integers:
         dst.write(narrowed(operator.compute(shaped(data1.values, dst.shape), shaped(data2.values, dst.shape)), dst))
     else:
@@ -176,7 +177,7 @@ def tensor_reduce(
 
 
 def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[int, ...], negate: bool) -> None:
-    """The values of tensor_reduce."""
+    """Return the values of tensor_reduce."""
     assert operator.reduction is not None
     values = data.values if operator.bits else float_values(data)
     result = operator.reduction(values, axis=axes)
@@ -199,7 +200,7 @@ def _invert(dst: NkiTensor, data: NkiTensor) -> None:
 
 
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
-    """The axes to reduce over, in order; they must be the last ones and leave the partitions alone."""
+    """Return the axes to reduce over, in order; they must be the last ones and exclude the partitions."""
     ndim = len(data.shape)
     given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
@@ -211,5 +212,5 @@ def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
 
 
 def narrowed(result: Array, dst: NkiTensor) -> Array:
-    """Integer arithmetic and bits keep their low bits; what comes from float32 is rounded and saturated by `write`."""
+    """Keep the low bits of integer arithmetic and bit operators; `write` rounds and saturates float32 results."""
     return result.astype(dst._dtype.held, copy=False) if result.dtype.kind in "iu" and dst._dtype.is_integer else result

@@ -1,1 +1,1 @@
-"""Launching kernels: one, again, on several ranks, or all those of a script; the result of a launch."""
+"""Launching kernels: single launches, replays, several ranks, and scripts; and the result of a launch."""

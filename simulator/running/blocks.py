@@ -1,9 +1,10 @@
-"""Products with matrices of blocks, bit by bit, without the zeros between the blocks: layers whose rows or images share
-the partitions, and depthwise convolutions by groups of rows, are nearly all zeros on the Tensor Engine.
+"""Fast products with block matrices, bit-identical to the full product but without the zeros between blocks: the
+stationary tiles of layers whose rows or images share the partitions, and of depthwise convolutions by row groups, are
+mostly zeros.
 
-Adding 0 times a finite number changes no sum, and BLAS adds the other products in the same order, which is tried with
-numbers for each size: a library that does otherwise multiplies whole matrices. Where a number is not finite, the
-matrices are multiplied after all, since 0 times infinity is no zero.
+Adding 0 times a finite number changes no sum, and BLAS adds the other products in the same order. This is tested with
+random numbers for each size; if a library behaves differently, whole matrices are multiplied. They also are if a number
+is not finite, since 0 times infinity is not 0.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from ..instructions.tensor_engine import multiply
 from ..machine.dtypes import Array
 from ..tensors.strided import StridedMemory
 
-LARGEST_SHARE = 0.5  # of numbers that are not zero
-MOST_BETWEEN = 1.5  # times the elements of a moving tile, with what lies between its rows
-FEWEST_COLUMNS = 8  # of the moving tile: BLAS computes vectors differently
+LARGEST_SHARE = 0.5  # largest share of nonzero elements
+MOST_BETWEEN = 1.5  # largest size of a moving tile including the gaps between its rows, relative to its elements
+FEWEST_COLUMNS = 8  # least columns of the moving tile: BLAS computes vectors differently
 _COUNTS = (32, 16, 8, 4, 2)
 _RUNS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -100,7 +101,7 @@ def in_blocks(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     """The steps of a replay, where matmuls after each other that add up in one tile, by the same blocks of stationary
     tiles that are `fixed`, by the id of their storage, and by moving tiles of one form, are one step."""
     found: list[Step] = []
-    taps: list[tuple[Any, ...]] = []  # the operands of matmuls that add up
+    taps: list[tuple[Any, ...]] = []  # operands of matmuls that accumulate
     form: Any = None
     for compute, operands in steps:
         own = _form(operands, fixed) if compute is multiply else None
@@ -125,12 +126,12 @@ def _form(operands: tuple[Any, ...], fixed: set[int]) -> tuple[Any, ...] | None:
 
 
 def add_by_blocks(dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], blocks: Blocks) -> None:
-    """The values of matmuls that overwrite a tile, the first one, and add to it, the others."""
+    """Return the values of matmuls of which the first overwrites a tile and the others add to it."""
     multiply_wholes(taps)
 
 
 def multiply_wholes(taps: Sequence[tuple[Any, ...]]) -> None:
-    """Multiply whole matrices after all, one matmul after the other."""
+    """Multiply whole matrices, one matmul after another."""
     for operands in taps:
         multiply(*operands)
 

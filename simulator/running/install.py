@@ -1,4 +1,4 @@
-"""Making `import nki` find the simulator."""
+"""Makes `import nki` find the simulator."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _SPAWNED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawned")
 def install() -> None:
     """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent.
 
-    Processes that multiprocessing spawns find it too, by way of sys.path, which they get from their parent.
+    Processes spawned by multiprocessing find it too, through sys.path, which they inherit.
     """
     from .. import nki
 
     sys.modules["nki"] = nki
     sys.modules.update(nki.MODULES)
     if _SPAWNED not in sys.path:
-        sys.path.insert(min(1, len(sys.path)), _SPAWNED)  # behind the folder of the script, before installed packages
+        sys.path.insert(min(1, len(sys.path)), _SPAWNED)  # after the script's folder, before installed packages
     if _OldDialect not in sys.meta_path:
         sys.meta_path.append(_OldDialect)
 
 
 class _OldDialect:
-    """Says what became of `neuronxcc.nki`, where nothing else finds it."""
+    """Import hook that explains what became of `neuronxcc.nki`, if nothing else provides it."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

@@ -1,4 +1,4 @@
-"""Kernels: `jit` and `simulate` as NKI has them, and a launch on a core or two."""
+"""Kernels: NKI's `jit` and `simulate`, and launches on one core or two."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class TensorSpec:
 
 LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # cores of a logical core (nki/get-started/about/lnc.rst of SDK 2.33)
 
-Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of what it runs after
+Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of those it must follow
 
 
 class Kernel:
-    """A function decorated with `nki.jit`: called in another kernel it inlines, called with arrays it simulates."""
+    """A function decorated with `nki.jit`: a call from another kernel inlines it, a call with arrays simulates it."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Kernel:
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.programs = programs  # of the launch grid: kernel[1], kernel[2]
+        self.programs = programs  # the launch grid: kernel[1], kernel[2]
         self.schedule = schedule
         self.configs = configs
-        self.lnc = lnc  # cores, whatever the environment says; None where that decides
+        self.lnc = lnc  # number of cores; None: the environment decides
         self.__name__ = getattr(function, "__name__", "kernel")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +79,8 @@ class Kernel:
         return Kernel(self.function, int(cores), self.schedule, self.configs)
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
-        """The kernel with more to wait for: each pair is an instruction's name, and that or those it runs after."""
+        """Return the kernel with extra dependencies: each pair is an instruction's name and the name or names it must
+        follow."""
         pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
         return Kernel(self.function, self.programs, (*self.schedule, *pairs), self.configs)
 
@@ -122,7 +123,7 @@ def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Simulated:
-    """Kernel made by `nki.simulate`: call it with arrays, on one core or, with [2], on two."""
+    """The kernel made by `nki.simulate`: call it with arrays, on one core or, with [2], on two."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -134,12 +135,12 @@ class Simulated:
         return Simulated(self.kernel[grid])
 
 
-_generates_descriptors = [True]  # of launches by a call, innermost last
+_generates_descriptors = [True]  # for launches by a call, innermost last
 
 
 @contextmanager
 def disabled_dge() -> Iterator[None]:
-    """Launch kernels that are called inside without descriptors made by hardware (the compiler's --disable-dge)."""
+    """Launch kernels called inside without hardware-generated descriptors (the compiler's --disable-dge)."""
     _generates_descriptors.append(False)
     try:
         yield
@@ -148,7 +149,7 @@ def disabled_dge() -> Iterator[None]:
 
 
 def generates_descriptors() -> bool:
-    """True unless `disabled_dge` holds."""
+    """True unless inside `disabled_dge`."""
     return _generates_descriptors[-1]
 
 
@@ -169,7 +170,7 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return _each(result, lambda a: tensor_of(a) if isinstance(a, np.ndarray) else a) if tensors else result
 
 
-observers: list[Callable[[Run, list[str]], None]] = []  # are shown every launch, with the shapes of its arguments
+observers: list[Callable[[Run, list[str]], None]] = []  # called with every launch and the shapes of its arguments
 
 
 def execute(
@@ -179,8 +180,8 @@ def execute(
     kwargs: dict[str, Any],
     update_arguments: bool = False,
 ) -> Any:
-    """Run a kernel on `core`: arrays go to HBM, everything else is passed as is; what it returns comes back as arrays
-    (None for a tensor where the core does not compute)."""
+    """Run a kernel on `core`: arrays go to HBM, everything else is passed unchanged; return its results as arrays (None
+    for a tensor if the core does not compute values)."""
     arguments: list[tuple[Any, NkiTensor]] = []
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
 
@@ -205,7 +206,7 @@ def execute(
 
     with watching(core.numeric):
         returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
-    if isinstance(returned, (Generator, Coroutine)):  # nothing of it has run
+    if isinstance(returned, (Generator, Coroutine)):  # its body has not run
         returned.close()
         raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
     _compare_loops(cores)
@@ -228,7 +229,7 @@ def execute(
 
 
 def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) -> None:
-    """Write the tensors that the kernel has written to into the arrays that were passed for them."""
+    """Copy tensors that the kernel has written back into the arrays passed for them."""
     written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
     for array, tensor in arguments:
         if id(tensor.storage.owner) in written:
@@ -242,14 +243,14 @@ def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) 
 def notify(
     prediction: ProgramTiming, name: str, arguments: Iterable[Any], findings: Sequence[SanitizerFinding] = ()
 ) -> None:
-    """Show a launch to the observers, with the shapes of its arguments."""
+    """Pass a launch to the observers, with the shapes of its arguments."""
     for observe in observers:
         shapes = [f"{list(value.shape)} {lookup(value.dtype).name}" for value in arguments]
         observe(Run(prediction, (), name, profiled=False, findings=findings), shapes)
 
 
 def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
-    """The cores that a kernel runs on: `core`, and where it was launched on two the other one."""
+    """Return the cores that a kernel runs on: `core`, and the other one for a launch on two."""
     core.programs = degree(kernel)
     if core.programs != CORES:
         return [core]
@@ -267,8 +268,8 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
 
 
 def degree(kernel: Kernel) -> int | None:
-    """Return the number of cores of a launch: set by the launcher, else the environment, else brackets; None if by
-    none."""
+    """Return the number of cores of a launch: set by the launcher, else the environment, else brackets; None if none
+    sets it."""
     if kernel.lnc is not None:
         return kernel.lnc
     said = os.environ.get(LNC_VARIABLE)
@@ -285,7 +286,7 @@ def degree(kernel: Kernel) -> int | None:
 
 
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
-    """Return the kernel for a logical core of `lnc` cores, 1 or 2, whatever the environment says."""
+    """Return the kernel for a logical core of `lnc` cores, 1 or 2, overriding the environment."""
     if lnc not in range(1, CORES + 1):
         raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
@@ -293,7 +294,7 @@ def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
 
 
 def _compare_loops(cores: list[NeuronCore]) -> None:
-    """Warn where two cores run a loop of the device a different number of times."""
+    """Warn if two cores run a device loop a different number of times."""
     for (line, count), (_, other) in zip(cores[0].loops, cores[-1].loops):
         if count != other:
             warnings.warn_explicit(
@@ -305,7 +306,7 @@ def _compare_loops(cores: list[NeuronCore]) -> None:
 
 
 def predict(core: NeuronCore) -> ProgramTiming:
-    """The prediction of what has run on a core, and on its partner where there is one."""
+    """Predict the time of what has run on a core, and on its partner if it has one."""
     if core.partner is None or core.pair is None:
         return ProgramTiming(core.program, core.target, core.memory)
     memory = Memory(*(max(peaks) for peaks in zip(core.memory, core.partner.memory)))
@@ -313,7 +314,7 @@ def predict(core: NeuronCore) -> ProgramTiming:
 
 
 def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
-    """Add what `with_schedule` gave a program to wait for; every name must be an instruction's."""
+    """Add the dependencies of `with_schedule` to a program; every name must be an instruction's."""
     named: dict[str, list[Instruction]] = {}
     for instruction in program if edges else ():
         if instruction.name:
@@ -333,7 +334,7 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
 
 
 def _check_object(kernel: str, value: Any) -> None:
-    """Refuse an object with arrays in it: only arguments, and those in tuples, lists and dicts, go to HBM."""
+    """Refuse an object that contains arrays: only arguments, and arrays in tuples, lists and dicts, go to HBM."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             if isinstance(getattr(value, field.name, None), np.ndarray):
@@ -344,7 +345,7 @@ def _check_object(kernel: str, value: Any) -> None:
 
 
 def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
-    """An array as a kernel finds it, in HBM."""
+    """Put an array into HBM, where a kernel finds it."""
     if 0 in value.shape or len(value.shape) == 0:
         raise NkiValidationError(
             f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "
@@ -363,7 +364,7 @@ def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
 
 
 def _tensors(value: Any) -> list[NkiTensor]:
-    """The tensors among what a kernel returned."""
+    """Return the tensors among a kernel's results."""
     found: list[NkiTensor] = []
     _each(value, lambda item: found.append(item) if isinstance(item, NkiTensor) else None)
     return found
@@ -378,7 +379,7 @@ def _leave(core: NeuronCore, value: Any) -> Any:
 
 
 def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists and dicts with every other value converted."""
+    """Return the same tuples, lists and dicts with every other value converted."""
     if type(value) in (tuple, list):
         return type(value)(_each(item, convert) for item in value)
     if type(value) is dict:

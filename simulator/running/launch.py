@@ -1,4 +1,4 @@
-"""`simulator.run`: a kernel launched and timed, and launches of pure kernels remembered."""
+"""`simulator.run`: launches and times a kernel, and caches launches of pure kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .prepared import prepared
 from .replay import Recording, Replayed, Replays
 from .run import Run
 
-_PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # of shape-only runs, oldest first
+_PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, oldest first
 _REPLAYS = Replays(prepared)
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_REPLAYS.begin_anew)
-_REMEMBERED_INSTRUCTIONS = 100_000  # at most, in all of them, of about 2 KB each
+_REMEMBERED_INSTRUCTIONS = 100_000  # limit for all of them together, about 2 KB each
 
 
 def run(
@@ -63,7 +63,7 @@ def run(
 
 
 class _Launch(NamedTuple):
-    """The arguments of `run` that decide its result, its target found."""
+    """The arguments of `run` that decide its result, with the target resolved."""
 
     kernel: Callable[..., Any]
     arrays: tuple[Any, ...]
@@ -75,7 +75,7 @@ class _Launch(NamedTuple):
 
 
 def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
-    """`run` with the current constants. `key` identifies launches that may be repeated, None others."""
+    """Implement `run` with the current constants. `key` identifies launches that may be repeated, None others."""
     kernel, arrays, parameters, target, dge, profiled, functional = launch
     name = getattr(kernel, "__name__", "kernel")
     again: Any = None
@@ -98,7 +98,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     prediction = predict(core)
     if core.recording is not None:
-        if core.partner is not None:  # whose work was not noted
+        if core.partner is not None:  # the partner's work was not recorded
             core.recording.spoil()
         _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
     elif key is not None and not functional:
@@ -108,9 +108,9 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
 
 
 def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
-    """Return a key of everything a shape-only run depends on; None if there is no such key."""
+    """Return a key of everything that a shape-only run depends on, or None."""
     values = [*arrays, *parameters.values()]
-    # By what they look like, too: -0.0 equals 0.0, and (1,) equals (1.0,).
+    # Includes representations, since -0.0 equals 0.0 and (1,) equals (1.0,).
     shapes = [
         (v.shape, str(v.dtype)) if isinstance(v, (np.ndarray, TensorSpec)) else (type(v), v, repr(v)) for v in values
     ]

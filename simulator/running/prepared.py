@@ -1,8 +1,8 @@
-"""The steps of a replay as the NumPy calls that they come to, on arrays that are found once.
+"""Replays compiled to NumPy calls on arrays that are looked up once.
 
-Tiles keep their memory from one replay to the next, so which call a step makes, on which views of which arrays, is the
-same each time. Left as they are: steps on arguments of the launch, whose arrays are the caller's, on bits and on
-numbers that are rounded where they are stored, and steps that would compute into arrays of their own.
+Tiles keep their memory from one replay to the next, so each step makes the same call on the same views. Not compiled:
+steps on the launch's arguments, whose arrays belong to the caller, on bits, on numbers that are rounded when stored,
+and steps that would compute into new arrays.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .blocks import (
 )
 from .replay import Step, fill, views_of
 
-MAX_PACKED = 1 << 21  # elements of copies for BLAS that are kept at a time
+MAX_PACKED = 1 << 21  # elements of copies for BLAS that are cached
 
 Calls = list[Callable[[], Any]]
 
 
 def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
-    """Steps that compute the same; `fixed` are the storages, by id, whose values are known and stay."""
+    """Return equivalent steps; `fixed` are the storages, by id, whose values are known and constant."""
     rooms = _Rooms(fixed)
     made: list[Step] = []
     for compute, operands in _limited(in_blocks(steps, fixed)):
@@ -54,7 +54,7 @@ def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
 
 
 def _limited(steps: Sequence[Step]) -> list[Step]:
-    """Steps, where an activation and a tensor_scalar in place after it are one."""
+    """Merge each activation with an in-place tensor_scalar after it."""
     merged: list[Step] = []
     for step in steps:
         before, operands = merged[-1] if merged else step, step[1]
@@ -72,7 +72,7 @@ def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars
 
 
 def _stays(view: StridedMemory) -> bool:
-    """True if a view is of the same float32 array in each replay."""
+    """True if a view is of the same float32 array in every replay."""
     storage = view.storage
     same_array = not (storage.borrowed or storage.bits) and view._dtype is storage.dtype
     return same_array and storage.array is not None and storage.array.dtype == np.float32
@@ -83,27 +83,27 @@ class _Rooms:
     same values."""
 
     def __init__(self, fixed: set[int]) -> None:
-        self.fixed = fixed  # storages, by id, whose values are known and stay
+        self.fixed = fixed  # storages, by id, whose values are known and constant
         self._scratch: dict[tuple[str, int], Array] = {}
-        self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by the view of it
-        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, whether all numbers are
-        self._free: dict[int, list[Array]] = {}  # by elements
+        self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by its view
+        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, flags for all numbers being finite
+        self._free: dict[int, list[Array]] = {}  # by number of elements
         self._elements = 0
 
     def scratch(self, purpose: str, elements: int) -> Array:
         return self._scratch.setdefault((purpose, elements), np.empty(elements, np.float32))
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
-        """Return the values as a matrix of `rows` rows; a copy, if needed, is added to the calls."""
+        """Return the values as a matrix of `rows` rows; if that needs a copy, its call is added to `calls`."""
         return self._packed(view, view.values, (rows, -1), calls)
 
     def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
-        """Return the values [K, ...] as a matrix for each block of their rows, likewise."""
+        """Return the values [K, ...] as a matrix for each block of rows, likewise."""
         values = by_runs(view.values, blocks.row_runs, blocks.number)
         return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
 
     def finiteness(self, view: StridedMemory, matrix: Array, calls: Calls) -> list[bool]:
-        """Return a list in which a call that is added says whether all numbers of a view, as a matrix, are finite."""
+        """Return a list that a call added to `calls` fills: True if all numbers of a view, as a matrix, are finite."""
         known = self._finite.setdefault(id(view.storage), {})
         key = view.offset, view.shape, view.strides
         if key not in known:
@@ -116,7 +116,7 @@ class _Rooms:
         return known[key]
 
     def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
-        """Return values of a view in a shape that BLAS can read."""
+        """Return the values of a view in a shape that BLAS can read."""
         matrix = values.reshape(shape)
         if np.may_share_memory(matrix, values):
             return matrix
@@ -130,7 +130,7 @@ class _Rooms:
         return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
-        """Forget what was found of a storage that is written, and its copies; all copies where they are many."""
+        """Forget the copies and flags of a storage that is written; all copies if there are many."""
         self._finite.pop(id(tensor if isinstance(tensor, Storage) else tensor.storage), None)
         if self._elements > MAX_PACKED:
             gone = [copy for copies in self._copies.values() for copy in copies.values()]
@@ -192,7 +192,7 @@ def _sum_of_blocks(
 
 
 def _dense(*arrays: Array) -> Sequence[Array]:
-    """Arrays of one shape, as vectors where all are dense: NumPy begins sooner."""
+    """Return arrays of one shape as vectors if all are dense, which reduces NumPy's overhead."""
     return [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else arrays
 
 
@@ -228,7 +228,7 @@ def _activation(
 
 
 def _sum(values: Array, bias: Any, out: Array) -> Callable[[], Any]:
-    """The values and a number for all, or for each partition."""
+    """Add the values and a number for all, or for each partition."""
     if values.flags.c_contiguous and out.flags.c_contiguous:
         values, out = (array.reshape(len(array), -1) for array in (values, out))
     return partial(np.add, values, broadcast_value(bias, values.ndim), out=out)
@@ -293,7 +293,7 @@ def _copy(rooms: _Rooms, dst: StridedMemory, src: StridedMemory) -> Calls | None
 
 
 def _in_shape(dst: StridedMemory, *tensors: StridedMemory) -> list[Array] | None:
-    """Values in the shape of dst; None where that takes a copy, or where dst rounds."""
+    """Return values in the shape of dst; None if that needs a copy, or if dst rounds."""
     given = [tensor.values for tensor in tensors]
     found = [shaped(values, dst.shape) for values in given]
     return found if dst._dtype.exact and all(map(np.may_share_memory, found, given)) else None

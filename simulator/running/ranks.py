@@ -1,4 +1,4 @@
-"""Launches on several ranks: NeuronCores of one simulated chip that exchange values in collectives."""
+"""Launches on several ranks: NeuronCores of one simulated chip that communicate by collectives."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run_ranks(
 ) -> list[Run]:
     """Run a kernel on as many ranks as there are lists of arguments, each a NeuronCore; the run of each rank.
 
-    The collectives of the kernel (nki.collectives) exchange values between them. What a collective takes, and what a
-    rank waits for others, is in no time: each rank's is that of its own instructions. `sanitize`: as in `run`.
+    The collectives of the kernel (nki.collectives) exchange values between them. Neither collectives nor waiting for
+    other ranks count: each rank's time is that of its own instructions. `sanitize`: as in `run`.
 
     Raises:
         NkiValidationError: what `run` raises; more than MOST_RANKS ranks, ranks of two cores, ranks that come with

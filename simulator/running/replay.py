@@ -1,10 +1,10 @@
-"""Computing a launch again: the values of its instructions, without the kernel that issued them.
+"""Repeats a launch on other arrays: it recomputes the values of its instructions without running the kernel again.
 
-The instructions of a kernel depend on the shapes and dtypes of its arguments, never on their values, but where it
-reads registers. So a launch on other arrays of the same shapes is the same NumPy work over again: a `Recording` notes
-it while the kernel runs, a `Replay` does it on new arguments. Checks, views and times are not worked out a second
-time, and tiles whose lives do not overlap share their memory, also those of different replays. What depends on nothing
-but arguments that never change, a network's weights, is computed once (`fixed_tiles`).
+Unless a kernel reads registers, its instructions depend on the shapes and dtypes of its arguments, never on their
+values. So a launch on other arrays of the same shapes does the same NumPy work: a `Recording` stores it while the
+kernel runs, and a `Replay` repeats it on new arguments without checks, views and timing. Tiles whose lifetimes do not
+overlap share memory, also across replays. Values that depend only on constant arguments, such as a network's weights,
+are computed once (`fixed_tiles`).
 
 Launches that shapes do not determine are not replayed: instructions that compute outside of `NeuronCore.perform`,
 addresses and loops of run time, tensors at addresses of the kernel's choice, launches on two cores.
@@ -25,54 +25,54 @@ from ..machine.dtypes import Array, hold, release, rounds
 from ..machine.memory import Storage
 from ..tensors.strided import StridedMemory
 
-MAX_FIXED_BYTES = 1 << 27  # of tiles that a launch keeps from one time to the next
-MAX_ALL_FIXED_BYTES = 1 << 28  # of those of all replays
-MAX_STEPS = 20_000  # of a recording, of about 3 KB each with the views that it holds
-MAX_REMEMBERED_STEPS = 40_000  # of all replays together
-MAX_LAUNCHES = 1_000  # that are remembered as seen
-MAX_BYTES = 5 << 28  # of all tiles of a launch, which live side by side while it is recorded; 1.1 GB in VGG-11
+MAX_FIXED_BYTES = 1 << 27  # bytes of tiles that a launch keeps between replays
+MAX_ALL_FIXED_BYTES = 1 << 28  # the same for all replays together
+MAX_STEPS = 20_000  # steps of a recording, about 3 KB each with their views
+MAX_REMEMBERED_STEPS = 40_000  # steps of all replays together
+MAX_LAUNCHES = 1_000  # launches remembered as seen
+MAX_BYTES = 5 << 28  # bytes of all tiles of a launch, which are all kept while it is recorded; 1.1 GB for VGG-11
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
 Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and elements
-Shorten = Callable[[list[Step], set[int]], list[Step]]  # from steps and what they read that never changes, by id
+Shorten = Callable[[list[Step], set[int]], list[Step]]  # from steps and the ids of constant storages they read
 
 
 class Recording:
-    """The work of a launch, as it is done."""
+    """The work of a launch, recorded while it runs."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.performed = 0  # instructions that passed on how they compute
+        self.performed = 0  # number of instructions recorded
         self.repeatable = True
         self.arguments: list[StridedMemory] = []
-        self.fixed: list[bool] = []  # of each argument, whether it never changes
-        self.outputs: list[Any] = []  # what the kernel returned
+        self.fixed: list[bool] = []  # True for each argument that never changes
+        self.outputs: list[Any] = []  # results of the kernel
         self._bytes = 0
 
     def spoil(self) -> None:
-        """The launch depends on more than shapes, or is too large: let go of what was noted."""
+        """Give up: the launch depends on more than shapes, or is too large; free the recording."""
         self.repeatable = False
         self.steps.clear()
 
     def allocated(self, size: int) -> None:
-        """A tile of this number of bytes was made."""
+        """Record the allocation of a tile of this many bytes."""
         self._bytes += size
         if self._bytes > MAX_BYTES:
             self.spoil()
 
     def note(self, compute: Callable[..., None], operands: tuple[Any, ...]) -> None:
-        """Work done: the first operand is what it writes."""
+        """Record work; the first operand is the one it writes."""
         if len(self.steps) >= MAX_STEPS:
             self.spoil()
         if self.repeatable:
             self.steps.append((compute, operands))
 
     def filled(self, storage: Storage) -> None:
-        """Memory was made that reads as uninitialised."""
+        """Record memory that reads as uninitialised."""
         self.note(fill, (storage,))
 
     def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> Replay | None:
-        """The launch, of `issued` instructions, ready to be computed again; None where it cannot be."""
+        """Return the launch, of `issued` instructions, as a replay; None if it cannot be repeated."""
         told = self.performed == issued and not set(registers) - {"scalar"}
         tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
         if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
@@ -112,7 +112,7 @@ class Replay:
         self._only_once = [id(tensor.storage) in found and id(tensor.storage) not in read for tensor in self._arguments]
         self._shorten = shorten
         self._shortened: list[Step] = []
-        self._known: tuple[Any, ...] | None = None  # the fixed arguments that `_once` was done with
+        self._known: tuple[Any, ...] | None = None  # the fixed arguments that `_once` ran with
         kept = {id(tensor.storage) for tensor in self._outputs}
         _share_memory(self._steps, given | self._fixed, kept, buffers)
         views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
@@ -120,7 +120,7 @@ class Replay:
         self._let_go()
 
     def __call__(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs for arguments of the recorded shapes and dtypes."""
+        """Return the outputs for arguments of the recorded shapes and dtypes."""
         again = self._knows(arrays)
         for tensor, array, only_once in zip(self._arguments, arrays, self._only_once, strict=True):
             if not (again and only_once):
@@ -147,7 +147,7 @@ class Replay:
         )
 
     def _begin(self, arrays: Sequence[Array]) -> None:
-        """Compute what depends on the fixed arguments alone."""
+        """Compute everything that depends only on the fixed arguments."""
         for compute, operands in self._once:
             compute(*operands)
         fixed = self._fixed_of(arrays)
@@ -157,20 +157,21 @@ class Replay:
             self._shortened = self._shorten(self._steps, self._fixed)
 
     def _let_go(self) -> None:
-        """Hold none of the caller's arrays."""
+        """Drop references to the caller's arrays."""
         for view in self._views:
             view.storage.array = view._values = view._source = None
 
 
 def never_changes(array: Array) -> bool:
-    """True if an array cannot be written to: it is read-only and owns its memory."""
+    """True if an array cannot be written: it is read-only and owns its memory."""
     return not array.flags.writeable and array.flags.owndata
 
 
 def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
     """The storages, by id, that the same is always written to as long as those `changing` do not count: their bytes."""
     sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
-    writes: dict[int, set[int] | None] = {}  # what a storage is computed from; None: not from storages alone
+    # the storages that each storage is computed from; None: also from something else
+    writes: dict[int, set[int] | None] = {}
     for step in steps:
         key, operands = id(_written(step)), step[1][1:]
         read = writes.setdefault(key, set())
@@ -193,7 +194,7 @@ def _written(step: Step) -> Storage:
 
 
 def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
-    """Give each storage memory of `buffers` for as long as steps use it; `kept` ones to the end."""
+    """Give each storage memory from `buffers` for as long as steps use it; `kept` ones until the end."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     storages: dict[int, Storage] = {}
@@ -229,7 +230,7 @@ def _storages(operands: Any) -> Iterator[Storage]:
 
 
 def views_of(operands: Any) -> Iterator[StridedMemory]:
-    """The tensors among operands of a step, and in tuples among them."""
+    """Return the tensors among the operands of a step, including those in tuples."""
     for operand in operands:
         if isinstance(operand, StridedMemory):
             yield operand
@@ -246,14 +247,15 @@ class Replayed:
 
 
 class Replays:
-    """The launches that were seen, by what they depend on, those that can be replayed among them; oldest go first."""
+    """The launches seen so far, by everything they depend on, with their replays; the oldest are dropped first."""
 
     def __init__(self, shorten: Shorten = lambda steps, fixed: steps) -> None:
-        """`shorten` gives steps that compute the same sooner, knowing the values of tiles that never change."""
+        """Create an empty cache; `shorten` replaces steps by faster equivalent ones, given the tiles that never
+        change."""
         self._shorten = shorten
-        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: once; False: never to be replayed
+        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: cannot be replayed
         self._buffers: Buffers = {}
-        self._lock = threading.Lock()  # memory is shared, so one at a time
+        self._lock = threading.Lock()  # replays share memory, so one runs at a time
 
     def seen(self, key: Any) -> Replayed | bool:
         """Return the recording to replay, True if the launch should be recorded (it was seen before), or False for
@@ -269,27 +271,27 @@ class Replays:
         return found
 
     def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
-        """Note what came of recording a launch."""
+        """Store the result of recording a launch."""
         self._seen[key] = False if replay is None else Replayed(replay, prediction)
         self._forget()
 
     def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
-        """Return a recording that can be computed again; None if it cannot be."""
+        """Return the replay of a recording; None if it cannot be repeated."""
         with self._lock:
             return recording.replay(issued, registers, self._buffers, self._shorten)
 
     def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Compute a launch again."""
+        """Repeat a launch."""
         with self._lock, np.errstate(all="ignore"):
             return launch.replay(arrays)
 
     def begin_anew(self) -> None:
-        """Forget everything in a process that was forked: a thread may have been in the middle of a replay."""
+        """Reset in a forked process, since a thread may have been in the middle of a replay."""
         self._lock = threading.Lock()
         self.clear()
 
     def clear(self) -> None:
-        """Forget all launches and let go of their memory."""
+        """Forget all launches and free their memory."""
         self._seen.clear()
         self._buffers.clear()
 

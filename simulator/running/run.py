@@ -1,4 +1,4 @@
-"""Result of a simulated launch: outputs, the predicted time and its breakdown."""
+"""The result of a simulated launch: outputs, the predicted time and its breakdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..timing.memory_use import REGIONS, MemoryUse, memory_use
 from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from ..timing.schedule import QUEUES
 
-BUSY_SHARE = 0.5  # of the kernel, from which an engine counts as the one that bounds it for expected errors
+BUSY_SHARE = 0.5  # share of the kernel's time from which an engine counts as its bound, for expected errors
 
 
 class Parts(NamedTuple):
@@ -44,10 +44,7 @@ TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it
 
 
 class Run:
-    """One launch. Figures of time are predictions; `note` is what must be said beside them (trn3), or None.
-
-    outputs: what the kernel returned, as arrays (None where functional=False).
-    """
+    """One launch. Times are predictions; `note` must be shown beside them (trn3), None for none."""
 
     def __init__(
         self,
@@ -61,8 +58,8 @@ class Run:
         self.outputs = outputs
         self.name = name
         self.profiled = profiled
-        self.findings = list(findings)  # of the sanitizer, where it was asked for
-        self.parts: Parts | None = None  # set by whoever knows them
+        self.findings = list(findings)  # findings of the sanitizer, if it ran
+        self.parts: Parts | None = None  # set by callers that know the parts
         self.target = prediction.target.name
         notes = [scaled_note(self.target), TWO_CORES_NOTE if prediction.cores == 2 else None]
         if any(instruction.op in COLLECTIVES for instruction in prediction.program):
@@ -76,7 +73,7 @@ class Run:
 
     @property
     def launch_us(self) -> float:
-        """Microseconds of a launch beside the kernel's own work: as a benchmark counts it, or of a profile's
+        """Microseconds of a launch outside the kernel's own work, as a benchmark counts it or in a profile's
         total_time."""
         constants = self.prediction.machine
         profiled = constants.launch_before_ns + constants.launch_after_ns
@@ -89,12 +86,12 @@ class Run:
 
     @property
     def timeline(self) -> tuple[Event, ...]:
-        """One event an instruction, by start."""
+        """One event for each instruction, sorted by start."""
         return self.prediction.timeline
 
     @property
     def engines(self) -> dict[str, EngineUse]:
-        """Busy time and share of tensor, vector, scalar, gpsimd; of dma (any data moving, as a profile's
+        """Busy time and share of tensor, vector, scalar, gpsimd; of dma (any data moving, like a profile's
         dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16)."""
         return self.prediction.engines
 
@@ -114,7 +111,7 @@ class Run:
 
     @property
     def flops(self) -> int:
-        """Operations asked for: 2 a multiply-accumulate, 1 an elementwise operation."""
+        """Requested operations: 2 for a multiply-accumulate, 1 for an elementwise operation."""
         return self.prediction.flops
 
     @property
@@ -146,7 +143,7 @@ class Run:
 
     @property
     def mbu(self) -> float:
-        """HBM bytes over what the stack of HBM that a core uses could move in the whole time."""
+        """HBM bytes relative to what the core's HBM stack could move in the total time."""
         return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
@@ -157,7 +154,8 @@ class Run:
 
     @cached_property
     def critical(self) -> Critical:
-        """The time on the critical path by resource and by line of the kernel; the launch is of no line, ("", 0)."""
+        """The time on the critical path by resource and by line of the kernel; the launch belongs to no line,
+        ("", 0)."""
         lines = critical_times(self.critical_path, lambda step: step.line)
         launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
         lines.setdefault(("", 0), {})["launch"] = launch
@@ -166,7 +164,7 @@ class Run:
 
     @cached_property
     def lines(self) -> tuple[LineTime, ...]:
-        """Critical and busy time by line of the kernel, the line with most critical time first."""
+        """Critical and busy time by line of the kernel, the largest critical time first."""
         return line_times(self)
 
     @property
@@ -188,7 +186,7 @@ class Run:
         return round(self.launch_us + self.prediction.faster_makespan(resource, times) / 1000, 6)
 
     def _repr_html_(self) -> str:
-        """The figures and the timeline, as a notebook shows them."""
+        """Return the figures and the timeline for notebooks."""
         from . import html
 
         return html.fragment(self)
@@ -216,7 +214,7 @@ class Run:
         return kind_of(bound, issues, self.launch_us, self.latency_us)
 
     def trace(self) -> dict[str, Any]:
-        """The timeline as a Chrome trace (an object that json.dumps takes), for Perfetto."""
+        """Return the timeline as a Chrome trace (JSON-serialisable) for Perfetto."""
         parts = self.parts.spans if self.parts else ()
         return trace.chrome_trace([(self.name, self.launch_us, self.timeline, parts, self.critical_path)])
 
@@ -225,12 +223,12 @@ class Run:
 
 
 def _microseconds(spent: dict[str, int]) -> dict[str, float]:
-    """Picoseconds by resource, in the order of RESOURCES, as microseconds; without those of which there are none."""
+    """Convert picoseconds by resource, in the order of RESOURCES, to microseconds; without zeros."""
     return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
 
 
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
-    """Write the timelines of runs, one after the other, as a Chrome trace JSON file that opens in Perfetto."""
+    """Write the timelines of runs, one after another, as a Chrome trace JSON file for Perfetto."""
     trace.write(
         Path(path),
         [

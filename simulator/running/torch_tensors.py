@@ -1,7 +1,6 @@
-"""PyTorch tensors in and out of the simulator, where the caller has PyTorch: it is imported by the caller, never here
-before.
+"""Converts PyTorch tensors to and from the simulator, if the caller uses PyTorch; never imports it first.
 
-NumPy has no narrow floats of its own, and PyTorch passes none to it: these go over as their bits.
+NumPy has no narrow floats of its own and PyTorch passes none to it, so these are transferred as bits.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _NARROW: dict[str, Any] = {
 
 
 def is_tensor(value: object) -> bool:
-    """True if a value is a PyTorch tensor (of any subclass that lives in a module of PyTorch's)."""
+    """True if a value is a PyTorch tensor (or of a subclass defined in PyTorch)."""
     return type(value).__module__.partition(".")[0] in ("torch", "torch_xla") and hasattr(value, "detach")
 
 
 def array_of(tensor: Any) -> Array:
-    """The values of a tensor; the memory too, where the tensor is on the CPU."""
+    """Return the values of a tensor, sharing memory if the tensor is on the CPU."""
     values = tensor.detach().cpu()
     narrow = _NARROW.get(str(values.dtype))
     if narrow is None:
@@ -41,7 +40,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def tensor_of(array: Array) -> Any:
-    """A tensor of the array's values; float8_e4m3, which PyTorch lacks, as float32."""
+    """Return a tensor of the array's values; float8_e4m3, which PyTorch lacks, as float32."""
     import torch
 
     array = np.ascontiguousarray(array)

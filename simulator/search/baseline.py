@@ -1,4 +1,4 @@
-"""Predicted times of launches, kept in a JSON file to compare later versions of a kernel with.
+"""Predicted times of launches in a JSON file, for comparison with later versions of a kernel.
 
     entry = entry_of(run)                  # what is kept of a launch
     text = slower(entry, run, 0.01)        # by which lines and resources it has become slower; "" where it has not
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ..running.run import Run
 
 SCHEMA_VERSION = 1
-SHOWN_LINES = 5  # that became slower
-LEAST_US = 0.005  # a difference that is shown
+SHOWN_LINES = 5  # slower lines shown
+LEAST_US = 0.005  # smallest difference shown
 
 Entry = dict[str, Any]
 
 
 class BaselineError(Exception):
-    """A file of baselines that cannot be used."""
+    """The file of baselines cannot be used."""
 
 
 class _Line(NamedTuple):
@@ -71,7 +71,7 @@ def read(path: Path) -> dict[str, Entry]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """True of a result of `entry_of`."""
+    """True for a result of `entry_of`."""
 
     def times(value: Any) -> bool:
         return isinstance(value, dict) and all(isinstance(time, (int, float)) for time in value.values())
@@ -115,7 +115,7 @@ def slower(entry: Entry, run: Run, tolerance: float) -> str:
 
 
 def _slower_lines(entry: Entry, run: Run) -> list[str]:
-    """The lines of a kernel that take longer than before, that with the largest difference first."""
+    """Return the lines of a kernel that got slower, the largest difference first."""
     former = {line["text"]: line["critical_us"] for line in entry["lines"]}
     found = []
     for text, line in _lines(run).items():
@@ -130,13 +130,13 @@ def _slower_lines(entry: Entry, run: Run) -> list[str]:
 
 
 def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str, float]]:
-    """By resource, how much longer it takes now; the largest growth first."""
+    """Return the growth of each resource's time, the largest first."""
     changes = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **now}}
     return sorted(((n, c) for n, c in changes.items() if abs(c) >= LEAST_US), key=lambda part: -part[1])
 
 
 def _lines(run: Run) -> dict[str, _Line]:
-    """The lines of a run by their text; equal ones are numbered in the order of their file."""
+    """Return the lines of a run by text; equal lines are numbered in the order of the file."""
     found: dict[str, _Line] = {}
     counts: dict[str, int] = {}
     for line in sorted(run.lines, key=lambda line: (line.file, line.line)):

@@ -1,4 +1,4 @@
-"""Work on several processor cores, in processes that have all that this one has: kernels are no data to send."""
+"""Parallel work in forked processes, which share this process's objects: kernels cannot be sent as data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_work: list[Callable[[int], object]] = []  # of this process, for those that are forked from it
+_work: list[Callable[[int], object]] = []  # the work of this process, for its forks
 
 
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
     """[work(0), ..., work(count - 1)], computed by `processes`, by default one per processor core; `lost` gives
     what stands for work whose process was ended from outside. Where processes cannot be forked, one by one."""
-    import multiprocessing  # here, since few launches need it
+    import multiprocessing  # imported late: few launches need it
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
@@ -24,7 +24,8 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
     _work.append(work)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads, which do not work
+            # about forking a process with threads; none of them does work
+            warnings.simplefilter("ignore", DeprecationWarning)
             with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
                 running = [pool.submit(_do, index) for index in range(count)]
                 found: list[_T] = []
@@ -39,7 +40,7 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores available to this process."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable is not None else os.cpu_count() or 1
 

@@ -1,4 +1,4 @@
-"""Variants of a kernel, ordered by their predicted time: what a search for a faster one asks of the simulator.
+"""Ranks variants of a kernel by predicted time, for searches for a faster one.
 
     found = simulator.rank({"v1": softmax, "v3": (softmax, {"tile": 512})}, TensorSpec((4096, 512), "float32"))
     print(found)                              # a table, the fastest variant first
@@ -24,8 +24,8 @@ from ..running.launch import launch_key, run
 from ..timing.expected_error import DIFFERENCES
 from .parallel import each
 
-MOST_REMEMBERED = 10_000  # variants
-_known: OrderedDict[Any, Ranked] = OrderedDict()  # those that were timed from shapes
+MOST_REMEMBERED = 10_000  # variants cached
+_known: OrderedDict[Any, Ranked] = OrderedDict()  # variants timed from shapes
 
 
 @dataclass(frozen=True)

@@ -2,4 +2,4 @@
 
 from trninfer.simulator.running.install import install
 
-install()  # puts the package nki in the place of this module, which an import gives in its stead
+install()  # replaces this module by the package nki, which the import then returns
