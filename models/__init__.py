@@ -1,6 +1,6 @@
 """Networks as data, their weight files, preprocessing of pictures, and the golden NumPy reference.
 
-Nothing here knows of a kernel or a backend. `preprocess`, which needs Pillow, is imported by those who open pictures:
+Nothing here knows kernels or backends. `preprocess` needs Pillow and is imported only by code that opens pictures:
 `from trninfer.models.preprocess import open_image, preprocess`.
 """
 

@@ -15,21 +15,20 @@ import numpy as np
 COARSE_CELLS = 32  # backgrounds are fitted on a grid of at most this many cells a side
 MEDIAN_CELLS = 15  # side of the local median's window
 
-BAND_ROWS = 64  # of a picture that are worked on at a time
+BAND_ROWS = 64  # rows of a picture processed at a time
 
-_FITTED_SIDE = 3  # cells a side, fewer of which leave a quadratic surface undetermined
+_FITTED_SIDE = 3  # fewest cells per side that determine a quadratic surface
 
 
 class Background(Protocol):
     """The background of a picture."""
 
     def at(self, rows: slice, part: np.ndarray) -> np.ndarray:
-        """Return that of some rows, whose pixels are `part`, float32 [channels, rows, W]: a new array like it, or
-        [channels, 1, 1]."""
+        """Return some of the rows, [channels, rows, W]."""
 
 
 class OneColour(NamedTuple):
-    """A background of one colour."""
+    """A background of a single colour."""
 
     colour: np.ndarray  # float32 [channels, 1, 1]
 
@@ -39,13 +38,14 @@ class OneColour(NamedTuple):
 
 
 class Stretched:
-    """A coarse background in full size: of what a pixel's cell and its neighbours have, the value closest to the pixel.
+    """A coarse background in full size: at each pixel, the value closest to it among those of its cell and the
+    neighbouring cells.
 
-    Between a lit and a shaded cell the pixels belong to either, so that the edge itself does not stand out.
+    Between a lit and a shaded cell a pixel may match either, so that the edge itself does not stand out.
     """
 
     def __init__(self, cells: np.ndarray, shape: tuple[int, ...]) -> None:
-        """The cells of a picture of a shape [channels, H, W]."""
+        """Take the cells of a picture of shape [channels, H, W]."""
         cells = cells.astype(np.float32)
         low, high = _extremes(cells, np.minimum), _extremes(cells, np.maximum)
         self._beyond = bool(low.max() > 1 or high.min() < 0)
@@ -60,12 +60,12 @@ class Stretched:
 
 
 def bands(height: int) -> Iterator[slice]:
-    """Yield some rows of a picture at a time, few enough to stay in the processor's cache."""
+    """Yield a few rows of a picture at a time, so that they stay in the processor's cache."""
     return (slice(start, start + BAND_ROWS) for start in range(0, height, BAND_ROWS))
 
 
 def coarsen(planes: np.ndarray) -> np.ndarray:
-    """A picture in at most COARSE_CELLS a side, each cell the mean of the pixels it covers; float64 of 0..1."""
+    """Reduce a picture to at most COARSE_CELLS per side, each cell the mean of its pixels; float64, 0 to 1."""
     rows, columns = (np.linspace(0, n, min(n, COARSE_CELLS) + 1).astype(int) for n in planes.shape[1:])
     kind, white = (np.uint32, 255) if planes.dtype == np.uint8 else (np.float32, 1)
     sums = np.stack([planes[:, start:end].sum(axis=1, dtype=kind) for start, end in itertools.pairwise(rows)], axis=1)
@@ -80,14 +80,14 @@ def rim_colour(cells: np.ndarray) -> OneColour:
 
 
 def fit_surface(cells: np.ndarray) -> np.ndarray:
-    """Return a quadratic surface for each channel, fitted so that ink does not pull at it.
+    """Fit a quadratic surface to each channel that ink does not distort.
 
-    Least squares with Tukey's weights, tightened step by step, starting from the rim, where a digit seldom is.
+    Least squares with Tukey's weights, tightened step by step, starting from the rim, where there is seldom a digit.
     """
     design, products, weights = _quadratics(*cells.shape[1:])
     solve = np.linalg.solve if min(cells.shape[1:]) >= _FITTED_SIDE else _solve_least
     values = cells.reshape(len(cells), -1)
-    low, high = (values.shape[1] - 1) // 2, values.shape[1] // 2  # of the median
+    low, high = (values.shape[1] - 1) // 2, values.shape[1] // 2  # ranks of the median
     for step in range(8):
         normal = (weights @ products).reshape(-1, 6, 6)
         surface = solve(normal, ((weights * values) @ design.T)[:, :, None])[:, :, 0] @ design
@@ -111,7 +111,7 @@ def _quadratics(height: int, width: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _solve_least(normal: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the least solution of undetermined equations."""
+    """Return the least-norm solution of underdetermined equations."""
     return np.asarray(np.linalg.pinv(normal, hermitian=True) @ right)
 
 
@@ -121,30 +121,30 @@ def local_median(cells: np.ndarray) -> np.ndarray:
     pads = [(side // 2, side // 2) for side in sides]
     padded = np.pad(cells.astype(np.float32), ((0, 0), *pads), mode="symmetric")
     windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(sides), axis=(1, 2))
-    # Every other row and column of a window is enough for a median, at a quarter of the cost.
-    thinned = np.sort(windows[..., ::2, ::2].reshape(*cells.shape, -1))  # quicker than `numpy.median` for so few
+    # Every other row and column of a window is enough for the median, at a quarter of the cost.
+    thinned = np.sort(windows[..., ::2, ::2].reshape(*cells.shape, -1))  # faster than `numpy.median` for few values
     count = thinned.shape[-1]
     return (thinned[..., (count - 1) // 2] + thinned[..., count // 2]) / 2
 
 
 def _extremes(cells: np.ndarray, extreme: np.ufunc) -> np.ndarray:
-    """The least or the greatest of each cell and its neighbours."""
+    """Return the minimum or maximum of each cell and its neighbours."""
     padded = np.pad(cells, ((0, 0), (1, 1), (1, 1)), mode="edge")
     rows = extreme(extreme(padded[:, :-2], padded[:, 1:-1]), padded[:, 2:])
     return np.asarray(extreme(extreme(rows[:, :, :-2], rows[:, :, 1:-1]), rows[:, :, 2:]))
 
 
 class _Rows(NamedTuple):
-    """Rows linearly between those of a grid. (Matrix products would start threads for so little.)"""
+    """Rows interpolated linearly between those of a grid. (Matrix products would start threads.)"""
 
     grid: np.ndarray  # float32 [channels, h, W]
-    steps: np.ndarray  # float32 [channels, h, W], from each row of it to the next
-    before: np.ndarray  # [H], the row of the grid before each
-    share: np.ndarray  # float32 [H, 1], of the step
+    steps: np.ndarray  # float32 [channels, h, W]: differences between consecutive rows
+    before: np.ndarray  # [H]: the grid row before each row
+    share: np.ndarray  # float32 [H, 1]: the fraction of the step
 
     @classmethod
     def between(cls, grid: np.ndarray, height: int) -> _Rows:
-        """`height` rows, those of the grid being the centres of equal parts of them."""
+        """Interpolate `height` rows; the grid's rows are the centres of equal parts of them."""
         before, share = _between(grid.shape[1], height)
         return cls(grid, np.diff(grid, axis=1, append=grid[:, -1:]), before, share[:, None])
 
@@ -154,12 +154,12 @@ class _Rows(NamedTuple):
 
 
 def _widen(cells: np.ndarray, width: int) -> np.ndarray:
-    """A grid [channels, h, w] with as many columns as a picture, linearly between the cells' centres."""
+    """Interpolate a grid [channels, h, w] linearly between the centres of its cells to a picture's columns."""
     return _mix(cells, np.diff(cells, axis=2, append=cells[:, :, -1:]), *_between(cells.shape[2], width), 2)
 
 
 def _mix(grid: np.ndarray, steps: np.ndarray, before: np.ndarray, share: np.ndarray, axis: int) -> np.ndarray:
-    """Return the lines `before` of a grid, with a share of the step to the next line added to each."""
+    """Return the lines `before` of a grid, plus a fraction of the step to the next line."""
     values = np.take(steps, before, axis)
     values *= share
     values += np.take(grid, before, axis)
@@ -167,7 +167,7 @@ def _mix(grid: np.ndarray, steps: np.ndarray, before: np.ndarray, share: np.ndar
 
 
 def _between(n: int, full: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the one of n cells before each of `full` pixels, and the pixel's share of the way to the next cell."""
+    """For each of `full` pixels, return the cell of n before it and the fraction of the way to the next cell."""
     at = np.clip((np.arange(full) + 0.5) * n / full - 0.5, 0, n - 1)
     before = np.minimum(at.astype(int), max(n - 2, 0))
     return before, (at - before).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Networks without the functions that squeeze their outputs: where those saturate, they hide any difference."""
+"""Networks without final functions that saturate, which would hide differences between outputs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SATURATING = ("sigmoid", "hardsigmoid", "tanh")
 
 
 def squeezed_outputs(network: Network) -> dict[str, str]:
-    """Return the layers that compute outputs and end in a function that saturates, by name, with that function.
+    """Return the layers that compute outputs and end in a saturating function, by name, with that function.
 
-    Layers that others read are left out.
+    Layers read by others are left out.
     """
     readers = network.readers()
     found = {}
@@ -27,7 +27,7 @@ def squeezed_outputs(network: Network) -> dict[str, str]:
 
 
 def without_squeezing(network: Network, names: Mapping[str, str]) -> Network:
-    """Return the network with the functions of some layers left out."""
+    """Return the network without the functions of some layers."""
     layers = tuple(_linear(layer) if layer.name in names else layer for layer in network.layers)
     return replace(network, layers=layers)
 

@@ -1,15 +1,16 @@
-"""Pillow's Gaussian blur for small radii, bit for bit, in a third of its time: NumPy works at many pixels at once.
+"""Pillow's Gaussian blur for small radii, bit for bit, in a third of its time, because NumPy processes many pixels at
+once.
 
-Pillow puts three box filters in a row and rounds to 8 bits behind each. Up to a radius of about 1.4 such a filter
-covers a pixel and a share of each neighbour, beyond the edges of the picture those of the edge.
+Pillow applies three box filters and rounds to 8 bits after each. Up to a radius of about 1.4 such a filter covers a
+pixel and a fraction of each neighbour; beyond the edges of the picture, the edge pixels are repeated.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_FILTERS = 3  # in either direction
-_BITS = 24  # of the fraction of a weight
+_FILTERS = 3  # filters in each direction
+_BITS = 24  # fractional bits of a weight
 
 
 def gaussian_blur(planes: np.ndarray, radius: float) -> np.ndarray:
@@ -33,9 +34,9 @@ def gaussian_blur(planes: np.ndarray, radius: float) -> np.ndarray:
 
 
 def _add_neighbours(plane: np.ndarray, axis: int, sums: np.ndarray) -> None:
-    """Write the sum of the elements before and after each along an axis."""
+    """Write the sum of the elements before and after each element along an axis."""
     distance = plane.shape[1] if axis == 0 else 1
-    flat = plane.ravel()  # as one line, which is quicker than row after row; wrong at the edges only
+    flat = plane.ravel()  # as one line, which is faster than by rows and wrong at the edges only
     np.add(flat[: -2 * distance], flat[2 * distance :], out=sums.ravel()[distance:-distance])
     lines, sums = (plane, sums) if axis == 0 else (plane.T, sums.T)
     np.add(lines[0], lines[min(1, len(lines) - 1)], out=sums[0])

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 from typing import IO
 
-MIN_BYTES = 512 << 20  # that any file may take
-EXPANSION = 16  # bytes in memory for one in the file; 8-bit pixels, well packed, take about 10
-MAX_BYTES = 8 << 30  # that no file may exceed
+MIN_BYTES = 512 << 20  # allowed for any file
+EXPANSION = 16  # bytes in memory per byte in the file; 8-bit pixels, well packed, take about 10
+MAX_BYTES = 8 << 30  # never exceeded
 
 
 class OverBudget(ValueError):  # noqa: N818 (the condition)
-    """A file whose content takes more memory than allowed; the message is one line."""
+    """The content of a file takes more memory than allowed; the message is one line."""
 
 
 class Budget:
-    """Bytes that are left for one file. `max_bytes` is what it may take in all."""
+    """Bytes left for one file. `max_bytes` is its whole budget."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -27,17 +27,17 @@ class Budget:
 
     @classmethod
     def for_file(cls, file_bytes: int) -> Budget:
-        """Return the budget of a file of this size: MIN_BYTES, or EXPANSION times its size if that is more."""
+        """Return the budget of a file of this size: EXPANSION times its size, but at least MIN_BYTES."""
         return cls(min(MAX_BYTES, max(MIN_BYTES, EXPANSION * file_bytes)))
 
     @classmethod
     def of(cls, file: IO[bytes]) -> Budget:
-        """Return the budget of an open file, by what it takes on disk: holes of a sparse file do not count."""
+        """Return the budget of an open file by its size on disk, excluding the holes of a sparse file."""
         status = os.fstat(file.fileno())
         return cls.for_file(min(status.st_size, 512 * getattr(status, "st_blocks", 1 << 54)))
 
     def take(self, size: int, what: str) -> None:
-        """Take `size` bytes, to be called before they are allocated; OverBudget says that `what` needs more."""
+        """Take `size` bytes before they are allocated; OverBudget says that `what` needs more."""
         if self.taken + size > self.max_bytes:
             raise OverBudget(f"{what} takes {self.taken + size:,} bytes; at most {self.max_bytes:,} are allowed here")
         self.taken += size

@@ -1,4 +1,4 @@
-"""The models that come with trninfer: what there is, how large, how accurate."""
+"""The models that come with trninfer: names, sizes and accuracy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import ModelError
 from .files import WEIGHTS_DIRECTORY, read_header
 from .network import Network
 
-SAMPLES = WEIGHTS_DIRECTORY.parent / "samples"  # pictures, and rows of features, that the bundled models read
+SAMPLES = WEIGHTS_DIRECTORY.parent / "samples"  # pictures and feature rows for the bundled models
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Accuracy:
 
     @property
     def fraction(self) -> float:
-        """Correct answers of all, 0..1."""
+        """Correct answers divided by all, 0 to 1."""
         return self.correct / self.total
 
 
 @dataclass(frozen=True)
 class BundledModel:
-    """A bundled model, as its file's header describes it; no tensor is read."""
+    """A bundled model, as described by its file's header; tensors are not read."""
 
     name: str
     path: Path
@@ -42,7 +42,8 @@ class BundledModel:
 
 
 def bundled_models(directory: Path = WEIGHTS_DIRECTORY) -> tuple[BundledModel, ...]:
-    """The models of a folder (by default those that come with trninfer), by name; ModelError for a corrupt file."""
+    """Return the models of a folder (by default those that come with trninfer) by name; ModelError for a
+    corrupt file."""
     return tuple(_describe(path) for path in sorted(directory.glob("*.safetensors")))
 
 
@@ -60,7 +61,8 @@ def _describe(path: Path) -> BundledModel:
 
 
 def parse_accuracy(text: str) -> tuple[Accuracy, ...]:
-    """The `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}; ModelError if it is not."""
+    """Parse the `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}; ModelError if it is not
+    one."""
     try:
         scores = tuple(Accuracy(str(row["on"]), int(row["correct"]), int(row["total"])) for row in json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError):

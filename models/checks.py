@@ -1,4 +1,4 @@
-"""Checks of the fields of networks, the bounds they are held to, and shapes in words for messages."""
+"""Checks of network fields, their bounds, and shapes in words for messages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from .errors import ModelError
 
 Shape = tuple[int, ...]
 
-# Bounds that no real network comes near: they keep a hostile file from asking for terabytes.
+# Bounds far above any real network, so that a hostile file cannot ask for terabytes.
 MAX_SIDE = 16_384
 MAX_CHANNELS = 65_536
 MAX_FEATURES = 1 << 24
 MAX_KERNEL_SIZE = 1_024
-MAX_KERNEL_ELEMENTS = 4_096  # of a filter for one channel
+MAX_KERNEL_ELEMENTS = 4_096  # elements of a filter for one channel
 MAX_STRIDE = 1_024
-MAX_ELEMENTS = 1 << 27  # of one layer's output for one example
+MAX_ELEMENTS = 1 << 27  # elements of one layer's output for one example
 MAX_LAYERS = 1_000
-MAX_READS = 1_000  # layers that one layer reads
+MAX_READS = 1_000  # inputs of one layer
 MAX_LABELS = 65_536  # classes; ImageNet has 21,841 at its largest
 MAX_MULTIPLY_ACCUMULATES = 1 << 41  # for one example: a hundred times a VGG-19
 
-INPUT = "input"  # the name by which layers read the input of the network
+INPUT = "input"  # the name of the network's input among a layer's inputs
 
 
 def describe_shape(shape: Shape) -> str:
@@ -33,7 +33,7 @@ def describe_shape(shape: Shape) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise ModelError unless `name` can be printed in a table and is not that of the input."""
+    """Raise ModelError unless `name` can be printed in a table and differs from the input's."""
     check_printable("layer name", name)
     if name == INPUT:
         raise ModelError(f"layer name {name!r}: the input of the network has that name")
@@ -59,7 +59,7 @@ def check_each(where: str, field: str, values: Sequence[int], count: int, low: i
 
 
 def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise ModelError unless `value` is one of `allowed`."""
+    """Raise ModelError unless `value` is in `allowed`."""
     if value not in allowed:
         raise ModelError(f"{_place(where)}: {field} is {value!r}; allowed are {', '.join(allowed)}")
 
@@ -83,7 +83,7 @@ def check_count(where: str, before: Shape, after: Shape) -> None:
 
 
 def check_epsilon(where: str, epsilon: float) -> None:
-    """Raise ModelError unless `epsilon`, which is added to a variance, is finite and above 0."""
+    """Raise ModelError unless `epsilon`, added to a variance, is finite and above 0."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ModelError(f"{_place(where)}: epsilon is {epsilon}, but it must be above 0")
 

@@ -1,4 +1,4 @@
-"""Connected components of a mask, found from its runs: pixels of a row side by side. NumPy only."""
+"""Connected components of a mask, found from its runs (adjacent pixels of a row). NumPy only."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Runs(NamedTuple):
     rows: np.ndarray  # [runs]
     starts: np.ndarray  # [runs], the first column
     ends: np.ndarray  # [runs], the column after the last
-    blobs: np.ndarray  # [runs], 0.. in the order of their first pixels
-    total: int  # of blobs
+    blobs: np.ndarray  # [runs]: numbers from 0 in the order of first pixels
+    total: int  # number of blobs
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the pixels of each run."""
+        """Return the number of pixels of each run."""
         return self.ends - self.starts
 
     def find(self, ys: np.ndarray, xs: np.ndarray) -> np.ndarray:
-        """Return the run that each of some pixels of the mask is in."""
+        """Return the run of each of some pixels of the mask."""
         width = self.shape[1]
         return np.searchsorted(self.rows * width + self.starts, ys * width + xs, side="right") - 1
 
@@ -33,7 +33,7 @@ class Runs(NamedTuple):
 
 
 def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
-    """Labels 1.. of the 8-connected blobs of a boolean mask [H, W] (0 elsewhere), and how many there are."""
+    """Label the 8-connected blobs of a boolean mask [H, W] from 1 (0 elsewhere), and count them."""
     runs = find_runs(mask)
     labels = np.zeros(mask.shape, np.int64)
     labels[mask] = runs.spread(np.arange(1, runs.total + 1))
@@ -41,24 +41,24 @@ def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def find_runs(mask: np.ndarray) -> Runs:
-    """Return the runs of a boolean mask [H, W], with the blobs that they are parts of.
+    """Return the runs of a boolean mask [H, W], with their blobs.
 
-    Every run starts as its own label and takes the smallest of its neighbours' until nothing changes; following
-    labels of labels makes the number of rounds grow with the logarithm of a blob's length, not with its length.
+    Every run starts with its own label and takes the smallest of its neighbours' until nothing changes. Following
+    labels of labels makes the number of rounds grow with the logarithm of a blob's length instead of its length.
     """
     height, width = mask.shape
-    stride = width + 1  # an empty column ends every row
+    stride = width + 1  # an empty column terminates every row
     flat = np.zeros(height * stride + 1, bool)
     flat[1:].reshape(height, stride)[:, :width] = mask
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     begins, ends = edges[::2], edges[1::2]
-    # The runs of the next row that touch a run, also across a corner, are neighbours in the list.
+    # The runs of the next row that touch a run, also diagonally, are consecutive in the list.
     first = np.searchsorted(ends, begins + stride)
     touching = np.searchsorted(begins, ends + stride, side="right") - first
     upper = np.repeat(np.arange(len(begins)), touching)
     lower = np.arange(len(upper)) + np.repeat(first - (np.cumsum(touching) - touching), touching)
     parent = _join(len(begins), upper, lower)
-    roots = np.cumsum(parent == np.arange(len(parent)))  # up to each run, which are their own parents
+    roots = np.cumsum(parent == np.arange(len(parent)))  # number of roots (their own parents) up to each run
     rows = begins // stride
     starts = begins - rows * stride
     return Runs(
@@ -72,7 +72,7 @@ def find_runs(mask: np.ndarray) -> Runs:
 
 
 def _join(count: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the smallest of `count` items that each is connected to by the pairs (first, second)."""
+    """Return the smallest of `count` items to which each is connected by the pairs (first, second)."""
     parent = np.arange(count)
     while True:
         one, other = parent[first], parent[second]

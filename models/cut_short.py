@@ -1,4 +1,4 @@
-"""PNG files that end before their last row, which Pillow opens as if the other rows were black."""
+"""Truncated PNG files, which Pillow opens as if the missing rows were black."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import BinaryIO
 
 from PIL import Image, _imaging
 
-FILLS = (0x5A, 0xA5)  # memory before decoding; a row that keeps both was not decoded
+FILLS = (0x5A, 0xA5)  # fills of the memory before decoding; a row that keeps both was not decoded
 
 
 def load(image: Image.Image, file: BinaryIO) -> bool:
-    """Decode an opened picture; False for a PNG file whose last row is missing.
+    """Decode an opened picture; return False for a PNG file whose last row is missing.
 
-    The memory is filled with a value first. Where the last row has it, as a picture may by chance, the file is decoded
-    once more, over another value.
+    The memory is filled with a value first. If the last row equals it, which can happen by chance, the file is decoded
+    again over another value.
     """
     if image.format != "PNG" or image.height < 2:
         image.load()
@@ -22,10 +22,10 @@ def load(image: Image.Image, file: BinaryIO) -> bool:
 
 
 def _keeps(image: Image.Image, fill: int) -> bool:
-    """Decode a picture over memory with a value; True if a row still has it."""
+    """Decode a picture over memory filled with a value; True if a row keeps it."""
     image.im = _imaging.fill(image.mode, image.size, _ink(image, fill))
     image.load()
-    row = image.height - 1 - image.height % 2  # the last of the odd ones, with which an interlaced file ends
+    row = image.height - 1 - image.height % 2  # the last odd row: interlaced files end with it
     before = Image.new(image.mode, (image.width, 1), _ink(image, fill))
     return all(
         image.crop((0, number, image.width, number + 1)).tobytes() == before.tobytes()

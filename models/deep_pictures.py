@@ -1,4 +1,4 @@
-"""Pictures of more than 8 bits a channel, converted a band of rows at a time: as float32 a whole one takes 256 MB."""
+"""Pictures with more than 8 bits per channel, converted in bands of rows: as float32, a whole one takes 256 MB."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ BAND_PIXELS = 1 << 20
 
 
 def bands(image: Image.Image) -> Iterator[np.ndarray]:
-    """Yield a grey picture as float32 [rows, width], some rows at a time."""
+    """Yield a grey picture as float32 [rows, width], a few rows at a time."""
     rows = max(1, BAND_PIXELS // image.width)
     for top in range(0, image.height, rows):
         yield np.asarray(image.crop((0, top, image.width, min(top + rows, image.height))), np.float32)
 
 
 def to_8_bits(image: Image.Image, convert: Callable[[np.ndarray], np.ndarray]) -> Image.Image:
-    """Return a grey picture in mode L whose values `convert` computes, which are cut off to whole numbers."""
+    """Convert a grey picture to mode L by `convert`, truncating to whole numbers."""
     result = np.empty((image.height, image.width), np.uint8)
     top = 0
     for band in bands(image):

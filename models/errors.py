@@ -4,16 +4,16 @@ from __future__ import annotations
 
 
 class TrninferError(Exception):
-    """Anything that a user can cause; every other exception is a fault of the program."""
+    """An error that a user can cause; every other exception is a bug in the program."""
 
 
 class ModelError(TrninferError, ValueError):
-    """A network or a model file that cannot be used."""
+    """A network or a model file cannot be used."""
 
 
 class InputError(TrninferError, ValueError):
-    """A picture, or rows of features, that cannot be used."""
+    """A picture, or rows of features, cannot be used."""
 
 
 class ArgumentError(TrninferError, ValueError):
-    """An argument of a function that is not allowed."""
+    """An argument of a function is not allowed."""

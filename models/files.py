@@ -28,7 +28,7 @@ from .tensor_file import TensorFile, check_types, read_table, read_tensors
 _LOG = logging.getLogger(__name__)
 
 FORMAT_VERSION = "2"
-READABLE_VERSIONS = ("1", FORMAT_VERSION)  # 1: plain sequences of layers
+READABLE_VERSIONS = ("1", FORMAT_VERSION)  # version 1: plain sequences of layers
 WEIGHTS_DIRECTORY = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -42,7 +42,7 @@ class Model:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions about pictures made on import, in words; empty where file and options stated it all."""
+        """The import's assumptions about pictures, in words; empty if file and options specified everything."""
         return self._notes("assumed")
 
     @property
@@ -60,7 +60,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Header:
-    """Header of a model file, read before any tensor."""
+    """The header of a model file, read before any tensor."""
 
     network: Network
     metadata: dict[str, str]
@@ -68,7 +68,7 @@ class Header:
 
 
 def resolve(name_or_path: str | os.PathLike[str]) -> Path:
-    """The file that a bundled name or a path means; ModelError where there is none."""
+    """Return the file for a bundled name or a path; ModelError if there is none."""
     text = os.fspath(name_or_path)
     bundled = WEIGHTS_DIRECTORY / f"{text}.safetensors"
     path = Path(text)
@@ -78,7 +78,7 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
         if path.is_file():
             return path
         exists = path.exists()
-    except (OSError, ValueError) as error:  # a name that no file can have, or a folder that may not be entered
+    except (OSError, ValueError) as error:  # an impossible file name, or a folder without permission
         raise ModelError(f"{text[:100]!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if exists:
         raise ModelError(f"{text}: not a file; a model is one .safetensors file or a bundled name")
@@ -87,7 +87,7 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def read_header(path: Path) -> Header:
-    """The network, metadata and table of tensors of a model file; ModelError for anything that is not one."""
+    """Read the network, metadata and table of tensors of a model file; ModelError for any other file."""
     file = read_table(path)
     version = file.metadata.get("trninfer_format")
     if version is None or "network" not in file.metadata:
@@ -106,7 +106,7 @@ def read_header(path: Path) -> Header:
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> Model:
-    """Read a model by bundled name or path; tensors come as float32, whatever of float32, float16, bfloat16 is stored.
+    """Read a model by bundled name or path; tensors stored as float32, float16 or bfloat16 are returned as float32.
 
     Raises ModelError, one line, for a file that is missing, foreign, cut short or corrupt, whose tensors do not fit its
     network, or whose weights hold NaN or infinity.
@@ -129,19 +129,19 @@ def save_model(
     tensors: Mapping[str, np.ndarray],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model file, whole or not at all; the same content always gives the same bytes.
+    """Write a model file atomically; the same content always gives the same bytes.
 
-    Tensors are stored as float32. ModelError where they do not fit the network; OSError where the path is unwritable.
+    Tensors are stored as float32. ModelError if they do not fit the network; OSError if the path cannot be written.
     """
     with StagedModel(path, network, tensors, metadata) as staged:
         staged.commit()
 
 
 class StagedModel:
-    """A model file on its way: written beside its place under another name, which it gets by `commit`.
+    """A model file being written under a temporary name, renamed by `commit`.
 
-    `model` has the tensors of that file, so that the caller's can be let go. Leaving the context without `commit`
-    removes the file. Raises as `save_model`.
+    `model` reads the tensors from that file, so that the caller can free its own. Leaving the context without `commit`
+    removes the file. Raises like `save_model`.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class StagedModel:
             places[name] = begin
             begin = end
         header = json.dumps(table, separators=(",", ":")).encode()
-        header += b" " * (-len(header) % 8)  # the data starts aligned, as the format asks
+        header += b" " * (-len(header) % 8)  # the format requires aligned data
         self._target = Path(path)
         descriptor, self._temporary = tempfile.mkstemp(dir=self._target.parent, prefix=f".{self._target.name}.")
         try:
@@ -178,7 +178,7 @@ class StagedModel:
             raise
 
     def commit(self) -> None:
-        """Give the file its name, in place of one that is there; OSError where that cannot be done."""
+        """Rename the file, replacing an existing one; OSError if that fails."""
         os.replace(self._temporary, self._target)
 
     def __enter__(self) -> StagedModel:
@@ -192,15 +192,15 @@ class StagedModel:
 
 
 class MappedTensors(Mapping[str, np.ndarray]):
-    """Float32 tensors of a file, mapped into memory whenever one is asked for, so that none is held between."""
+    """Float32 tensors of a file, memory-mapped on each access, so that none stays in memory."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Shape], places: Mapping[str, int]) -> None:
-        """`places`: the first byte of each tensor. The file may get another name, or none, afterwards."""
+        """Take the first byte of each tensor, `places`. The file may be renamed or removed afterwards."""
         self._file = open_regular(path)
         self._shapes, self._places = dict(shapes), dict(places)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return a tensor that cannot be written to."""
+        """Return a read-only tensor."""
         return np.asarray(np.memmap(self._file, "<f4", "r", self._places[name], self._shapes[name]))
 
     def __iter__(self) -> Iterator[str]:
@@ -211,7 +211,7 @@ class MappedTensors(Mapping[str, np.ndarray]):
 
 
 def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
-    """ModelError unless `tensors` are exactly those of the network, in its shapes, and finite."""
+    """Raise ModelError unless `tensors` are exactly those of the network, with its shapes, and finite."""
     _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
@@ -231,7 +231,7 @@ def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> No
 
 
 def _umask() -> int:
-    """The process's umask; mkstemp ignores it, and a model file is to be as readable as any other file."""
+    """Return the process's umask: mkstemp ignores it, but a model file should be as readable as other files."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,6 +1,7 @@
 """The golden model: networks run layer by layer in NumPy float32, independent of every kernel.
 
-What a layer computes is in its file in `layers/`. Arrays carry the batch first: images [B, C, H, W], features [B, F].
+Each layer's computation is in its file in `layers/`. The batch is the first axis of arrays: images [B, C, H, W],
+features [B, F].
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ __all__ = [
 class OutputRun(NamedTuple):
     """One output of a network for a batch, each [B, size]."""
 
-    logits: np.ndarray  # the input of the final softmax (the last layer's output where there is none)
+    logits: np.ndarray  # the input of the final softmax (the last layer's output if there is none)
     probabilities: np.ndarray  # see `probabilities_of`
     scores: np.ndarray  # the last layer's output
 
 
 class GoldenRun(NamedTuple):
-    """The results of a network for a batch: of its leading output, and of the others in their order."""
+    """The results of a network for a batch: its leading output, and the others in order."""
 
-    logits: np.ndarray  # [B, outputs], as `OutputRun` has them
+    logits: np.ndarray  # [B, outputs], see `OutputRun`
     probabilities: np.ndarray
     scores: np.ndarray
-    largest: np.ndarray  # [B], for values the largest magnitude in any layer's output; for others zeros
+    largest: np.ndarray  # [B]: for values, the largest magnitude in any layer's output; else zeros
     others: tuple[OutputRun, ...] = ()
 
     @property
@@ -63,7 +64,8 @@ class GoldenRun(NamedTuple):
 def run_network(
     network: Network, tensors: Tensors, x: np.ndarray, watch: Callable[[str, np.ndarray], None] | None = None
 ) -> GoldenRun:
-    """Run a batch [B, *network.input.shape] (float32) through the network; `watch` is given the value of each layer."""
+    """Run a batch [B, *network.input.shape] (float32) through the network; `watch` is called with the value of each
+    layer."""
     if x.shape[1:] != network.input.shape:
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
@@ -73,7 +75,7 @@ def run_network(
     kept = {name for answer in answers for name in (answer, before_softmax.get(answer, answer))}
     any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
-    left = dict(network.readers())  # values that no layer reads any more are deleted
+    left = dict(network.readers())  # remaining readers; values without any are deleted
     largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
@@ -98,12 +100,12 @@ def run_network(
 
 
 def run_layer(layer: Layer, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-    """Run one layer on batches `inputs`, with its own tensors by the last part of their names; float32."""
+    """Run one layer on batches `inputs`, with its tensors by the last part of their names; float32."""
     return layer.run(tensors, *inputs).astype(np.float32, copy=False)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:
-    """Convert the last layer's numbers [B, outputs] to probabilities of classes; others are returned as they are.
+    """Convert the last layer's numbers [B, outputs] to probabilities of classes; other outputs are returned unchanged.
 
     Raw scores go through a softmax, logarithms through the exponential.
     """
@@ -113,5 +115,5 @@ def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:
 
 
 def argmax(x: np.ndarray) -> np.ndarray:
-    """Index of the largest value over the last axis, the first of equals; int32."""
+    """Return the index of the largest value over the last axis, the first of equals; int32."""
     return np.argmax(x, axis=-1).astype(np.int32)

@@ -1,8 +1,8 @@
-"""The ink of a picture: what stands out from an unevenly lit background, and the blob of it that is meant. NumPy only.
+"""The ink of a picture: what stands out from an unevenly lit background, and its main blob. NumPy only.
 
-Three models of the background are tried (one colour, a smooth surface, a local median; backgrounds.py), since no single
-one holds for a tight crop, for a lamp from the side and for the edge of a shadow. Each leads to a blob; the one is
-taken that accounts best for all that stands out. A model that cannot win any more is left out.
+Three models of the background are tried (one colour, a smooth surface, a local median; backgrounds.py), since none of
+them works for a tight crop, for a lamp from the side and for the edge of a shadow. Each yields a blob; the one that
+accounts best for everything that stands out wins. Models that cannot win any more are skipped.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ import numpy as np
 
 from .backgrounds import Background, Stretched, bands, coarsen, fit_surface, local_median, rim_colour
 from .components import Runs, connected_components, find_runs
-from .pieces import Box as Box  # also for those who find blobs
+from .pieces import Box as Box  # re-exported for users of blobs
 from .pieces import Pieces, measure
 
-# Ink that differs from its background by less than this share of the light looks like stains and shadows.
+# Smallest contrast of ink, as a share of the light; less looks like stains and shadows.
 MIN_CONTRAST = 0.08
 
-# Dark backgrounds are divided by this at least, so that the noise of a black one is not taken for ink.
+# Least divisor for dark backgrounds, so that the noise of a black one does not count as ink.
 MIN_LIGHT = 0.25
 
 MIN_BLOB_SIDE = 5
 
-# Numbers to work in, even where fewer are needed. glibc returns freed memory beyond twice the largest array to the
-# system, which clears it again for the next picture: that takes a fifth of the time.
+# Size of the working memory, even if less is needed. glibc returns freed memory beyond twice the largest array to the
+# system, which has to clear it for the next picture: a fifth of the time.
 MIN_ROOM = 1 << 21
 
-DEVIATION = 1.4826  # the standard deviation of normal noise by the median of its absolute values
+DEVIATION = 1.4826  # standard deviation of normal noise divided by the median of its absolute values
 
-# The trust in a background model is higher for simpler ones, since a flexible one may follow strokes too.
-TRUST_SURFACE, TRUST_MEDIAN = 0.8, 0.7  # 1 in one colour
-TRUST_FILLED_MEDIAN = 0.4  # a digit that fills the median's window, about half the picture, is partly background
+# Simpler background models are trusted more, since flexible ones may follow strokes.
+TRUST_SURFACE, TRUST_MEDIAN = 0.8, 0.7  # 1 for one colour
+# a digit that fills the median's window, about half the picture, is partly taken for background
+TRUST_FILLED_MEDIAN = 0.4
 
 
 class InkError(ValueError):
-    """There is no ink to be found; the message says why."""
+    """There is no ink; the message says why."""
 
 
 class Blob(NamedTuple):
-    """The ink that is meant."""
+    """The main ink of a picture."""
 
     mask: np.ndarray  # bool [H, W]
     box: Box
-    ink: np.ndarray  # float32 [H, W], how far each pixel stands out; above 0 is ink
-    quality: float  # 0..1, the share of all that stands out that the blob accounts for
-    several: bool  # whether there is more than one of its kind
+    ink: np.ndarray  # float32 [H, W]: how much each pixel stands out; above 0 is ink
+    quality: float  # 0 to 1: the blob's share of everything that stands out
+    several: bool  # True if there are several of its kind
 
 
 def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
-    """The main blob of ink in a picture [H, W, channels], W at least 3; InkError where nothing stands out.
+    """Return the main blob of ink in a picture [H, W, channels], W at least 3; InkError if nothing stands out.
 
-    Pixels are float32 of 0..1, or uint8 of 0..255. Where a box is expected, blobs that fill it are preferred.
+    Pixels are float32 from 0 to 1, or uint8. If a box is expected, blobs that fill it are preferred.
     """
     planes = np.ascontiguousarray(pixels.transpose(2, 0, 1))
     cells = coarsen(planes)
@@ -62,7 +63,7 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     best: Blob | None = None
     with contextlib.suppress(InkError):
         best = _blob_on(planes, rim_colour(cells), expected, room)
-    # Light on an empty page accounts for all there is, unless there is known to be something.
+    # Uneven light on an empty page explains everything, unless a blob is known to be there.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
             blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, room)
@@ -79,15 +80,15 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
 
 
 def _better(best: Blob | None, blob: Blob, trust: float) -> Blob:
-    """Return the better of the best blob so far and another one, of a model that is trusted less."""
+    """Return the better of the best blob so far and one from a less trusted model."""
     blob = blob._replace(quality=blob.quality * trust)
     return blob if best is None or blob.quality > best.quality else best
 
 
 def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, room: np.ndarray) -> Blob:
-    """Return the main blob of a picture [channels, H, W] on its background; InkError where nothing stands out.
+    """Return the main blob of a picture [channels, H, W] on its background; InkError if nothing stands out.
 
-    `room` is float32 of the picture's shape, to work in: memory that the system has to clear first takes time.
+    `room` is a float32 buffer of the picture's shape: memory that the system has to clear first takes time.
     """
     ink = _ink(room, _deviate(planes, background, room))
     threshold = _threshold(ink, len(planes))
@@ -95,9 +96,9 @@ def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, r
 
 
 def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) -> np.ndarray:
-    """Write each channel's deviation from its background, as a share of that, which undoes uneven light.
+    """Write each channel's deviation from its background, relative to it, which removes uneven light.
 
-    Returns the sums of products of any two channels' deviations, [channels, channels].
+    Returns the sums of products of the deviations of each pair of channels, [channels, channels].
     """
     products = np.zeros((len(planes), len(planes)), np.float32)
     for rows in bands(planes.shape[1]):
@@ -109,15 +110,15 @@ def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) 
         np.maximum(behind, np.float32(MIN_LIGHT), out=behind)
         band /= behind
         flat = band.reshape(len(planes), -1)
-        products += [[one @ other for other in flat] for one in flat]  # matrix products of such a shape are slow
+        products += [[one @ other for other in flat] for one in flat]  # matrix products of this shape are slow
     return products
 
 
 def _ink(deviation: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Return the ink of each pixel from the deviations of its channels, given the sums of their products.
+    """Return the ink of each pixel from its channels' deviations and the sums of their products.
 
-    Channels are added up along the direction in which the picture deviates most, so that red on green counts as much
-    as black on white. Ink is the side to which the strong deviations lie, be it the dark or the light one.
+    Channels are added along the direction of the largest deviation, so that red on green counts as much as black on
+    white. Ink is on the side of the strong deviations, dark or light.
     """
     factors = np.linalg.eigh(products)[1][:, -1]
     values = np.empty(deviation.shape[1:], np.float32)
@@ -132,7 +133,7 @@ def _ink(deviation: np.ndarray, products: np.ndarray) -> np.ndarray:
 
 
 def _threshold(ink: np.ndarray, channels: int) -> float:
-    """Return the value above which a pixel counts as ink; InkError where nothing stands out."""
+    """Return the value above which a pixel counts as ink; InkError if nothing stands out."""
     peak = _peak(ink, min(0.01, 40 / ink.size))
     if peak < MIN_CONTRAST * np.sqrt(channels):
         raise InkError("the picture is blank")
@@ -143,9 +144,9 @@ def _threshold(ink: np.ndarray, channels: int) -> float:
 
 
 def _peak(values: np.ndarray, share: float) -> float:
-    """Return the quantile of values that a share of them, of a hundredth at most, exceeds; as `numpy.quantile`."""
+    """Return the quantile of values exceeded by a share of at most a hundredth, like `numpy.quantile`."""
     index = (values.size - 1) * (1 - share)
-    count = values.size - int(index)  # of the greatest values, between the least two of which it is
+    count = values.size - int(index)  # the largest values, the smallest two of which enclose the quantile
     greatest = values[values > 0.5 * values.max()]
     if len(greatest) < count:
         greatest = values.ravel()
@@ -156,27 +157,25 @@ def _peak(values: np.ndarray, share: float) -> float:
 
 
 def _noise(values: np.ndarray) -> float:
-    """Standard deviation of the noise, as far as distinguishable from uneven light: the lesser of two estimates.
-
-    One is the spread of all values, the other that of second differences along rows.
-    """
+    """Estimate the standard deviation of the noise apart from uneven light: the smaller of the spread of all values and
+    that of second differences along rows."""
     spread = float(np.median(np.abs(values - np.median(values))))
     return DEVIATION * min(spread, float(np.median(_second_differences(values))) / np.sqrt(6))
 
 
 def _is_less_noisy(values: np.ndarray, noise: float) -> bool:
-    """True if `_noise` is less, which is quicker to see than how much it is; False if that is not seen."""
+    """True if `_noise` is certainly less, which is faster to check than computing it."""
     half = values.size // 2 + 1
     limit = noise / DEVIATION
     if sum(np.count_nonzero(np.abs(values[rows]) <= limit / 2) for rows in bands(len(values))) >= half:
-        return True  # then the median is within limit / 2 of 0, and half of the values within limit of the median
+        return True  # then the median is within limit / 2 of 0, and half of the values are within limit of the median
     limit *= np.sqrt(6)
     smooth = [_second_differences(values[rows]) <= limit for rows in bands(len(values))]
     return sum(map(np.count_nonzero, smooth)) >= sum(each.size for each in smooth) // 2 + 1
 
 
 def _second_differences(values: np.ndarray) -> np.ndarray:
-    """Return the absolute second differences along rows, which smooth light hardly touches."""
+    """Return the absolute second differences along rows, which smooth light hardly affects."""
     step = min(4, (values.shape[1] - 1) // 2)
     second = values[:, : -2 * step] + values[:, 2 * step :]
     second -= values[:, step:-step]
@@ -187,7 +186,7 @@ def _second_differences(values: np.ndarray) -> np.ndarray:
 def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     """Return the most important blob, with the pieces close to it.
 
-    A blob counts by its ink, and for less where it is doubtful. Where a box is expected, blobs that fill it count more.
+    Blobs are weighted by their ink, less if they are doubtful. If a box is expected, blobs that fill it count more.
     """
     stands_out = ink > threshold
     runs = find_runs(stands_out)
@@ -200,9 +199,9 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     main, sides = int(np.argmax(weight)), pieces.sides
     if sides[main] < MIN_BLOB_SIDE:
         raise InkError("there is nothing but specks")
-    sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled
+    sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled shapes
     like = (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
-    if expected is not None:  # what was not meant at the first look is not meant now
+    if expected is not None:  # ignore pieces that were rejected at the first look
         like &= pieces.inside(expected)
     chosen = np.arange(runs.total) == main
     while (more := like & ~chosen & (pieces.gap(pieces.box(chosen)) <= 0.18 * sides[main])).any():
@@ -217,7 +216,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
 
 
 def _others_like_it(pieces: Pieces, chosen: np.ndarray) -> bool:
-    """True if pieces farther off are about as high as the chosen ones together and have as much ink."""
+    """True if pieces farther away are about as high as the chosen ones together and have as much ink."""
     height, mass = pieces.box(chosen).height, float(pieces.mass[chosen].sum())
     heights = pieces.bottom - pieces.top
     alike = (heights >= 0.5 * height) & (heights <= 2 * height) & (pieces.mass >= 0.25 * mass)
@@ -227,9 +226,9 @@ def _others_like_it(pieces: Pieces, chosen: np.ndarray) -> bool:
 def _stand_apart(pieces: Pieces, chosen: np.ndarray, runs: Runs, linked: Callable[[], np.ndarray]) -> bool:
     """True if the chosen pieces are several signs, side by side or one above the other.
 
-    Each of several signs is about as high as all of them. The parts of a broken stroke are lower, or hang together by
-    fainter ink, whose blobs `linked` returns for the pixels of the runs, and the halves of a stencilled 0 are no wider
-    together than one digit. No digit is much wider than it is high.
+    Each of several signs is about as high as all of them together. The parts of a broken stroke are lower, or are
+    connected by fainter ink, whose blobs `linked` returns for the pixels of the runs; the halves of a stencilled 0 are
+    together no wider than one digit. No digit is much wider than it is high.
     """
     if chosen.sum() < 2:
         return False
@@ -244,7 +243,7 @@ def _stand_apart(pieces: Pieces, chosen: np.ndarray, runs: Runs, linked: Callabl
 
 
 def _tall_groups(pieces: Pieces, chosen: np.ndarray, across: bool) -> list[list[int]]:
-    """The chosen pieces by groups that stand beside each other (`across`), or one above the other; the tall ones."""
+    """Group the chosen pieces that stand side by side (`across`), or one above the other; return the tall groups."""
     starts, ends = (pieces.left, pieces.right) if across else (pieces.top, pieces.bottom)
     groups: list[list[int]] = []
     begin = reach = 0.0

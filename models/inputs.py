@@ -1,4 +1,4 @@
-"""The inputs of a network: their shapes, and how a picture is converted to one."""
+"""The inputs of a network: shapes, and the conversion of pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PREPROCESSING = ("digit", "photo", "none")
 LAYOUTS = ("CHW", "HWC", "HW", "CW")
 CHANNEL_ORDERS = ("rgb", "bgr")
 RESIZE_MODES = ("crop", "squash", "pad")
-FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "linear")  # linear: OpenCV's bilinear, without antialiasing
+# "linear" is OpenCV's bilinear filter, without antialiasing
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "linear")
 PAD_PLACES = ("centre", "corner")
 MAX_INPUTS = 16
 
@@ -98,7 +99,7 @@ class ImageInput:
 
     @property
     def shape(self) -> Shape:
-        """(C, H, W)."""
+        """(F,), the total size of all inputs."""
         return (self.channels, self.height, self.width)
 
     @property
@@ -131,7 +132,7 @@ INPUT_KINDS: dict[str, type[PartInput]] = {kind.kind: kind for kind in (ImageInp
 
 @dataclass(frozen=True)
 class NamedInput:
-    """One of several inputs: its name in the file that the network is from, and what it is."""
+    """One of several inputs: its name in the original file, and its description."""
 
     name: str
     input: PartInput
@@ -161,7 +162,7 @@ class SeveralInputs:
         return (sum(math.prod(part.input.shape) for part in self.parts),)
 
     def span(self, name: str) -> tuple[int, int]:
-        """Return (first, last + 1) of the numbers of one input."""
+        """Return (first, last + 1) of one input's numbers."""
         first = 0
         for part in self.parts:
             last = first + math.prod(part.input.shape)
@@ -171,11 +172,11 @@ class SeveralInputs:
         raise KeyError(name)
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the rows [B, F] for a batch of each input, [B, *shape] by name."""
+        """Return rows [B, F] from a batch of each input, [B, *shape] by name."""
         return np.concatenate([arrays[part.name].reshape(len(arrays[part.name]), -1) for part in self.parts], axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the batch of each input by name, out of rows [B, F]."""
+        """Return the batch of each input by name from rows [B, F]."""
         spans = {part.name: self.span(part.name) for part in self.parts}
         return {
             part.name: rows[:, slice(*spans[part.name])].reshape(len(rows), *part.input.shape) for part in self.parts
@@ -201,7 +202,7 @@ def read_input(data: Any) -> Input:
 
 
 def describe_input(spec: Input) -> dict[str, Any]:
-    """Return the JSON object of an input, which `read_input` reads."""
+    """Return the JSON object of an input, as `read_input` reads it."""
     if not isinstance(spec, SeveralInputs):
         return described(spec)
     parts = [{"name": part.name, "input": described(part.input)} for part in spec.parts]

@@ -1,4 +1,4 @@
-"""JSON objects as dataclasses; a ModelError names the field that is unknown, missing or of another type."""
+"""JSON objects as dataclasses; a ModelError names a field that is unknown, missing or of another type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Kind = TypeVar("_Kind")
 
 
 def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a JSON object; ModelError unless they are the allowed ones (`optional` may be missing)."""
+    """Return the fields of a JSON object; ModelError for others than `allowed` (`optional` may be missing)."""
     if not isinstance(data, dict):
         raise ModelError(f"{where} must be a JSON object, not {type(data).__name__}")
     unknown = [key for key in data if key not in allowed]
@@ -36,7 +36,7 @@ def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
 
 
 def fill(cls: type[_Kind], where: str, data: Any) -> _Kind:
-    """Build a dataclass from a JSON object; ModelError where a field is unknown, missing or of another type."""
+    """Build a dataclass from a JSON object; ModelError if a field is unknown, missing or of another type."""
     declared = dataclasses.fields(cls)  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     optional = tuple(field.name for field in declared if field.default is not dataclasses.MISSING)
@@ -70,7 +70,7 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
     item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
     values = value if item is not hint else [value]
     if isinstance(values, list):
-        with contextlib.suppress(TypeError, OverflowError):  # of a whole number beyond any float
+        with contextlib.suppress(TypeError, OverflowError):  # for an integer beyond any float
             found = tuple(_scalar(entry, item) for entry in values)
             return found if item is not hint else found[0]
     wanted = _WORDS[item] if item is hint else f"a list of {_WORDS[item].removeprefix('a ').replace('whole ', '')}s"
@@ -78,7 +78,7 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
 
 
 def _scalar(value: Any, kind: type) -> Any:
-    """Return `value` if it is of the kind, a whole number as a float where one is wanted; TypeError otherwise."""
+    """Return `value` if it has the kind (integers also as float); TypeError otherwise."""
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

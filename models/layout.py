@@ -1,8 +1,8 @@
-"""Weights as the kernels want them in SBUF, laid out once on the host.
+"""Weights in the SBUF layout of kernels, converted once on the host.
 
-The Tensor Engine contracts over the partition axis, so input channels (and, where they are few, several filter taps)
-become rows. A stationary operand is read fastest when its output channels are contiguous, so they come last. Which taps
-and which groups of channels share the rows, `kernels/tiling/packing.py` says to host and kernel alike.
+The Tensor Engine contracts over the partition axis, so input channels (and several filter taps, if channels are few)
+become rows. Reading a stationary operand is fastest if its output channels are contiguous, so they come last.
+`kernels/tiling/packing.py` decides for host and kernel which taps and channel groups share the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..simulator.machine.chip import PARTITIONS
 
 
 def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Filters [Cout, Cin / groups, kh, kw] and bias [Cout] in the layout of `fused_conv2d_maxpool_packed`.
+    """Convert filters [Cout, Cin / groups, kh, kw] and bias [Cout] to the layout of `fused_conv2d_maxpool_packed`.
 
     Returns `w_packed` [R, S * Cout] in the dtype of w, and `bias_packed` [channels of a block, blocks] float32.
 
@@ -55,7 +55,7 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
 
 
 def pack_images(w: NDArray[Any], order: OutputOrder, taps: Taps, block: int) -> NDArray[Any]:
-    """Filters for images that are packed along the partitions: [rows, steps * outputs].
+    """Convert filters for images packed along the partitions: [rows, steps * outputs].
 
     `w` is [order.rows * order.channels, Cin, kh, kw], filter rows outermost. Rows of the result are (image, channel) of
     the input; an output has zeros where the input channel is another image's. Columns are in blocks of `block`
@@ -73,7 +73,7 @@ def pack_images(w: NDArray[Any], order: OutputOrder, taps: Taps, block: int) -> 
 
 
 def _pack_section(filters: NDArray[Any], taps: Taps, rows: int, block: int) -> list[NDArray[Any]]:
-    """The blocks of one section, [rows, steps * output channels] each, of its filters [Cout, Cin, kh, kw]."""
+    """Return the blocks of one section, [rows, steps * output channels] each, from its filters [Cout, Cin, kh, kw]."""
     out_channels, in_channels, kernel_rows, kernel_columns = filters.shape
     tap_rows, tap_columns, stride = taps.rows, taps.columns, taps.stride
     row_steps, column_steps = -(-kernel_rows // tap_rows), -(-kernel_columns // tap_columns)

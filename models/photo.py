@@ -1,8 +1,8 @@
-"""The "photo" preprocessing: what torchvision's presets do with a picture, in Pillow and NumPy.
+"""The "photo" preprocessing: torchvision's presets, in Pillow and NumPy.
 
-The picture is resized (antialiased), the network's image cut from the centre, and the values scaled to 0..1. Sizes are
-rounded as `torchvision.transforms.Resize` and `CenterCrop` round them, colours converted as its `ImageFolder` does:
-red, green, blue, with transparency left out.
+The picture is resized (antialiased), the network's image is cut from the centre, and values are scaled to 0..1. Sizes
+are rounded as `torchvision.transforms.Resize` and `CenterCrop` do, and colours are converted as by its `ImageFolder`:
+red, green, blue, without transparency.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .deep_pictures import to_8_bits
 from .frame import frame_of
 from .inputs import ImageInput
 
-MAX_RESIZED_PIXELS = 64_000_000  # of a picture that is long and narrow: as many as one may have when it is opened
+MAX_RESIZED_PIXELS = 64_000_000  # for long and narrow pictures: the limit that also applies when a picture is opened
 
-_ONE = 2048  # the sum of the weights of two pixels
+_ONE = 2048  # sum of the weights of two pixels
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -26,13 +26,13 @@ _FILTERS = {
 
 
 class PhotoError(ValueError):
-    """A picture that cannot be used; the message says why."""
+    """The picture cannot be used; the message says why."""
 
 
 def photo(image: Image.Image, spec: ImageInput) -> np.ndarray:
-    """Return a picture as float32 [channels, height, width] in 0..1: red, green, blue, or grey alone.
+    """Convert a picture to float32 [channels, height, width] in 0..1: red, green, blue, or grey.
 
-    See `ImageInput` for how it is resized and cut. Raises PhotoError.
+    See `ImageInput` for resizing and cropping. Raises PhotoError.
     """
     frame = frame_of(spec, *image.size)
     size = (frame.resized_width, frame.resized_height)
@@ -70,7 +70,7 @@ def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _two_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each target pixel the source pixels before and after its centre, and the weight of the latter."""
+    """For each target pixel, return the source pixels before and after its centre, and the weight of the latter."""
     centres = ((np.arange(target) + 0.5) * (source / target) - 0.5).astype(np.float32)
     before = np.floor(centres).astype(np.int64)
     weight = np.rint((centres - before.astype(np.float32)) * np.float32(_ONE)).astype(np.int32)
@@ -80,11 +80,11 @@ def _two_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _colours(image: Image.Image, channels: int) -> Image.Image:
-    """The picture in mode RGB or L, 8 bits a channel."""
+    """Convert a picture to mode RGB or L, 8 bits per channel."""
     if image.mode == "F":
         raise PhotoError("a picture of floating point numbers, whose values for black and white are unknown")
-    if image.mode == "I" or image.mode.startswith("I;16"):  # grey of 16 bits, which Pillow's conversion would cut off
+    if image.mode == "I" or image.mode.startswith("I;16"):  # 16-bit grey, which Pillow's conversion would clip
         image = to_8_bits(image, lambda deep: np.rint(np.clip(deep, 0, 65535) / np.float32(257)))
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # else Pillow may warn of a palette whose transparency is lost
+        image = image.convert("RGBA")  # avoids Pillow's warning about lost transparency of a palette
     return image.convert("L" if channels == 1 else "RGB")

@@ -1,4 +1,4 @@
-"""The connected pieces of what stands out of a picture: where each is, its ink, and its likeness to a sign."""
+"""The connected pieces of a picture's ink: position, amount of ink, and likeness to a sign."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.right - self.left
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.bottom - self.top
 
     def cut(self, values: np.ndarray) -> np.ndarray:
-        """The part of an array [H, W, ...] that is in the box, as a view."""
+        """Return the part of an array [H, W, ...] inside the box, as a view."""
         return values[self.top : self.bottom, self.left : self.right]
 
 
 class Pieces(NamedTuple):
-    """The connected pieces of what stands out; arrays of [pieces], boxes in pixels."""
+    """The connected pieces of a picture's ink; arrays of [pieces], boxes in pixels."""
 
     left: np.ndarray
     top: np.ndarray
     right: np.ndarray
     bottom: np.ndarray
     mass: np.ndarray  # ink, summed over the piece
-    doubt: np.ndarray  # 0..1, below 1 for what is hardly a sign
-    clear: np.ndarray  # the same, of lying along the picture's edge alone
+    doubt: np.ndarray  # 0 to 1: below 1 for pieces unlikely to be a sign
+    clear: np.ndarray  # the same, considering only the picture's edge
 
     @property
     def sides(self) -> np.ndarray:
-        """The longer side of each."""
+        """The longer side of each piece."""
         return np.maximum(self.right - self.left, self.bottom - self.top)
 
     def likeness(self, box: Box) -> np.ndarray:
@@ -54,7 +54,7 @@ class Pieces(NamedTuple):
         return shared / ((self.right - self.left) * (self.bottom - self.top) + box.width * box.height - shared)
 
     def inside(self, box: Box) -> np.ndarray:
-        """Return a mask of the pieces with at least half of their box in this box."""
+        """Return a mask of the pieces with at least half of their box inside this box."""
         return 2 * self._shared(box) >= (self.right - self.left) * (self.bottom - self.top)
 
     def gap(self, box: Box) -> np.ndarray:
@@ -69,7 +69,7 @@ class Pieces(NamedTuple):
         return np.maximum(wide, 0) * np.maximum(high, 0)
 
     def box(self, chosen: np.ndarray) -> Box:
-        """The box of the chosen pieces together."""
+        """Return the bounding box of the chosen pieces."""
         edges = (self.left[chosen].min(), self.top[chosen].min(), self.right[chosen].max(), self.bottom[chosen].max())
         return Box(*(int(edge) for edge in edges))
 
@@ -77,8 +77,8 @@ class Pieces(NamedTuple):
 def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
     """Return the pieces of the ink [H, W] within a mask, given the mask's runs.
 
-    Doubtful is what lies along the picture's edge or in its corners (a shadow, the desk), is a mere line, a frame or a
-    filled rectangle.
+    Pieces along the picture's edge or in its corners (a shadow, the desk), lines, frames and filled rectangles are
+    doubtful.
     """
     count, of, lengths = runs.total, runs.blobs, runs.lengths
     height, width = runs.shape
@@ -92,17 +92,18 @@ def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
     sides = np.maximum(wide, high)
 
     area = np.bincount(of, lengths, count)
-    ends_x = np.minimum((runs.starts == 0) * 1 + (runs.ends == width), lengths)  # pixels of a run on the picture's edge
+    # number of a run's ends on the picture's edge
+    ends_x = np.minimum((runs.starts == 0) * 1 + (runs.ends == width), lengths)
     edge_y = (runs.rows == 0) | (runs.rows == height - 1)
     contact = np.bincount(of, np.where(edge_y, lengths, ends_x), count) / np.sqrt(area)
     corners = np.bincount(of, edge_y * ends_x, count)
     frame = np.bincount(of, _near_rim(runs, left, top, right, bottom), count) > 0.9 * area
     line = sides > 12 * np.minimum(wide, high)
-    # Strokes leave much of their box empty; a spot of light, a dark rectangle and the inside of a 0 do not.
+    # Strokes leave much of their box empty, unlike a spot of light, a dark rectangle or the inside of a 0.
     filled = np.where(sides < 3 * np.minimum(wide, high), area / (wide * high), 0)
     odd = line | frame | (filled > 0.95)
     mass = np.bincount(of, np.add.reduceat(ink[mask], np.cumsum(lengths) - lengths, dtype=np.float64), count)
-    ys, xs = np.divmod(np.flatnonzero(_outline(mask)), width)  # quicker than `numpy.nonzero`
+    ys, xs = np.divmod(np.flatnonzero(_outline(mask)), width)  # faster than `numpy.nonzero`
     sharpness = _sharpness(ink, ys, xs, of[runs.find(ys, xs)], mass / area, sides)
     clear = np.exp(-0.5 * contact) * 0.1**corners * sharpness**4
     doubt = clear * 0.1**odd * 0.4 ** np.clip(4 * filled - 2.8, 0, 1)
@@ -110,7 +111,7 @@ def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
 
 
 def _near_rim(runs: Runs, left: np.ndarray, top: np.ndarray, right: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Return the pixels of each run that are within a tenth of the rim of their piece's box."""
+    """Count the pixels of each run within a tenth of the rim of their piece's box."""
     of, rows, lengths = runs.blobs, runs.rows, runs.lengths
     margin = np.ceil(0.1 * (right - left)).astype(int)
     inner = np.minimum(runs.ends, (right - margin)[of]) - np.maximum(runs.starts, (left + margin)[of])
@@ -119,7 +120,8 @@ def _near_rim(runs: Runs, left: np.ndarray, top: np.ndarray, right: np.ndarray, 
 
 
 def _outline(mask: np.ndarray) -> np.ndarray:
-    """Return the pixels of a mask beside one that is not in it, above, below, left or right; the picture's edge is."""
+    """Return the pixels of a mask that have a neighbour (above, below, left, right) outside it or outside the
+    picture."""
     inside = np.zeros(mask.shape, bool)
     inner = mask[1:-1, 1:-1]
     np.logical_and(mask[:-2, 1:-1], mask[2:, 1:-1], out=inside[1:-1, 1:-1])
@@ -130,11 +132,10 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 def _sharpness(
     ink: np.ndarray, ys: np.ndarray, xs: np.ndarray, of: np.ndarray, level: np.ndarray, sides: np.ndarray
 ) -> np.ndarray:
-    """Return the sharpness of each piece's outline, 0..1, [pieces]: 1 if ink changes there by its `level` or more.
+    """Return the sharpness of each piece's outline, 0 to 1, [pieces]: 1 if ink changes by at least its `level`.
 
-    The outline is given as places in the picture and the piece of each. What counts is the change over a
-    tenth of the piece's longer side. Strokes end within that, even blurred ones; the light of a lamp and the shade of a
-    hand do not.
+    The outline is given as pixel positions and the piece of each. The change is measured over a tenth of the piece's
+    longer side: strokes end within that, even blurred ones, but the light of a lamp and the shade of a hand do not.
     """
     reach = np.maximum(1, np.rint(0.05 * sides)).astype(int)[of]
     up, down = np.maximum(ys - reach, 0), np.minimum(ys + reach, ink.shape[0] - 1)

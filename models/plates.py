@@ -9,36 +9,36 @@ import numpy as np
 from .components import connected_components
 from .ink import Blob, Box, InkError, find_blob
 
-PLATE = 0.93  # roundness of a plate at least
-MIN_SIDE = 24  # pixels of a plate, fewer of which leave none for a rim
-MAX_WIDTH = 2.2  # of its height
-RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # shares of a plate's size at which its ground may begin
-RIM = 0.06  # of the plate's size, the width of the rim that is looked at
-MAX_SPREAD = 0.06  # of the light along the rim, which the sign does not touch
-MIN_HEIGHT = 0.25  # of a sign, as a share of a ring's; less is the dot of a 0
-MIN_HEIGHT_ON_DISC = 0.1  # where the ground has a colour of its own, as in no 0
-MAX_FILLED = 0.7  # of its box by a sign: the inside of a 0, hearts and dots are filled more
-MAX_COVERED = 0.3  # of the ground by a sign: the inside of a 0 with a bar leaves less
-MIN_CONTRAST = 0.15  # of light between a sign and the ground, which noise does not reach
+PLATE = 0.93  # least roundness of a plate
+MIN_SIDE = 24  # least size in pixels, so that a rim remains
+MAX_WIDTH = 2.2  # largest width relative to height
+RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # fractions of a plate's size where its ground may begin
+RIM = 0.06  # width of the examined rim relative to the plate's size
+MAX_SPREAD = 0.06  # largest variation of light along the rim, which the sign does not touch
+MIN_HEIGHT = 0.25  # least height of a sign relative to a ring; less is the dot of a 0
+MIN_HEIGHT_ON_DISC = 0.1  # the same on ground with a colour of its own, unlike a 0
+MAX_FILLED = 0.7  # largest share of its box that a sign fills: the inside of a 0, hearts and dots fill more
+MAX_COVERED = 0.3  # largest share of the ground that a sign covers: the inside of a 0 with a bar covers more
+MIN_CONTRAST = 0.15  # least contrast between sign and ground, above noise
 
 
 class Plate(NamedTuple):
     """The ground of a plate."""
 
-    box: Box  # of the whole plate
-    share: float  # of the box's ellipse that is ground
-    colour: np.ndarray  # float32 [channels], the ground's
-    is_disc: bool  # and not what is around it
+    box: Box  # bounding box of the whole plate
+    share: float  # fraction of the box's ellipse that is ground
+    colour: np.ndarray  # float32 [channels]: colour of the ground
+    is_disc: bool  # False: a ring around it
 
     def ground(self, pixels: np.ndarray) -> np.ndarray:
-        """The plate cut out of a picture [H, W, channels], all but its ground in the ground's colour."""
+        """Cut the plate out of a picture [H, W, channels], with everything but its ground in the ground's colour."""
         inside = self.box.cut(pixels).copy()
         inside[~_ellipse(inside.shape, self.share)] = self.colour
         return inside
 
 
 def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
-    """The plate that a picture's blob of ink is, None where it is none or where no sign is on it.
+    """Return the plate if the ink blob is one and carries a sign, else None.
 
     pixels: [H, W, channels], float32 of 0..1 or uint8 of 0..255.
     """
@@ -90,6 +90,6 @@ def _roundness(blob: Blob) -> float:
 
 
 def _ellipse(shape: tuple[int, ...], share: float) -> np.ndarray:
-    """The ellipse in a rectangle [H, W, ...], shrunk to a share of it, bool [H, W]."""
+    """Return the ellipse in a rectangle [H, W, ...], shrunk to a share of it, bool [H, W]."""
     y, x = ((np.arange(n) + 0.5) * 2 / n - 1 for n in shape[:2])
     return np.asarray(y[:, None] ** 2 + x[None] ** 2 <= share * share)

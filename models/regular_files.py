@@ -1,4 +1,4 @@
-"""Opening files without surprises: only regular ones, and never waiting for the other end of a pipe."""
+"""Opening files safely: only regular ones, without ever waiting for the other end of a pipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, BinaryIO, cast
 
 
 def flags(*names: str) -> int:
-    """The flags of `os.open` by name, as far as this system has them; on Windows also those for bytes as they are."""
+    """Return the available flags of `os.open` by name; on Windows also the one for binary files."""
     found = 0
     for name in (*names, "O_BINARY", "O_NOINHERIT"):
         found |= getattr(os, name, 0)
@@ -21,7 +21,7 @@ _READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")
 
 
 class _Reader(io.BufferedReader):
-    """A file that is only read: an error when it is closed, as where a file server has gone, loses nothing."""
+    """A read-only file: an error on closing it, for instance after a file server has gone, loses nothing."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -31,8 +31,8 @@ class _Reader(io.BufferedReader):
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading; never waits for the other end of a pipe.
 
-    Raises OSError where there is none or it may not be read, and ValueError, with "not a regular file" as message, for
-    folders, pipes and devices, and for names that no file can have.
+    Raises OSError if it does not exist or cannot be read, and ValueError, with "not a regular file" as message, for
+    folders, pipes and devices, and for impossible file names.
     """
     descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -56,9 +56,9 @@ def file_size(file: IO[bytes]) -> int:
 
 
 def open_file_or_pipe(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file or a pipe, such as a shell's `<(command)`, for reading; one that nobody writes to is empty.
+    """Open a regular file or a pipe, such as a shell's `<(command)`, for reading; a pipe without a writer is empty.
 
-    Raises OSError and ValueError as `open_regular` does.
+    Raises OSError and ValueError like `open_regular`.
     """
     descriptor = os.open(path, _READING)
     mode = os.fstat(descriptor).st_mode
