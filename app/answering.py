@@ -31,8 +31,8 @@ from .reports.trace import write_trace
 from .text import count
 
 if TYPE_CHECKING:
-    from ..runtime.cluster.worker import Prepare
     from ..runtime.session import BatchSession
+    from ..runtime.workers.worker import Prepare
 
 RightClass = Callable[[Prediction], "int | None"]
 

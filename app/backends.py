@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.backend import Backend
     from ..runtime.calibration import Calibration
-    from ..runtime.cluster.worker import Prepare
     from ..runtime.session import BatchSession, Session
+    from ..runtime.workers.worker import Prepare
     from .reports.report import Cores
 
 
@@ -70,7 +70,7 @@ def open_session(
     if not options.is_shared:
         yield session_on(open_backend(options), model, options, calibration)
         return
-    from ..runtime.cluster.shared_session import share_out
+    from ..runtime.workers.shared_session import share_out
 
     if options.cluster is None:
         _begin(options)
@@ -101,7 +101,7 @@ def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | N
 
     if isinstance(session, Session):
         return None
-    from ..runtime.cluster.shared_session import SharedSession
+    from ..runtime.workers.shared_session import SharedSession
     from .reports.report import Cores
 
     if not isinstance(session, SharedSession):

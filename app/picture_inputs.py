@@ -23,7 +23,7 @@ from .output import is_special
 from .text import count, spell
 
 if TYPE_CHECKING:
-    from ..runtime.cluster.worker import Prepare
+    from ..runtime.workers.worker import Prepare
 
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 

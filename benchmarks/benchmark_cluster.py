@@ -36,8 +36,8 @@ from ..inference.shipping import PictureSources, decoder
 from ..models.files import Model, load_model
 from ..models.inputs import ImageInput
 from ..runtime.choose import choose_backend
-from ..runtime.cluster.shared_session import SharedSession, share_out
 from ..runtime.session import BatchSession, Session
+from ..runtime.workers.shared_session import SharedSession, share_out
 from .benchmark_stream import TENTHS, draw_pictures, processor_seconds, resident_bytes
 from .workloads import draw_photos, residual_network
 

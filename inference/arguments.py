@@ -74,7 +74,7 @@ class RunArguments:
         if not self.is_shared:
             yield self.session(model)
             return
-        from ..runtime.cluster.shared_session import share_out
+        from ..runtime.workers.shared_session import share_out
 
         cores = self.cores if self.cluster is None or self.cores > 1 else None
         with share_out(

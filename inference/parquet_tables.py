@@ -19,8 +19,8 @@ import numpy as np
 
 from ..models.budget import MIN_BYTES, Budget, OverBudget
 from ..models.regular_files import file_size, open_regular
-from ..runtime.cluster.worker import Reply, WorkerFault
-from ..runtime.worker_process import WorkerEnded, WorkerProcess
+from ..runtime.workers.process import WorkerEnded, WorkerProcess
+from ..runtime.workers.worker import Reply, WorkerFault
 from .columns import HINT, Columns, Sides
 from .feature_rows import FeatureRows
 

@@ -17,13 +17,13 @@ from starlette.requests import Request
 from ...models.errors import InputError
 from ...models.files import Model
 from ...runtime.backend import BackendInfo, KernelError
-from ...runtime.cluster.worker import Hello
 from ...runtime.session import OverflowedError
+from ...runtime.workers.pool import WorkerPool
+from ...runtime.workers.worker import Hello
 from ..predictions import make_predictions
 from .bodies import CLIENT_GONE, BodyReader
 from .decoding import PictureTask, Task, run_task
 from .metrics import Metrics
-from .pool import WorkerPool
 from .settings import ServingSettings
 from .signature import Signature
 from .tensors import ProtocolError

@@ -17,17 +17,17 @@ from starlette.responses import JSONResponse
 from ...models.files import Model
 from ...runtime.backend import check_cores, resolve_target
 from ...runtime.choose import decide
-from ...runtime.cluster.worker import BackendOpener, Hello, Setup
 from ...runtime.neuron.backend import open_neuron_backend
 from ...runtime.neuron.system import VISIBLE_CORES, pick_cores
 from ...runtime.simulated import open_for_worker
+from ...runtime.workers.pool import PoolRules, WorkerPool
+from ...runtime.workers.worker import BackendOpener, Hello, Setup
 from ...version import __version__
 from .answering import Server
 from .decoding import DecodingWorker
 from .gate import Gate
 from .logs import log
 from .metrics import Metrics
-from .pool import PoolRules, WorkerPool
 from .routes import add_routes
 from .settings import ServingSettings
 from .workers import NetworkWorker
@@ -136,6 +136,9 @@ class _Observer:
     def worker_ended(self, number: int, reason: str) -> None:
         self._server.metrics.worker_ended(self._what)
         log("warning", f"{self._what} ended", number=number, reason=reason)
+
+    def worker_said(self, number: int, level: str, line: str) -> None:
+        log(level, line, pool=self._what, worker=number)
 
     def note(self, level: str, event: str, **fields: Any) -> None:
         log(level, event, pool=self._what, **fields)

@@ -15,14 +15,13 @@ import numpy as np
 
 from ...models.errors import InputError
 from ...models.inputs import ImageInput
-from ...runtime.cluster.worker import Reply, WorkerFault
-from ...runtime.worker_process import WorkerProcess
+from ...runtime.workers.process import ProcessWorker, WorkerProcess
+from ...runtime.workers.worker import Reply, WorkerFault
 from ..pictures import ignore_warnings
 from ..shipping import decode_sources
 from .messages import InferRequest, parse_request
 from .signature import Signature
 from .tensors import ProtocolError
-from .workers import ProcessWorker
 
 PICTURE_SECONDS = 10.0  # to decode one
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.cluster.worker import Hello, Setup, Worker
 from ...runtime.session import BatchAnswer
-from ...runtime.worker_process import WorkerProcess
+from ...runtime.workers.process import ProcessWorker, WorkerProcess
+from ...runtime.workers.worker import Hello, Setup, Worker
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,6 @@ class InputAnswer:
     scores: np.ndarray
     batch_size: int
     batch_us: float
-
-
-class ProcessWorker:
-    """A worker of a pool that is a process; see `PoolWorker`."""
-
-    def __init__(self, process: WorkerProcess) -> None:
-        self._process = process
-
-    def notes(self) -> list[tuple[str, str]]:
-        """Return the worker's lines since the last call: (level, line)."""
-        return self._process.notes()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """End it, and wait until it has ended."""
-        self._process.close()
 
 
 class NetworkWorker(ProcessWorker):

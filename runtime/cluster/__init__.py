@@ -1,1 +1,1 @@
-"""Batches shared out over workers, on this machine or on several, by Ray."""
+"""Workers on the machines of a Ray cluster."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..backend import BackendUnavailable
@@ -28,7 +27,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise BackendUnavailable(f"several workers need Ray, which is not installed ({INSTALL_HINT})") from error
+        raise BackendUnavailable(f"--cluster needs Ray, which is not installed ({INSTALL_HINT})") from error
     return ray
 
 
@@ -61,25 +60,6 @@ def silent(ray: Any) -> Iterator[None]:
     finally:
         if before is not None:
             module.print_to_stdstream = before
-
-
-@contextlib.contextmanager
-def variables(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Environment variables for the processes that are started within; None for one that they are not to have."""
-    before = {name: os.environ.get(name) for name in values}
-    _set_variables(values)
-    try:
-        yield
-    finally:
-        _set_variables(before)
-
-
-def _set_variables(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def first_line(error: Exception) -> str:

@@ -1,15 +1,13 @@
-"""--cores and --cluster: the commands over workers, and the Ray of our own from its start to its end."""
+"""--cores and --cluster: the commands over processes of this machine, and over a Ray cluster."""
 
 from __future__ import annotations
 
 import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,12 +15,8 @@ import numpy as np
 import pytest
 import trninfer
 from traps import set_traps, sprung
-from trninfer.runtime.cluster import own_ray, shared_session
-from trninfer.runtime.cluster.janitor import processes_of
-from trninfer.runtime.cluster.ray_start import ray_for
 from trninfer.runtime.neuron import environment
-
-pytestmark = pytest.mark.slow
+from trninfer.runtime.workers import shared_session
 
 SIM_JSON = ("--backend", "sim", "--format", "json")
 FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins")
@@ -30,11 +24,17 @@ FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "run
 
 @pytest.fixture(scope="module")
 def ray():
-    """Ray on this machine with two workers, a NeuronCore each; the commands find this process connected to it."""
+    """A Ray cluster of this machine with two workers, a NeuronCore each, to which this process is connected."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]))
-        with ray_for(None, 2, (0, 1)) as started:
-            yield started
+        for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")):
+            patch.setenv(name, value)
+        import ray
+
+        options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        ray.init("local", num_cpus=2, resources={"neuron_cores": 2}, object_store_memory=100 << 20, **options)
+        yield ray
+        ray.shutdown()
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def data(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("verify", [(), ("--verify",)])
-def test_cores_of_the_simulator(cli, ray, feature_model, data, verify) -> None:
+def test_cores_of_the_simulator(cli, feature_model, data, verify) -> None:
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--batch-size", 1, *verify)
     one = cli(*arguments, "--backend", "sim", "--quiet").json()
     outcome = cli(*arguments, "--backend", "sim", "--cores", 2, "--quiet")
@@ -58,8 +58,17 @@ def test_cores_of_the_simulator(cli, ray, feature_model, data, verify) -> None:
     assert (several["verify"] is not None) == bool(verify)
 
 
-@pytest.mark.parametrize("how", [("--cores", 2), ("--cluster", "auto"), ("--cluster", "auto", "--ship")])
-def test_pictures_over_workers_in_order_with_bad_ones_told(cli, ray, pictures, picture_model, how) -> None:
+def test_pictures_over_cores_in_order_with_bad_ones_told(cli, pictures, picture_model) -> None:
+    compare_pictures(cli, pictures, picture_model, ("--cores", 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [("--cluster", "auto"), ("--cluster", "auto", "--ship")])
+def test_pictures_over_a_cluster_in_order_with_bad_ones_told(cli, ray, pictures, picture_model, how) -> None:
+    compare_pictures(cli, pictures, picture_model, how)
+
+
+def compare_pictures(cli, pictures, picture_model, how) -> None:
     (pictures / "1a.png").write_text("no picture", encoding="utf-8")
     arguments = ("classify", pictures, "--model", picture_model, "--batch-size", 1, "--backend", "sim")
     one = cli(*arguments, "--format", "json").json()
@@ -71,41 +80,53 @@ def test_pictures_over_workers_in_order_with_bad_ones_told(cli, ray, pictures, p
     assert "2 cores work at once" in table.out and max(map(len, table.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("how", ["--cores", "--cluster"])
-def test_workers_run_nothing_that_is_beside_pictures(ray, pictures, picture_model, how) -> None:
+def test_workers_run_nothing_that_is_beside_pictures(pictures, picture_model) -> None:
+    run_among_traps(pictures, picture_model, "--cores", "2")
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_run_nothing_that_is_beside_pictures(ray, pictures, picture_model) -> None:
+    run_among_traps(pictures, picture_model, "--cluster", ray.get_runtime_context().gcs_address)
+
+
+def run_among_traps(pictures, picture_model, *how) -> None:
     set_traps(pictures)
-    where = (how, "2" if how == "--cores" else ray.get_runtime_context().gcs_address)
     program = "import sys; del sys.path[0]; from trninfer.app.main import main; main()"
-    arguments = ["classify", ".", "--model", str(picture_model), "--backend", "sim", "--format", "csv", *where]
-    # The address is the loopback's, as it says, and others need the token.
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": own_ray._TOKEN}
-    variables = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", **token}
+    arguments = ["classify", ".", "--model", str(picture_model), "--backend", "sim", "--format", "csv", *how]
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, cwd=pictures, env=variables, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=pictures, capture_output=True, text=True)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
     assert sprung(pictures) == []
 
 
-def test_from_python(ray, pictures, picture_model) -> None:
+def test_from_python(pictures, picture_model) -> None:
     paths = sorted(pictures.glob("*.png"))
     one = trninfer.classify(paths, picture_model, backend="sim", batch_size=1)
     assert trninfer.classify(paths, picture_model, backend="sim", batch_size=1, cores=2) == one
     rows = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
     one = trninfer.predict(rows, backend="sim", batch_size=4)
-    assert trninfer.predict(rows, backend="sim", batch_size=4, cluster="auto", cores=2) == one
+    assert trninfer.predict(rows, backend="sim", batch_size=4, cores=2) == one
     with pytest.raises(ValueError, match="cores is 0; a whole number from 1 to 4096"):
         trninfer.predict(rows, cores=0)
 
 
-def test_a_run_over_workers_goes_on_from_an_earlier_one(cli, ray, pictures, picture_model, tmp_path) -> None:
+@pytest.mark.slow
+def test_rows_over_a_cluster_from_python(ray) -> None:
+    rows = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
+    one = trninfer.predict(rows, backend="sim", batch_size=4)
+    assert trninfer.predict(rows, backend="sim", batch_size=4, cluster="auto", cores=2) == one
+
+
+def test_a_run_over_workers_goes_on_from_an_earlier_one(cli, pictures, picture_model, tmp_path) -> None:
     arguments = ("--model", picture_model, "--batch-size", 1, "--format", "csv", "--backend", "sim")
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     cli("classify", pictures, *arguments, "--output", whole)
     cli("classify", pictures / "0.png", *arguments, "--output", parts)
-    outcome = cli("classify", pictures, *arguments, "--output", parts, "--resume", "--cluster", "auto")
+    outcome = cli("classify", pictures, *arguments, "--output", parts, "--resume", "--cores", 2)
     assert outcome.status == 0 and parts.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
     with (pictures / "0.png").open("rb") as file:
         monkeypatch.setattr("sys.stdin", os.fdopen(os.dup(file.fileno())))
@@ -137,18 +158,20 @@ def test_a_target_that_is_none_is_told_once(cli, feature_model, data, monkeypatc
     assert outcome.status == 2 and "trn9" in outcome.err and len(outcome.err.splitlines()) == 1
 
 
-def test_without_ray_it_says_what_to_install(cli, feature_model, data, monkeypatch) -> None:
+def test_only_a_cluster_needs_ray(cli, feature_model, data, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim", "--quiet")
-    assert outcome.status == 3 and "pip install 'trninfer[cluster]'" in outcome.err
-    assert cli("ffnn", "--data", data, "--model", feature_model, "--cores", 1, "--backend", "sim").status == 0
+    arguments = ("ffnn", "--data", data, "--model", feature_model, "--backend", "sim", "--quiet")
+    outcome = cli(*arguments, "--cluster", "10.0.0.1:6379")
+    assert outcome.status == 3 and "--cluster needs Ray" in outcome.err
+    assert "pip install 'trninfer[cluster]'" in outcome.err
+    assert cli(*arguments, "--cores", 2).status == 0
 
 
 # The chip, by stand-ins
 
 
 @pytest.fixture
-def chip(ray, monkeypatch):
+def chip(monkeypatch):
     """Makes workers open a stand-in for the chip, with a fault or without."""
     for folder in FOLDERS:
         monkeypatch.syspath_prepend(str(folder))
@@ -201,124 +224,94 @@ def test_inputs_whose_workers_die_are_errors_and_status_2(cli, chip, feature_mod
     assert all("2 workers ended" in error["message"] for error in report["errors"])
 
 
-# Ray's start and end, in a process of its own
+# A run in a process of its own, and its end
 
 
-def listening_beyond_loopback(processes: list[int]) -> list[str]:
-    """Addresses on which processes listen and others can reach them."""
-    inodes = set()
-    for process in processes:
-        for link in Path(f"/proc/{process}/fd").glob("*"):
-            try:
-                inodes.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
-            except OSError:
-                continue
+def processes_with(word: str) -> list[int]:
+    """The processes whose environment has a word, other than this one."""
     found = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            address = fields[1].rpartition(":")[0]
-            local = address in ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
-            if fields[3] == "0A" and fields[9] in inodes and not local:
-                found.append(fields[1])
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if word.encode() in (folder / "environ").read_bytes() and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+        except OSError:
+            continue
     return found
-
-
-@pytest.fixture
-def command(tmp_path, feature_model):
-    """A run over two workers that takes a while, in a process of its own with a folder of its own for Ray."""
-    np.random.default_rng(0).standard_normal((60_000, 6)).astype("<f4").tofile(tmp_path / "many.bin")
-    folder = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))  # Ray's sockets need a short path
-    arguments = ["ffnn", "--data", str(tmp_path / "many.bin"), "--model", str(feature_model), "--batch-size", "8"]
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trninfer.app.main import *"
-    yield (
-        [sys.executable, "-c", f"{program}; main()", *arguments, "--backend", "sim", "--cores", "2", "--quiet"],
-        {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
-        folder,
-    )
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_for(condition, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
-def begin(command, *arguments: str) -> tuple[subprocess.Popen[str], Path]:
-    words, variables, folder = command
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*words, *arguments], env=variables, **pipes), folder
+@pytest.fixture
+def running(tmp_path, feature_model):
+    """A run over two workers that takes a while, once its first answers are in its journal."""
+    np.random.default_rng(0).standard_normal((60_000, 6)).astype("<f4").tofile(tmp_path / "many.bin")
+    partial = tmp_path / "out.csv.partial"
+    arguments = ["ffnn", "--data", str(tmp_path / "many.bin"), "--model", str(feature_model), "--batch-size", "8"]
+    arguments += [
+        "--backend",
+        "sim",
+        "--cores",
+        "2",
+        "--quiet",
+        "--format",
+        "csv",
+        "--output",
+        str(tmp_path / "out.csv"),
+    ]
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trninfer.app.main import *"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{program}; main()", *arguments],
+        env={**os.environ, "MARK": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1000))
+    assert process.poll() is None, process.stderr.read()
+    yield process, partial
+    process.kill()
+    process.communicate()
 
 
-def ray_folder(folder: Path) -> str:
-    """The folder of the Ray of a run, once there is one."""
-    found: list[Path] = []
-    wait_for(lambda: found.extend(folder.glob("trninfer-ray-*")) or found)
-    return str(found[0])
+def answered_rows(partial: Path) -> list[int]:
+    lines = partial.read_text().splitlines()[1:]
+    return [json.loads(line)["input"] for line in lines if line.endswith("}")]
 
 
-def nothing_is_left(of: str, folder: Path) -> None:
-    wait_for(lambda: not processes_of(of) and not list(folder.iterdir()), 20)
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
     "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
 )
-def test_ray_of_our_own_listens_here_alone_and_leaves_nothing(command, tmp_path, number, status) -> None:
-    process, folder = begin(command, "--format", "csv", "--output", str(tmp_path / "out.csv"))
-    partial = tmp_path / "out.csv.partial"
-    wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1000))
-    assert process.poll() is None, process.stderr.read()
-    its = ray_folder(folder)
-    ours = processes_of(its)
-    assert len(ours) >= 4  # the store, the scheduler, and others of Ray
-    assert listening_beyond_loopback(ours) == []
+def test_no_process_outlives_a_run_and_no_row_is_lost(running, tmp_path, number, status) -> None:
+    process, partial = running
+    assert len(processes_with(f"MARK={tmp_path}")) >= 2
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == status and out == ""
-    told = ["trninfer"] * 2 if status > 0 else []  # nothing of Ray
+    told = ["trninfer"] * 2 if status > 0 else []
     assert [line.partition(":")[0] for line in err.splitlines()] == told
-    nothing_is_left(its, folder)
-    answered = [json.loads(line)["input"] for line in partial.read_text().splitlines()[1:]]
-    assert answered == list(range(len(answered)))  # in order, none lost, none twice
+    wait_for(lambda: not processes_with(f"MARK={tmp_path}"), 10)
+    answered = answered_rows(partial)
+    assert answered == list(range(len(answered))) and answered  # in order, none lost, none twice
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-def test_a_run_that_is_terminated_while_ray_starts_leaves_nothing(command) -> None:
-    process, folder = begin(command)
-    its = ray_folder(folder)
-    wait_for(lambda: any(name_of(process) == "raylet" for process in processes_of(its)))
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
+def test_killed_workers_lose_no_row(running, tmp_path) -> None:
+    process, partial = running
+    killed = 0
+    while killed < 6:
+        seen = len(answered_rows(partial))
+        workers = [each for each in processes_with(f"MARK={tmp_path}") if each != process.pid]
+        os.kill(workers[killed % len(workers)], signal.SIGKILL)
+        killed += 1
+        wait_for(lambda: len(answered_rows(partial)) > seen + 16)  # noqa: B023
     process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=60) == ("", "trninfer: terminated\n")
-    assert process.returncode == 143
-    nothing_is_left(its, folder)
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-def test_a_server_of_ray_that_is_killed_while_it_starts_is_status_3(command) -> None:
-    process, folder = begin(command)
-    its = ray_folder(folder)
-    wait_for(lambda: [os.kill(each, signal.SIGKILL) for each in processes_of(its) if name_of(each) == "raylet"])
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, len(err.splitlines())) == (3, "", 1)
-    assert err.startswith("trninfer: Ray does not start on this machine: its raylet ended")
-    nothing_is_left(its, folder)
-
-
-def name_of(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def test_other_users_of_the_machine_cannot_join(ray) -> None:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-    program = "import sys, ray._raylet; ray._raylet.GcsClient(address=sys.argv[1])"
-    command = [sys.executable, "-c", program, ray.get_runtime_context().gcs_address]
-    with tempfile.TemporaryDirectory() as home:
-        done = subprocess.run(command, env={**variables, "HOME": home}, capture_output=True, text=True)
-    assert done.returncode == 1 and "InvalidAuthToken" in done.stderr
+    assert process.wait(60) == 143
+    answered = answered_rows(partial)
+    assert answered == list(range(len(answered)))

@@ -13,7 +13,7 @@ from trninfer.inference.columns import Columns
 from trninfer.inference.features import read_feature_bytes, read_features
 from trninfer.inference.parquet_tables import ParquetReader
 from trninfer.models.errors import InputError
-from trninfer.runtime.worker_process import WorkerProcess
+from trninfer.runtime.workers.process import WorkerProcess
 from watched import peak_bytes
 
 ROWS = np.arange(12, dtype=np.float64).reshape(3, 4)

@@ -24,8 +24,8 @@ from trninfer.inference.serving.tensors import ProtocolError, TooManyExamples
 from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
-from trninfer.runtime.cluster.worker import Hello
 from trninfer.runtime.session import OverflowedError
+from trninfer.runtime.workers.worker import Hello
 
 ANSWER = InputAnswer(1, np.array([0.25, 0.5, 0.25], np.float32), 4, 30.0)
 

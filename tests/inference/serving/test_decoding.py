@@ -16,7 +16,7 @@ from trninfer.inference.serving.signature import Signature
 from trninfer.inference.serving.tensors import ProtocolError, TooManyExamples
 from trninfer.models import Dense, Flatten, ImageInput, Network
 from trninfer.models.errors import InputError
-from trninfer.runtime.cluster.worker import WorkerFault
+from trninfer.runtime.workers.worker import WorkerFault
 
 GREY = ImageInput(1, 2, 2, "photo", (0.0,), (1.0,), 2)
 SIGNATURE = Signature(Network("grey", GREY, (Flatten("flatten"), Dense("head", 4, 2)), ("a", "b")))

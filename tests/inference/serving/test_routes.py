@@ -24,7 +24,7 @@ from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models import load_model, run_network
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
-from trninfer.runtime.cluster.worker import Hello
+from trninfer.runtime.workers.worker import Hello
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((3, 6)).astype(np.float32)

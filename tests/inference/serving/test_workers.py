@@ -17,9 +17,9 @@ from trninfer.inference.serving.signature import Signature
 from trninfer.inference.serving.workers import NetworkWorker
 from trninfer.models import Dense, Flatten, ImageInput, Network, load_model, run_network
 from trninfer.models.errors import InputError
-from trninfer.runtime.cluster.worker import Hello, Setup
 from trninfer.runtime.session import OverflowedError
 from trninfer.runtime.simulated import open_for_worker
+from trninfer.runtime.workers.worker import Hello, Setup
 
 GREY = ImageInput(1, 2, 2, "photo", (0.0,), (1.0,), 2)
 SIGNATURE = Signature(Network("grey", GREY, (Flatten("flatten"), Dense("head", 4, 2)), ("a", "b")))

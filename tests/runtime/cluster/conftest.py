@@ -6,14 +6,11 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from trninfer.models import Dense, FeatureInput, Model, Network, Softmax
+from shared_runs import STAND_INS
 
-STAND_INS = Path(__file__).parent / "stand_ins"
 VARIABLES = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(STAND_INS), os.environ.get("PYTHONPATH")])),
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -48,11 +45,3 @@ def stand_ins(monkeypatch):
     monkeypatch.syspath_prepend(str(STAND_INS))
     yield
     sys.modules.pop("worker_backends", None)
-
-
-@pytest.fixture(scope="session")
-def model() -> Model:
-    random = np.random.default_rng(0)
-    network = Network("small", FeatureInput(6), (Dense("dense", 6, 4), Softmax("softmax")), tuple("abcd"))
-    tensors = {n: random.standard_normal(s).astype(np.float32) for n, s in network.tensor_shapes().items()}
-    return Model(network, tensors, {})

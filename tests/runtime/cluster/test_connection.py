@@ -1,4 +1,4 @@
-"""Ray's start: what is told where there is none. Its start and end on this machine: tests/app/test_sharing.py."""
+"""A connection to a cluster: what is told when there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import types
 
 import pytest
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.cluster.ray_start import ray_for
+from trninfer.runtime.cluster.connection import _call_in_thread, connected
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,15 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> Non
     monkeypatch.setitem(sys.modules, "ray", Nowhere)
     with (
         pytest.raises(BackendUnavailable, match=f"^no Ray cluster at {re.escape(repr(address))}: {says}$"),
-        ray_for(address, 2),
+        connected(address),
     ):
         pass
 
 
-def test_workers_of_our_own_are_refused_on_windows(monkeypatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
-    with pytest.raises(BackendUnavailable, match="need Linux or macOS; leave out --cores"), ray_for(None, 2):
-        pass
+def test_a_call_that_does_not_return_is_left_alone() -> None:
+    import threading
+
+    end = threading.Event()
+    with pytest.raises(TimeoutError, match="longer than 0 s"):
+        _call_in_thread(lambda: end.wait(20), 0.4)
+    end.set()

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from trninfer.inference.serving.pool import PoolRules, WorkerPool
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendUnavailable, KernelError
-from trninfer.runtime.worker_process import WorkerEnded
+from trninfer.runtime.workers.pool import PoolRules, WorkerPool
+from trninfer.runtime.workers.process import WorkerEnded
 
 RULES = PoolRules(workers=1, max_batch=4, max_delay=0.05, timeout=5.0)
 
@@ -63,6 +63,9 @@ class Notes:
 
     def worker_ended(self, number: int, reason: str) -> None:
         self.ended.append(reason)
+
+    def worker_said(self, number: int, level: str, line: str) -> None:
+        pass
 
     def note(self, level: str, event: str, **fields: Any) -> None:
         pass
@@ -224,7 +227,7 @@ def test_a_fault_in_the_loop_is_no_silence() -> None:
 
 
 def test_a_worker_that_comes_back_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trninfer.inference.serving.pool.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("trninfer.runtime.workers.pool.FIRST_PAUSE", 0.01)
     started = []
     seen: list[list[Any]] = []
 

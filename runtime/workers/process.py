@@ -1,7 +1,9 @@
 """A worker in a process of its own on this machine, asked over pipes.
 
-The process ends with this one, whose end of its standard input is then closed, and imports nothing from the current
-folder.
+The process is a new Python, started by `subprocess`. `multiprocessing` does not serve here: its "fork" copies locks
+that other threads hold, "spawn" and "forkserver" run the user's main module again in each worker, and a
+`ProcessPoolExecutor` gives up all tasks when one worker is killed. The process imports nothing from the current folder,
+and ends as soon as this one does, however: it notices that the other end of its standard input is closed.
 """
 
 from __future__ import annotations
@@ -9,17 +11,23 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import queue
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from .cluster.worker import Reply
+from .worker import Reply
 
 _GRACE_SECONDS = 5.0  # for the process to end by itself
-_HOME = str(Path(__file__).resolve().parents[2])  # the folder that the package is in
+_IDLE_SECONDS = 0.5  # in which an idle process ends by itself when nobody asks any more; a busy one is ended
+_NO_MEMORY = 77  # exit status of a process that ran out of memory
+_HOME = str(Path(__file__).resolve().parents[3])  # the folder that contains the package
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class WorkerEnded(RuntimeError):  # noqa: N818 (the condition)
@@ -27,7 +35,7 @@ class WorkerEnded(RuntimeError):  # noqa: N818 (the condition)
 
 
 class AskedWorker(Protocol):
-    """Worker in the process, such as `cluster.worker.Worker`."""
+    """Worker in the process, such as `worker.Worker`."""
 
     def begin(self, setup: Any) -> Reply:
         """Get ready, by the first message."""
@@ -40,6 +48,7 @@ class WorkerProcess:
     """A process in which an object of class `kind` answers messages, the first of them by `begin`. To be closed.
 
     `kind` is a class of a module, made without arguments. `variables` are environment variables of the process alone.
+    Numerical libraries use one thread there, unless this process's environment says otherwise.
     """
 
     def __init__(self, kind: type[AskedWorker], variables: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -52,7 +61,7 @@ class WorkerProcess:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ, **variables},
+            env={**_ONE_THREAD, **os.environ, **variables},
             **_out_of_reach(),
         )
 
@@ -94,6 +103,8 @@ class WorkerProcess:
 
     def _ended(self) -> WorkerEnded:
         status = self._wait()
+        if status == _NO_MEMORY:
+            return WorkerEnded("a worker's process ran out of memory")
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         return WorkerEnded(f"a worker's process {how}")
 
@@ -103,6 +114,25 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+class ProcessWorker:
+    """A worker of a pool that is a process; see `pool.PoolWorker`."""
+
+    def __init__(self, process: WorkerProcess) -> None:
+        self._process = process
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the worker's lines since the last call: (level, line)."""
+        return self._process.notes()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it, and wait until it has ended."""
+        self._process.close()
 
 
 def _out_of_reach() -> dict[str, Any]:
@@ -123,15 +153,37 @@ def _search_path() -> list[str]:
 
 def serve(kind: type[AskedWorker]) -> None:
     """Answer messages until there are no more: the main loop of the process."""
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(messages,), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for replies
-        worker = kind()
-        ask: Callable[[Any], Reply] = worker.begin
-        while True:
-            try:
-                message = pickle.load(sys.stdin.buffer)
+        try:
+            worker = kind()
+            ask: Callable[[Any], Reply] = worker.begin
+            while not isinstance(message := messages.get(), _End):
                 pickle.dump(ask(message), replies, pickle.HIGHEST_PROTOCOL)
                 replies.flush()
-            except (EOFError, OSError):  # nobody asks any more
-                return
-            ask = worker.answer
+                ask = worker.answer
+                del message  # with what it holds, while this waits for another
+        except MemoryError:
+            os._exit(_NO_MEMORY)  # of no more use: whoever asks starts another
+        except OSError:  # nobody asks any more
+            os._exit(0)
+
+
+class _End:
+    """The end of the messages."""
+
+
+def _receive(messages: queue.SimpleQueue[Any]) -> None:
+    """Put messages into a queue; end the process when there are no more, although it may be at work."""
+    with os.fdopen(os.dup(0), "rb") as pipe:
+        try:
+            while True:
+                messages.put(pickle.load(pipe))
+        except MemoryError:
+            os._exit(_NO_MEMORY)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            messages.put(_End())
+    time.sleep(_IDLE_SECONDS)
+    os._exit(0)

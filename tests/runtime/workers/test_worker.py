@@ -8,8 +8,8 @@ import os
 import numpy as np
 import pytest
 from trninfer.runtime.backend import BackendUnavailable, KernelError
-from trninfer.runtime.cluster.worker import Setup, Worker, WorkerFault
 from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.workers.worker import Setup, Worker, WorkerFault
 from trninfer.version import __version__
 
 

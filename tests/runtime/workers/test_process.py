@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from trninfer.models.files import load_model
 from trninfer.runtime.backend import BackendUnavailable
-from trninfer.runtime.cluster.worker import Setup, Worker
 from trninfer.runtime.neuron.backend import open_neuron_backend
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import open_for_worker, open_simulated_backend
-from trninfer.runtime.worker_process import WorkerEnded, WorkerProcess
+from trninfer.runtime.workers.process import WorkerEnded, WorkerProcess
+from trninfer.runtime.workers.worker import Setup, Worker
 
 SIMULATOR = functools.partial(open_for_worker, "trn2")
 
@@ -67,8 +67,8 @@ def test_it_ends_with_the_process_that_asks_and_imports_nothing_from_its_folder(
     (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     program = """
 import os
-from trninfer.runtime.worker_process import WorkerProcess
-from trninfer.runtime.cluster.worker import Worker
+from trninfer.runtime.workers.process import WorkerProcess
+from trninfer.runtime.workers.worker import Worker
 os.chdir({folder!r})
 import sys
 sys.path.insert(0, "")

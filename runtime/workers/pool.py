@@ -1,10 +1,13 @@
-"""Inputs of many requests as batches, shared out over worker processes.
+"""A pool of workers: it makes batches of inputs, shares them out, and replaces workers that end.
+
+A server submits single inputs, which become batches here. A run over files submits whole batches as its "inputs", and
+takes one at a time.
 
 while it runs, a loop for each worker:
-    take what waits, up to a batch; where less waits, until the oldest input has waited long enough
+    take the inputs that wait, up to a batch; a smaller batch once its oldest input has waited long enough
     have the worker answer the batch, and hand each input its result
-    where the batch cannot be answered, go through its inputs one by one
-    where the worker ended, start another; its inputs are sent again, each alone, and given up the second time
+    if the batch is refused, send its inputs one by one
+    if the worker ended, start another; send its inputs again, each alone, and give up an input at the second end
 """
 
 from __future__ import annotations
@@ -18,19 +21,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...runtime.backend import BackendUnavailable, KernelError
-from ...runtime.cluster.worker import WorkerFault
-from ...runtime.session import OverflowedError
-from ...runtime.worker_process import WorkerEnded
+from ..backend import BackendUnavailable, KernelError
+from ..session import OverflowedError
+from .process import WorkerEnded
+from .worker import WorkerFault
 
 MAX_DEATHS = 2  # of workers over one input
+MAX_FAILED_STARTS = 3  # of workers of a run, in a row
+END_SECONDS = 10.0  # for workers that were killed to have ended
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a worker
 
 Result = Any  # of one input; an Exception where it has none
 
 
+class WorkerDied(BackendUnavailable):
+    """Workers of a run end before they are ready; the message is one line for the user."""
+
+
 class PoolWorker(Protocol):
-    """A process that answers batches. All but `kill` wait."""
+    """A worker that answers batches. All methods but `kill` and `notes` block."""
 
     def begin(self) -> str:
         """Wait until it is ready; a line for the log."""
@@ -50,12 +59,17 @@ class PoolWorker(Protocol):
 
 @dataclass(frozen=True)
 class PoolRules:
-    """The number of workers, and how inputs become batches for them; times in seconds."""
+    """The number of workers, and how inputs become batches for them; times in seconds.
+
+    A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails when a worker
+    cannot begin. A server's pool starts all at once, and goes on trying once one of them was ready.
+    """
 
     workers: int
     max_batch: int
     max_delay: float
-    timeout: float
+    timeout: float | None  # for a batch
+    for_run: bool = False
 
 
 class Observer(Protocol):
@@ -67,8 +81,15 @@ class Observer(Protocol):
     def worker_ended(self, number: int, reason: str) -> None:
         """A worker ended that was ready."""
 
+    def worker_said(self, number: int, level: str, line: str) -> None:
+        """A worker has a line for the user."""
+
     def note(self, level: str, event: str, **fields: Any) -> None:
         """Something for the log."""
+
+
+class _NobodyWaits(Exception):  # noqa: N818 (the condition)
+    """A worker was ended because all inputs that it had were cancelled."""
 
 
 @dataclass(eq=False)
@@ -84,8 +105,8 @@ class _Job:
 class WorkerPool:
     """Answers inputs by workers. To be started and stopped in a running event loop.
 
-    `start_worker` starts the process with a number; `failed` is called with the error where a worker cannot begin and
-    none ever could.
+    `start_worker` starts the worker with a number. `failed` is called with the error when a worker cannot begin and the
+    pool gives up (see `PoolRules`).
     """
 
     def __init__(
@@ -102,8 +123,10 @@ class WorkerPool:
         self._queue: deque[_Job] = deque()
         self._alone: deque[_Job] = deque()  # inputs whose worker ended
         self._started: set[PoolWorker] = set()
+        self._busy: dict[PoolWorker, list[_Job]] = {}
         self._ready: set[int] = set()
         self._was_ready = False
+        self._failed_starts = 0  # in a row
         self._at_work = 0
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
@@ -145,7 +168,8 @@ class WorkerPool:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        self._threads.shutdown(wait=False)
+        with contextlib.suppress(asyncio.TimeoutError):  # threads that end the workers
+            await asyncio.wait_for(asyncio.to_thread(self._threads.shutdown), END_SECONDS)
 
     def kill(self) -> None:
         """End the workers at once; also when the event loop has ended."""
@@ -164,10 +188,19 @@ class WorkerPool:
         self._changed.set()
         return job.result
 
+    def drop(self) -> None:
+        """Cancel all inputs, and end the workers that are at work on them."""
+        for job in (*self._queue, *self._alone):
+            job.result.cancel()
+        for worker, jobs in list(self._busy.items()):
+            for job in jobs:
+                job.result.cancel()
+            worker.kill()
+
     async def _keep_worker(self, number: int) -> None:
         """Have a worker with this number answer batches, and another where it ends."""
         pause = FIRST_PAUSE
-        while not self._stopping:
+        while await self._is_needed(number):
             worker: PoolWorker = await self._in_thread(self._start_worker, number)
             self._started.add(worker)
             try:
@@ -178,40 +211,66 @@ class WorkerPool:
             except WorkerEnded as error:
                 self._observer.worker_ended(number, str(error))
                 continue
+            except _NobodyWaits:
+                continue
             finally:
                 self._ready.discard(number)
                 self._started.discard(worker)
                 worker.kill()
                 with contextlib.suppress(RuntimeError):  # the threads are shut down
                     await asyncio.shield(self._in_thread(worker.close))
-            if not self._stopping:
+            if not self._stopping and not self._rules.for_run:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def _is_needed(self, number: int) -> bool:
+        """Wait until there is work for a worker with this number; False when the pool stops."""
+        while not self._stopping:
+            if not self._rules.for_run or number == 0 or self.waiting + self._at_work > number:
+                return True
+            self._changed.clear()
+            await self._changed.wait()
+        return False
+
     async def _begin(self, number: int, worker: PoolWorker) -> bool:
-        """Wait until a worker is ready; False where it cannot be, which is final where none ever was."""
+        """Wait until a worker is ready; False where it cannot be, which may make the pool give up."""
         try:
             told = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
             self._observer.note("error", "worker did not start", worker=number, reason=str(error))
-            if not self._was_ready:
+            self._failed_starts += 1
+            if (final := self._final(error)) is not None and not self._stopping:
                 self._stopping = True
-                self._failed(error)
+                self._failed(final)
             return False
         finally:
             self._pass_on_notes(number, worker)
         self._ready.add(number)
+        self._failed_starts = 0
         self._was_ready = True
         self._observer.note("info", "worker ready", worker=number, process=told)
         return True
+
+    def _final(self, error: Exception) -> Exception | None:
+        """Return the error to give up with when a worker could not begin; None to try again."""
+        if not self._rules.for_run:
+            return None if self._was_ready else error
+        if not isinstance(error, WorkerEnded):
+            return error
+        if self._failed_starts < MAX_FAILED_STARTS:
+            return None
+        return WorkerDied(f"{self._failed_starts} workers in a row ended before they were ready: {error}")
 
     async def _serve(self, number: int, worker: PoolWorker) -> None:
         """Answer batches until the pool stops; WorkerEnded where the worker does."""
         while jobs := await self._take():
             self._at_work += len(jobs)
+            self._busy[worker] = jobs
             try:
                 await self._answer(worker, jobs)
             except WorkerEnded as error:
+                if all(job.result.cancelled() for job in jobs):
+                    raise _NobodyWaits from None
                 self._send_again(jobs, error)
                 raise
             except asyncio.CancelledError:
@@ -220,6 +279,7 @@ class WorkerPool:
                 raise
             finally:
                 self._at_work -= len(jobs)
+                del self._busy[worker]
                 del jobs  # with what they hold, while this waits for others
                 self._changed.set()
                 self._pass_on_notes(number, worker)
@@ -290,7 +350,7 @@ class WorkerPool:
 
     def _pass_on_notes(self, number: int, worker: PoolWorker) -> None:
         for level, line in worker.notes():
-            self._observer.note(level, line, worker=number)
+            self._observer.worker_said(number, level, line)
 
     def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)

@@ -1,0 +1,94 @@
+"""A connection to a Ray cluster that the user names."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ..backend import BackendUnavailable
+from .ray_package import check_search_path, first_line, import_ray, job_of, silent
+
+_REACHED_SECONDS = 10  # in which a cluster takes a connection
+_CONNECTED_SECONDS = 60.0  # in which it lets this process join
+_DISCONNECTED_SECONDS = 3.0
+_STEP_SECONDS = 0.2  # of a wait, between which Python handles signals
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected to the cluster at `address` ("auto", or host:port) while the block runs.
+
+    If this process is connected to Ray already, that connection is used and left open. BackendUnavailable if Ray is not
+    installed, or no cluster is at the address.
+    """
+    earlier = sys.modules.get("ray")
+    if earlier is not None and earlier.is_initialized():
+        yield earlier
+        return
+    ray = import_ray()
+    job = {} if "://" in address else {"job_config": job_of(ray)}  # the other side connects for a client
+    options = {"address": address, "log_to_driver": False, "logging_level": "ERROR", **job}
+    with silent(ray):
+        try:
+            _reach(address)
+            _call_in_thread(lambda: ray.init(**options), _CONNECTED_SECONDS)
+            _take_back_sigterm()
+        except Exception as error:  # whatever Ray raises
+            raise BackendUnavailable(f"no Ray cluster at {address!r}: {first_line(error)}") from None
+        try:
+            if job:
+                check_search_path(ray)
+            yield ray
+        finally:
+            with contextlib.suppress(Exception):
+                _call_in_thread(ray.shutdown, _DISCONNECTED_SECONDS)
+
+
+def _reach(address: str) -> None:
+    """Knock at a cluster's host:port, on which Ray itself waits for more than a minute; ValueError."""
+    host, colon, port = address.rpartition(":")
+    if "://" in address or address == "auto":
+        return
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ValueError("its host:port is needed, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"no answer ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _call_in_thread(call: Any, seconds: float) -> None:
+    """Call a function of Ray, which nothing interrupts, in a thread that nobody has to wait for.
+
+    Raises what it raises, and TimeoutError.
+    """
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="ray", daemon=True)
+    thread.start()
+    for _ in range(round(seconds / _STEP_SECONDS)):
+        thread.join(_STEP_SECONDS)
+        if not thread.is_alive():
+            break
+    else:
+        raise TimeoutError(f"it took longer than {seconds:.0f} s")
+    if errors:
+        raise errors[0]
+
+
+def _take_back_sigterm() -> None:
+    """Set the handler of SIGTERM anew: Ray has put one in front of it that prints a stack of C++ functions first."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

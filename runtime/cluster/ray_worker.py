@@ -1,0 +1,103 @@
+"""A worker as a Ray actor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...version import __version__
+from ..backend import BackendUnavailable
+from ..session import BatchAnswer
+from ..workers.process import WorkerEnded
+from ..workers.worker import Hello, Reply, Worker
+
+NEURON_CORES = "neuron_cores"  # Ray's name of NeuronCores, which it assigns to actors by NEURON_RT_VISIBLE_CORES
+_LOOK_SECONDS = 0.5  # between looks at whether the worker was ended meanwhile
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): ")  # the last line of a traceback
+_LONGEST_REASON = 200
+
+
+def actor_class(ray: Any, neuron: bool) -> Any:
+    """Return the class of actors that take a CPU each, and with `neuron` a NeuronCore."""
+    return ray.remote(Worker).options(
+        num_cpus=1, resources={NEURON_CORES: 1} if neuron else {}, max_restarts=0, scheduling_strategy="SPREAD"
+    )
+
+
+class RayWorker:
+    """A worker of a pool on some machine of the cluster.
+
+    `actors` is of `actor_class`; `setup` refers to a `Setup` in Ray's store. `greeted` is called with what the worker
+    says of itself when it is ready.
+    """
+
+    def __init__(self, number: int, greeted: Callable[[Hello], None], ray: Any, actors: Any, setup: Any) -> None:
+        self._number = number
+        self._ray = ray
+        self._actor = actors.remote()
+        self._setup = setup
+        self._greeted = greeted
+        self._said: list[tuple[str, str]] = []
+        self._host: str | None = None
+        self._is_ended = False
+
+    def begin(self) -> str:
+        """Wait until it is ready; a line for the log. BackendUnavailable if it has another version of trninfer."""
+        hello: Hello = self._value(self._actor.begin.remote(self._setup))
+        if hello.version != __version__:
+            raise BackendUnavailable(f"{hello.host} has trninfer {hello.version}, not {__version__} as this machine")
+        self._host = hello.host
+        self._greeted(hello)
+        return f"{hello.process} on {hello.host}"
+
+    def answer(self, sources: list[Any]) -> list[BatchAnswer]:
+        """Return the answer to the only source, which is a batch."""
+        (batch,) = sources
+        answer: BatchAnswer = self._value(self._actor.answer.remote(batch))
+        return [replace(answer, worker=self._number)]
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the worker's lines since the last call: (level, line)."""
+        said, self._said = self._said, []
+        return said
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._is_ended = True
+        self._ray.kill(self._actor)
+
+    def close(self) -> None:
+        """Do nothing more: Ray ends the process."""
+
+    def _value(self, reference: Any) -> Any:
+        """Wait for the value of a reply; raises the reply's error, and WorkerEnded."""
+        while True:
+            try:
+                reply: Reply = self._ray.get(reference, timeout=_LOOK_SECONDS)
+                break
+            except self._ray.exceptions.GetTimeoutError:
+                if self._is_ended:
+                    raise WorkerEnded("a worker was ended") from None
+            except (self._ray.exceptions.RayError, OSError) as error:
+                where = f" on {self._host}" if self._host else ""
+                raise WorkerEnded(f"a worker's process{where} ended: {_reason(error)}") from None
+        self._said += [("info", line) for line in reply.progress] + [("warning", line) for line in reply.warnings]
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+
+def _reason(error: Exception) -> str:
+    """Return Ray's account of a worker's end in one line: an error that it reports, else how the worker ended.
+
+    Ray colours its texts, and shows objects by their addresses.
+    """
+    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)]
+    reported = [line for line in lines if "memory" in line.lower() or "died" in line.lower() or "Error" in line]
+    reason = (raised[-1:] or reported or lines or [type(error).__name__])[0]
+    return re.sub(r",? \(pid=.*$| \S* object at 0x\w+", "", reason)[:_LONGEST_REASON]

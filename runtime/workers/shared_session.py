@@ -1,0 +1,292 @@
+"""A session whose batches are shared out over workers; it takes the place of a `Session`.
+
+The workers are processes of this machine, or actors on a Ray cluster. Their pool runs in an event loop in a thread of
+its own; the caller takes answers in the order of the batches.
+
+A batch whose worker ended is sent again, whole. When its second worker ends too, its inputs are sent one by one; an
+input over which two workers end is at fault itself, and the batch is answered without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import functools
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...kernels.nki_source import simulator_is_preferred
+from ...models.files import Model
+from ..backend import check_cores, resolve_target
+from ..choose import decide
+from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
+from ..neuron.backend import open_neuron_backend
+from ..neuron.system import VISIBLE_CORES, pick_cores
+from ..session import BatchAnswer, Progress, no_answers
+from ..simulated import open_for_worker
+from ..timing import Row, add_times
+from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, WorkerPool
+from .process import ProcessWorker, WorkerEnded, WorkerProcess
+from .worker import BackendOpener, Hello, Prepare, Setup, Worker
+
+WINDOW = 4  # batches taken and not given yet, for each worker
+AHEAD = 2  # of them not answered yet, for each worker
+START_SECONDS = 300.0  # for the first worker to be ready: a cluster may have to grow
+_STEP_SECONDS = 1.0  # of a wait: Python handles a signal between two of them
+
+Note = Callable[[str], None]
+Greet = Callable[[Hello], None]
+StartWorker = Callable[[int, Greet], PoolWorker]
+
+
+class SharedSession:
+    """Runs a model's network on workers; see `share_out`, which makes one. To be closed."""
+
+    def __init__(self, model: Model, start_worker: StartWorker, workers: int, progress: Note, warn: Note) -> None:
+        self.model = model
+        self.workers = workers
+        self._start_worker = start_worker
+        self._says = {"info": progress, "warning": warn}
+        self._said: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._hellos: dict[int, Hello] = {}
+        self._greeted: concurrent.futures.Future[Hello] = concurrent.futures.Future()
+        self._failure: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._pool = WorkerPool(self._start, PoolRules(workers, 1, 0.0, None, for_run=True), self, self._failed)
+        running: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(running)), name="workers", daemon=True)
+        self._thread.start()
+        self._loop = running.result()
+        try:
+            self._wait_for_worker()
+        except BaseException:
+            self.close()
+            raise
+        self.info = self._greeted.result().info
+        self.rows: tuple[Row, ...] = self._greeted.result().rows
+
+    def stream(self, batches: Iterable[Any], progress: Progress | None = None) -> Iterator[BatchAnswer]:
+        """Answer batches in their order; see `Session.stream`.
+
+        A batch is an array [B, *network.input.shape], or a sequence of B sources if workers prepare them. At most
+        WINDOW batches a worker are held. `progress` gets the number of inputs answered so far, in any order. Raises
+        KernelError, OverflowedError and BackendUnavailable as a `Session` does, and WorkerDied if no worker can be
+        started.
+        """
+        held: deque[concurrent.futures.Future[BatchAnswer]] = deque()
+        try:
+            yield from self._stream(iter(batches), held, progress or (lambda done: None))
+        finally:
+            if held:  # nobody waits for their answers any more
+                for answer in held:
+                    answer.cancel()
+                self._loop.call_soon_threadsafe(self._pool.drop)
+
+    def processes(self) -> tuple[int, ...]:
+        """The processes of the workers that are ready, by their ids on the machines that they are on."""
+        return tuple(hello.process for hello in list(self._hellos.values()))
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.kill()
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(2 * END_SECONDS)
+
+    def _stream(
+        self, batches: Iterator[Any], held: deque[concurrent.futures.Future[BatchAnswer]], progress: Progress
+    ) -> Iterator[BatchAnswer]:
+        answered = 0
+        waiting: dict[concurrent.futures.Future[BatchAnswer], int] = {}  # batches not answered yet: their sizes
+        more = True
+        while True:
+            while more and len(held) < WINDOW * self.workers and len(waiting) < AHEAD * self.workers:
+                inputs = next(batches, None)
+                if inputs is None:
+                    more = False
+                    break
+                answer = asyncio.run_coroutine_threadsafe(self._answer(inputs), self._loop)
+                held.append(answer)
+                waiting[answer] = len(inputs)
+            if not held:
+                return
+            for done in self._wait(waiting):
+                answered += waiting.pop(done)
+                done.result()  # raises its error although earlier batches are not answered
+            progress(answered)
+            while held and held[0].done():
+                yield held.popleft().result()
+
+    def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
+        """Return those that are done, after a while at the latest; raises what the pool gave up with."""
+        done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
+        self._pass_on_lines()
+        if self._failure in done:
+            self._failure.result()
+        return done
+
+    def _wait_for_worker(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self._wait([self._greeted]):
+            if time.monotonic() > deadline:
+                raise WorkerDied(f"no worker was ready within {START_SECONDS:.0f} s: there is no room for one")
+
+    def _pass_on_lines(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                level, line = self._said.get_nowait()
+                self._says[level](line)
+
+    # What follows runs in the loop's thread, or in one of the pool's.
+
+    async def _run(self, running: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
+        """Keep the pool running until the session is closed."""
+        self._end = asyncio.Event()
+        self._pool.start()
+        running.set_result(asyncio.get_running_loop())
+        await self._end.wait()
+        await self._pool.stop(0.0)
+
+    async def _answer(self, inputs: Any) -> BatchAnswer:
+        """Answer a batch; one by one if workers end over it."""
+        try:
+            answer: BatchAnswer = await self._pool.submit(inputs)
+            return answer
+        except WorkerEnded:
+            if len(inputs) == 1:
+                return self._give_up()
+        parts = await asyncio.gather(*(self._answer(inputs[i : i + 1]) for i in range(len(inputs))))
+        failures = {position: part.failures[0] for position, part in enumerate(parts) if part.failures}
+        timed = [part for part in parts if part.size]
+        return BatchAnswer(
+            size=len(timed),
+            classes=np.concatenate([part.classes for part in parts]),
+            probabilities=np.concatenate([part.probabilities for part in parts]),
+            times=add_times([part.times for part in timed]),
+            timelines=(None,) * len(self.rows),
+            failures=failures,
+            worker=timed[-1].worker if timed else 0,
+        )
+
+    def _give_up(self) -> BatchAnswer:
+        reason = f"{MAX_DEATHS} workers ended while they had it at work"
+        return no_answers(self.rows, self.model.network.row_size, {0: reason})
+
+    def _start(self, number: int) -> PoolWorker:
+        def greet(hello: Hello) -> None:
+            self._hellos[number] = hello
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # another one was the first
+                self._greeted.set_result(hello)
+
+        return self._start_worker(number, greet)
+
+    def _failed(self, error: Exception) -> None:
+        self._failure.set_exception(error)
+
+    def batch_answered(self, size: int, waited: Any, seconds: float) -> None:
+        """Nothing: times come with the answers."""
+
+    def worker_ended(self, number: int, reason: str) -> None:
+        """Pass on that a worker ended that was ready."""
+        self._hellos.pop(number, None)
+        self._said.put(("warning", f"worker {number} ended, its inputs are given to another: {reason}"))
+
+    def worker_said(self, number: int, level: str, line: str) -> None:
+        """Pass on a worker's line."""
+        self._said.put((level, f"worker {number}: {line}"))
+
+    def note(self, level: str, event: str, **fields: Any) -> None:
+        """Nothing: these are for a server's log."""
+
+
+class LocalWorker(ProcessWorker):
+    """A worker of a pool in a process of this machine, whose sources are batches."""
+
+    def __init__(self, number: int, greeted: Greet, setup: Setup, variables: Mapping[str, str]) -> None:
+        super().__init__(WorkerProcess(Worker, variables))
+        self._number = number
+        self._greeted = greeted
+        self._setup = setup
+
+    def begin(self) -> str:
+        """Wait until it is ready; a line for the log."""
+        hello: Hello = self._process.ask(self._setup)
+        self._greeted(hello)
+        return str(hello.process)
+
+    def answer(self, sources: list[Any]) -> list[BatchAnswer]:
+        """Return the answer to the only source."""
+        (batch,) = sources
+        answer: BatchAnswer = self._process.ask(batch)
+        return [replace(answer, worker=self._number)]
+
+
+@contextlib.contextmanager
+def share_out(
+    model: Model,
+    dtype: str = "float32",
+    workers: int | None = None,
+    *,
+    backend: str = "auto",
+    target: str | None = None,
+    lnc: int = 1,
+    neuron_options: Mapping[str, Any] = MappingProxyType({}),
+    address: str | None = None,
+    prepare: Prepare | None = None,
+    opener: BackendOpener | None = None,
+    launches: LaunchOptions = DEFAULT_LAUNCHES,
+    progress: Note = lambda message: None,
+    warn: Note = lambda message: None,
+) -> Iterator[SharedSession]:
+    """A session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at `address`.
+
+    On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
+    `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a logical
+    core of its own, of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` makes inputs of
+    what is sent in their place. BackendUnavailable if no backend can be opened, or no cluster is at the address.
+    """
+    resolved = resolve_target(target)  # a wrong one is reported here, not by each worker
+    check_cores(resolved, lnc)
+    open_chip = functools.partial(open_neuron_backend, target, lnc=lnc, **neuron_options)
+    open_simulator = functools.partial(open_for_worker, resolved, lnc)
+
+    def setup(neuron: bool) -> Setup:
+        return Setup(model, opener or (open_chip if neuron else open_simulator), dtype, prepare, launches)
+
+    with contextlib.ExitStack() as stack:
+        start: StartWorker
+        if address is None:
+            count = workers or 1
+            variables: list[dict[str, str]] = [{} for _ in range(count)]
+            neuron = backend == "neuron" if opener is not None else decide(backend).backend == "neuron"
+            if neuron:
+                variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(count, lnc)]
+            sent = setup(neuron)
+
+            def start(number: int, greeted: Greet) -> PoolWorker:
+                return LocalWorker(number, greeted, sent, variables[number])
+
+        else:
+            from ..cluster.connection import connected
+            from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
+
+            ray = stack.enter_context(connected(address))
+            room = ray.cluster_resources()
+            on_chip = backend == "auto" and not simulator_is_preferred() and NEURON_CORES in room
+            neuron = backend == "neuron" or on_chip
+            count = workers or max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
+            actors, stored = actor_class(ray, neuron), ray.put(setup(neuron))
+
+            def start(number: int, greeted: Greet) -> PoolWorker:
+                return RayWorker(number, greeted, ray, actors, stored)
+
+        session = SharedSession(model, start, count, progress, warn)
+        stack.callback(session.close)
+        yield session

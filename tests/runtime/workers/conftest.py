@@ -1,0 +1,15 @@
+"""Workers of these tests import the stand-ins for backends."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from shared_runs import STAND_INS
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch):
+    monkeypatch.syspath_prepend(str(STAND_INS))
+    yield
+    sys.modules.pop("worker_backends", None)
