@@ -69,8 +69,8 @@ after it was written are to be answered again.
 
 On a chip times are measured: median and 99th percentile of --iters calls,
 from host to host; --device-times adds the time on the device alone. --cores
-shares the batches out over workers of this machine, --cluster over those of a
-Ray cluster, which read the pictures by their paths (--ship sends them); layers
+shares the batches out over processes of this machine, --cluster over workers of
+a Ray cluster, which read the pictures by their paths (--ship sends them); layers
 then add up all of them, and the time on the busiest is reported.
 --compare-backends shows each launch on the chip and on the simulator; its csv
 has the measurements in place of the answers.

@@ -254,8 +254,8 @@ class AnswerOptions(RunOptions):
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU); more than one "
-            "needs the extra cluster. [default: 1; with --cluster, as many as it has room for]",
+            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU). [default: 1; with "
+            "--cluster, as many as it has room for]",
         ),
     ] = None
     cluster: Annotated[
@@ -264,7 +264,7 @@ class AnswerOptions(RunOptions):
             "--cluster",
             metavar="ADDRESS",
             help="Share batches out over a Ray cluster: its host:port, or auto for that of RAY_ADDRESS or of this "
-            "machine.",
+            "machine. Needs the extra cluster.",
         ),
     ] = None
     compare_backends: Annotated[

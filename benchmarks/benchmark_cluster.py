@@ -5,7 +5,7 @@
 
 The first runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of 640x480. Each
 process and worker has one BLAS thread, as in the command line, and answers pictures before the clock runs: what comes
-once (Ray, a worker's imports, the walk through each kernel) is reported apart, as the seconds until all were ready. One
+once (a worker's imports, the walk through each kernel) is reported apart, as the seconds until all were ready. One
 process decodes ahead in threads, workers decode what they answer: as `trninfer classify` does. "independent" is as many
 processes as workers that know nothing of each other and share out nothing: what the machine has to give.
 
@@ -14,7 +14,7 @@ the processor they wanted. Where that is more than a few hundredths the machine 
 figure is what to look at: the rate without the waiting, against that of one process without its own.
 
 With --memory, digits-cnn on a Ray cluster of two nodes on this machine, with the pictures as paths; for each tenth of
-the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; both need the
+the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; --memory needs the
 extra `cluster`.
 """
 
@@ -235,7 +235,9 @@ def _watch_memory(folder: Path, count: int, batch_size: int) -> None:
         model = load_model("digits-cnn")
         assert isinstance(model.network.input, ImageInput)
         paths = sorted(map(str, folder.iterdir()))
-        with share_out(model, workers=2, backend="sim", prepare=decoder(model.network.input)) as session:
+        with share_out(
+            model, workers=2, backend="sim", address=nodes.address, prepare=decoder(model.network.input)
+        ) as session:
             print(f"{'answered':>9} {'pictures/s':>11} {'driver MB':>10}  workers MB")
             for line in _memory(session, paths, count, batch_size):
                 print(line, flush=True)

@@ -26,7 +26,7 @@ LONGER = {
     "app/simulate.py simulate": "options of a command, which Typer reads from its parameters",
     "simulator/running/launch.py run": "the simulator's public face; all by keyword",
     "inference/stream.py answer_batches": "callbacks of the command line, by keyword",
-    "runtime/cluster/shared_session.py share_out": "options of a session, by keyword",
+    "runtime/workers/shared_session.py share_out": "options of a session, by keyword",
     "runtime/neuron/backend.py open_neuron_backend": "options of the chip, by keyword",
     "simulator/instructions/core.py issue": "called for every instruction: a record takes 1 us of 13",
     "simulator/instructions/scalar_engine.py activate": "operands of a step, as a replay keeps them",
