@@ -9,6 +9,7 @@ and ends as soon as this one does, however: it notices that the other end of its
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import queue
@@ -17,16 +18,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from ...child_python import python_command
 from .worker import Reply
 
 _GRACE_SECONDS = 5.0  # for the process to end by itself
 _IDLE_SECONDS = 0.5  # in which an idle process ends by itself when nobody asks any more; a busy one is ended
 _NO_MEMORY = 77  # exit status of a process that ran out of memory
-_HOME = str(Path(__file__).resolve().parents[3])  # the folder that contains the package
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -52,13 +52,9 @@ class WorkerProcess:
     """
 
     def __init__(self, kind: type[AskedWorker], variables: Mapping[str, str] = MappingProxyType({})) -> None:
-        program = (
-            f"import sys; sys.path[:] = {_search_path()!r}; from {kind.__module__} import {kind.__name__} as kind; "
-            f"from {__name__} import serve; serve(kind)"
-        )
         self._said: list[tuple[str, str]] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            python_command(__name__, "serve", kind.__module__, kind.__name__),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**_ONE_THREAD, **os.environ, **variables},
@@ -142,23 +138,14 @@ def _out_of_reach() -> dict[str, Any]:
     return {"start_new_session": True}
 
 
-def _search_path() -> list[str]:
-    """Return the module search path of this process, without the current folder unless the package itself is there."""
-    try:
-        here = os.getcwd()
-    except FileNotFoundError:  # it was removed, and with it what a relative entry meant
-        return [entry for entry in sys.path if os.path.isabs(entry)]
-    return [entry for entry in sys.path if os.path.abspath(entry or here) != here or here == _HOME]
-
-
-def serve(kind: type[AskedWorker]) -> None:
-    """Answer messages until there are no more: the main loop of the process."""
+def serve(module: str, kind: str) -> None:
+    """Answer messages by an object of a module's class until there are no more: the main loop of the process."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(messages,), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for replies
         try:
-            worker = kind()
+            worker: AskedWorker = getattr(importlib.import_module(module), kind)()
             ask: Callable[[Any], Reply] = worker.begin
             while not isinstance(message := messages.get(), _End):
                 pickle.dump(ask(message), replies, pickle.HIGHEST_PROTOCOL)

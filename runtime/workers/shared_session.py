@@ -254,39 +254,45 @@ def share_out(
     """
     resolved = resolve_target(target)  # a wrong one is reported here, not by each worker
     check_cores(resolved, lnc)
-    open_chip = functools.partial(open_neuron_backend, target, lnc=lnc, **neuron_options)
-    open_simulator = functools.partial(open_for_worker, resolved, lnc)
 
     def setup(neuron: bool) -> Setup:
-        return Setup(model, opener or (open_chip if neuron else open_simulator), dtype, prepare, launches)
+        chosen = opener or functools.partial(open_for_worker, resolved, lnc)
+        if opener is None and neuron:
+            chosen = functools.partial(open_neuron_backend, target, lnc=lnc, **neuron_options)
+        return Setup(model, chosen, dtype, prepare, launches)
 
     with contextlib.ExitStack() as stack:
-        start: StartWorker
         if address is None:
-            count = workers or 1
-            variables: list[dict[str, str]] = [{} for _ in range(count)]
-            neuron = backend == "neuron" if opener is not None else decide(backend).backend == "neuron"
-            if neuron:
-                variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(count, lnc)]
-            sent = setup(neuron)
-
-            def start(number: int, greeted: Greet) -> PoolWorker:
-                return LocalWorker(number, greeted, sent, variables[number])
-
+            neuron = (backend if opener is not None else decide(backend).backend) == "neuron"
+            count, start = _workers_here(setup(neuron), workers or 1, lnc if neuron else None)
         else:
             from ..cluster.connection import connected
-            from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
 
             ray = stack.enter_context(connected(address))
-            room = ray.cluster_resources()
-            on_chip = backend == "auto" and not simulator_is_preferred() and NEURON_CORES in room
-            neuron = backend == "neuron" or on_chip
-            count = workers or max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
-            actors, stored = actor_class(ray, neuron), ray.put(setup(neuron))
-
-            def start(number: int, greeted: Greet) -> PoolWorker:
-                return RayWorker(number, greeted, ray, actors, stored)
-
+            count, start = _workers_of_cluster(ray, setup, workers, backend)
         session = SharedSession(model, start, count, progress, warn)
         stack.callback(session.close)
         yield session
+
+
+def _workers_here(setup: Setup, count: int, lnc: int | None) -> tuple[int, StartWorker]:
+    """Return the number of workers and how to start one in a process of this machine.
+
+    With `lnc` each is given a logical core of so many NeuronCores.
+    """
+    cores = [None] * count if lnc is None else pick_cores(count, lnc)
+    variables = [{} if core is None else {VISIBLE_CORES: str(core)} for core in cores]
+    return count, lambda number, greeted: LocalWorker(number, greeted, setup, variables[number])
+
+
+def _workers_of_cluster(
+    ray: Any, setup: Callable[[bool], Setup], count: int | None, backend: str
+) -> tuple[int, StartWorker]:
+    """Return the number of workers, by default as many as there is room for, and how to start one on a cluster."""
+    from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
+
+    room = ray.cluster_resources()
+    neuron = backend == "neuron" or (backend == "auto" and not simulator_is_preferred() and NEURON_CORES in room)
+    actors, stored = actor_class(ray, neuron), ray.put(setup(neuron))
+    most = max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
+    return count or most, lambda number, greeted: RayWorker(number, greeted, ray, actors, stored)

@@ -66,7 +66,7 @@ def test_a_child_finds_the_real_nki_where_its_parent_has_the_simulators(tmp_path
     """TorchNeuron's process is a child of one that predicts."""
     code = (
         "import subprocess; from trninfer import simulator; simulator.install(); "
-        "from trninfer.runtime.child_python import python_command; "
+        "from trninfer.child_python import python_command; "
         "command = python_command('trninfer.kernels.nki_source', 'use_nki', 'neuron'); "
         "print(subprocess.run(command, capture_output=True).returncode)"
     )

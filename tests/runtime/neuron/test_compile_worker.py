@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from neuron_stand_ins import forget_variables, use_packages
 from trninfer import kernels
+from trninfer.child_python import python_command
 from trninfer.runtime.backend import ArraySpec
-from trninfer.runtime.child_python import python_command
 from trninfer.runtime.neuron import compile_worker, environment
 from trninfer.runtime.neuron.compile_worker import make_operand
 from trninfer.runtime.neuron.jobs import Job

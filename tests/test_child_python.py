@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from traps import set_traps, sprung
-from trninfer.runtime import child_python
+from trninfer import child_python
 from trninfer.runtime.neuron import compile_worker
 
 

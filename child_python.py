@@ -1,0 +1,46 @@
+"""Functions of this package in a Python of their own: the one way in which processes are started here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def python_command(module: str, function: str, *arguments: str) -> list[str]:
+    """Return the command that calls `function(*arguments)` of a module in a new Python.
+
+    It searches for modules where this process does, then where its environment says, but not in the current folder as
+    `python -m` would: a `numpy.py` of anyone may be there. Which `nki` it has is its own choice.
+    """
+    own = f"(each for each in sys.path if os.path.isabs(each) and each != {_current_folder()!r})"
+    begin = f"import os, sys; sys.path[:] = dict.fromkeys([*{search_path()!r}, *{own}])"
+    return [sys.executable, "-c", f"{begin}; from {module} import {function}; {function}(*sys.argv[1:])", *arguments]
+
+
+def search_path() -> list[str]:
+    """Return the module search path of this process for another one.
+
+    It leaves out the current folder, unless the package itself is there, and the simulator's folder, in which processes
+    that multiprocessing spawns find the simulator's `nki`.
+    """
+    here = _current_folder()
+    simulator = os.path.join(_PACKAGE, "simulator")
+    found = []
+    for entry in sys.path:
+        if here is None and not os.path.isabs(entry):  # it meant the current folder, which was removed
+            continue
+        folder = os.path.abspath(entry or here or "")
+        if folder != here and not os.path.join(folder, "").startswith(os.path.join(simulator, "")):
+            found.append(entry)
+    return found
+
+
+def _current_folder() -> str | None:
+    """Return the folder to keep out of the search path; None if it was removed or contains the package."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return None
+    return None if here == os.path.dirname(_PACKAGE) else here
