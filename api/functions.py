@@ -63,7 +63,8 @@ def classify(
     "float16" or "float8_e4m3" (docs/eight-bits.md); `target` "trn1", "trn2" or "trn3" (by default as the command
     line's); `backend` "auto", "neuron" or "sim"; `top_k` how many labels a prediction has at most. With `cores` above
     1, or the address of a Ray cluster as `cluster`, workers share the batches (docs/cluster.md; a Ray cluster takes the
-    extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on trn1).
+    extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on
+    trn1).
 
     `on_error` "raise" raises InputError, naming the picture, for the first that cannot be answered; "collect" answers
     the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,

@@ -254,8 +254,8 @@ class AnswerOptions(RunOptions):
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU). [default: 1; with "
-            "--cluster, as many as it has room for]",
+            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU). [default: 1; "
+            "with --cluster, as many as it has room for]",
         ),
     ] = None
     cluster: Annotated[

@@ -14,8 +14,8 @@ the processor they wanted. Where that is more than a few hundredths the machine 
 figure is what to look at: the rate without the waiting, against that of one process without its own.
 
 With --memory, digits-cnn on a Ray cluster of two nodes on this machine, with the pictures as paths; for each tenth of
-the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; --memory needs the
-extra `cluster`.
+the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; --memory
+needs the extra `cluster`.
 """
 
 from __future__ import annotations
