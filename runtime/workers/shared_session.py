@@ -278,7 +278,7 @@ def share_out(
 def _workers_here(setup: Setup, count: int, lnc: int | None) -> tuple[int, StartWorker]:
     """Return the number of workers and how to start one in a process of this machine.
 
-    With `lnc` each is given a logical core of so many NeuronCores.
+    If `lnc` is a number, each worker runs on a logical core of that many NeuronCores.
     """
     cores = [None] * count if lnc is None else pick_cores(count, lnc)
     variables = [{} if core is None else {VISIBLE_CORES: str(core)} for core in cores]
