@@ -102,14 +102,14 @@ class ArraySpec:
 @dataclass(frozen=True)
 class BackendInfo:
     """Description of a backend in reports: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and the
-    kind of its times ("predicted" or "measured") with a label that says how they were obtained. `tells_layers`: it
+    kind of its times ("predicted" or "measured") with a label that says how they were obtained. `has_layer_times`: it
     times each layer within one launch. `lnc`: NeuronCores in the logical core of a launch, 1 or 2."""
 
     name: str
     target: str
     latency_kind: str
     latency_label: str
-    tells_layers: bool = False
+    has_layer_times: bool = False
     lnc: int = 1
 
 

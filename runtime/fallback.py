@@ -20,7 +20,7 @@ from ..lowering.show import ShownLaunch
 from ..models.files import Model
 from .backend import ArraySpec, Backend, BackendInfo, LaunchResult, LaunchTime, split_arguments
 from .launch_options import LaunchOptions
-from .launches import Launches, Progress, Ran, plan_launches
+from .launches import BatchRun, Launches, Progress, plan_launches
 from .neuron.errors import CompileError, ExecutionError
 from .timing import Row, add_times
 
@@ -95,7 +95,7 @@ class FallbackLaunches:
         self.rows: tuple[Row, ...] = self._current.rows
         self.note: str | None = self._current.note
 
-    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
+    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """See `Launches`. If a launch fails, the batch starts over."""
         ran = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
         return replace(ran, times=self._folded(ran.times), timelines=self._shown(ran.timelines))

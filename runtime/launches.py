@@ -38,7 +38,7 @@ Progress = Callable[[float], None]  # called with the finished share of a batch,
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchRun:
     """One batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the leading output's class
     int32 [B] (-1 for values), and a time and a timeline for each row."""
 
@@ -54,7 +54,7 @@ class Launches(Protocol):
     rows: tuple[Row, ...]
     note: str | None
 
-    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
+    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """Run a batch [B, *input] in the planned dtype."""
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
@@ -79,7 +79,7 @@ def plan_launches(
         _check_one_core(model, info, "as asked for")
         return LayerLaunches(model, dtype, None, planning)
     try:
-        launches = NetworkLaunches(model, dtype, planning, options.instructions, batch, info.tells_layers)
+        launches = NetworkLaunches(model, dtype, planning, options.instructions, batch, info.has_layer_times)
         return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, planning))
     except DoesNotFit as reason:
         why = str(reason)
@@ -115,7 +115,7 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
     eight_bits = EightBits(largest, values, are_all=options.eight_bits == "all")
     planning = replace(planning, eight_bits=eight_bits)
     try:
-        launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.tells_layers)
+        launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.has_layer_times)
     except DoesNotFit as reason:
         raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
     launches.note = "; ".join(filter(None, [launches.eight_bits_note(calibration.source), launches.note]))
@@ -148,7 +148,7 @@ class LayerLaunches:
         self.rows = tuple(row_of(step) for step in self._steps)
         self._work = row_operations(model.network, self.rows)
 
-    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
+    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """See `Launches`."""
         size = len(data)
         launches: list[LaunchResult] = []
@@ -168,7 +168,7 @@ class LayerLaunches:
             progress(len(launches) / len(self._steps))
         classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
         scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
-        return Ran(scores, classes, *self._times(launches, size))
+        return BatchRun(scores, classes, *self._times(launches, size))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -193,7 +193,7 @@ class NetworkLaunches:
     """
 
     def __init__(
-        self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, tells_layers: bool
+        self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, has_layer_times: bool
     ) -> None:
         """See `plan_launches`; DoesNotFit if the kernel cannot express the network."""
         from .. import kernels  # only after the backend is chosen
@@ -202,11 +202,11 @@ class NetworkLaunches:
         self._plan = NetworkPlan(model, self._dtype, planning, instructions)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
-        self._tells_layers = tells_layers
+        self._has_layer_times = has_layer_times
         shape = model.network.input.shape
         self._of_values = not model.network.output.is_labelled
         before, after = (BATCH, *shape), (BATCH, model.network.outputs)
-        if tells_layers:
+        if has_layer_times:
             layers = [
                 Row(row.name, row.kind, *_shapes(row.before, row.after), row.layers)
                 for row in rows_of(self._plan.graph)
@@ -221,7 +221,7 @@ class NetworkLaunches:
         """Describe which layers are in 8 bits; `source` names the source of the scales."""
         return self._plan.eight_bits_note(source)
 
-    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> Ran:
+    def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """See `Launches`."""
         found: list[list[tuple[Any, Any]]] = []
         results = []
@@ -241,7 +241,7 @@ class NetworkLaunches:
             found.append([_first(planned, size, *answer) for answer in answers])
         scores = np.concatenate([np.concatenate([values for values, _ in some], axis=1) for some in found])
         classes = _no_classes(len(data)) if self._of_values else np.concatenate([some[0][1] for some in found])
-        return Ran(scores, classes, *self._rows_of(results, len(data)))
+        return BatchRun(scores, classes, *self._rows_of(results, len(data)))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
@@ -264,7 +264,7 @@ class NetworkLaunches:
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """Return the times of all launches by row, each with the number of its segment and its form. Timelines of a
         segment's first launch go to its first row."""
-        if not self._tells_layers:
+        if not self._has_layer_times:
             (time,) = add_times([(result.time,) for *_, result in results])
             return (with_model_flops(time, self._work[0], batch),), (results[0][2].timeline,)
         times: list[LaunchTime] = [*add_times([(_launch_of(result),) for *_, result in results])]

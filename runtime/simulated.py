@@ -44,7 +44,7 @@ class SimulatedBackend:
 
     def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
         check_cores(target, lnc)
-        self.info = BackendInfo("sim", target, "predicted", "predicted", tells_layers=True, lnc=lnc)
+        self.info = BackendInfo("sim", target, "predicted", "predicted", has_layer_times=True, lnc=lnc)
         self._keep_timelines = keep_timelines
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 

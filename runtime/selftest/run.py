@@ -341,7 +341,7 @@ def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tu
     """Yield the launches of a network, each slower than the one before, with a description."""
     options = LaunchOptions()
     yield "as few launches as it takes", options
-    info = replace(backend.info, tells_layers=False)  # like planned launches
+    info = replace(backend.info, has_layer_times=False)  # like planned launches
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)

@@ -244,7 +244,7 @@ def test_a_planner_that_raises_for_some_batches_runs_others(
 
 def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
     (row,) = plan_launches(
-        load_model("digits-ffnn"), "float32", replace(SimulatedBackend("trn2").info, tells_layers=False)
+        load_model("digits-ffnn"), "float32", replace(SimulatedBackend("trn2").info, has_layer_times=False)
     ).rows
     assert (row.name, row.kernel, row.input_shape, row.output_shape) == ("network", "run_network", (-1, 64), (-1, 10))
 

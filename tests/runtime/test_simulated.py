@@ -19,7 +19,7 @@ def test_the_simulator_is_refused_beside_the_loaded_package(monkeypatch: pytest.
 
 
 def test_what_reports_say_of_it() -> None:
-    expected = BackendInfo("sim", "trn1", "predicted", "predicted", tells_layers=True)
+    expected = BackendInfo("sim", "trn1", "predicted", "predicted", has_layer_times=True)
     assert choose_backend("sim", "trn1").info == expected
     assert open_for_worker("trn1", progress=print, warn=print).info == expected
 
