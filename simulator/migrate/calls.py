@@ -6,7 +6,7 @@ import ast
 
 from . import later
 from .compute import instruction
-from .context import Result, Tensor
+from .context import Result, Tensor, Value
 from .expressions import Expressions
 from .notes import CannotError
 from .tiles import function, method
@@ -54,4 +54,12 @@ def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
         value = ex.rewrite(keyword.value).value
         if keyword.arg is not None and isinstance(value, Tensor):
             known.given.setdefault(keyword.arg, Tensor(value.region, "", None, value.blocks))
-    return Result(ex.generic(node).text, known.returned)
+    return Result(ex.generic(node).text, _outside(known.returned))
+
+
+def _outside(value: Value) -> Value:
+    """The result of a function as its caller may describe it: without names that the function alone knows."""
+    if not isinstance(value, Tensor):
+        return value
+    shape = value.shape if value.shape is not None and all(extent.isdigit() for extent in value.shape) else None
+    return Tensor(value.region, "", shape, value.blocks, value.rank)

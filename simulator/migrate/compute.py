@@ -305,9 +305,13 @@ def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         return None
     order = ["dst", *(each for each in given if each != "dst")]
     arguments = []
+    from_psum = op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum"
+    if from_psum:
+        ex.ctx.add(CHECK, "a DMA cannot read PSUM: its source is copied to SBUF first")
     for each in order:
         if each in ("dst", "src", "on_true", "predicate", "data"):
-            arguments.append(f"{each}={operands.view(given[each]).text}")
+            text = operands.view(given[each]).text
+            arguments.append(f"{each}={ex.ctx.nl}.copy({text})" if each == "src" and from_psum else f"{each}={text}")
         elif each in ("reduce_op",):
             arguments.append(f"{each}={ex.ctx.names.operator(given[each]) or ex.rewrite(given[each]).text}")
         else:
@@ -316,6 +320,4 @@ def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     if operands.guard:
         emit_call(ex.ctx, operands, text)
         return Result("None")
-    if op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum":
-        ex.ctx.add(CHECK, "a DMA cannot read PSUM: copy to SBUF first")
     return Result(text)

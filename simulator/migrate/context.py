@@ -162,9 +162,12 @@ class Context:
 
 
 def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
-    """Return the state of names after either of two branches may have run."""
-    names = {**first, **second}
-    return {name: _either(first.get(name), second.get(name), name) for name in names}
+    """Return the state of names after either of two branches may have run.
+
+    A name that one branch alone binds has its value from there: what reads it runs where that branch did.
+    """
+    both = {name: _either(first[name], second[name], name) for name in first if name in second}
+    return {**first, **second, **both}
 
 
 def _either(first: Value, second: Value, name: str) -> Value:

@@ -100,7 +100,7 @@ class Names:
         """True of an instruction that is called as today, with the tile that it writes as its first argument."""
         dotted = self.dotted(call.func)
         parameters = api().signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
-        if len(call.args) < 2 or not parameters or parameters[0].name != "dst":
+        if not call.args or not parameters or parameters[0].name != "dst":
             return False
         return not any(rule for rule, _ in misfits(dotted, call, parameters)) and self.operator(call.args[0]) is None
 

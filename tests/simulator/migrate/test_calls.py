@@ -73,3 +73,36 @@ def test_what_a_function_is_given_by_position_or_by_name_is_known_in_it():
         text = FIRST + "def keep(out, product):\n    nl.store(out, product)\n\n\n@nki.jit\ndef kernel(a, out):\n"
         text += f"    x = nl.load(a)\n    p = nisa.nc_matmul(x, x)\n    {call}\n"
         assert "nl.store(out, nl.copy(product))" in migrate_source(text).text
+
+
+RETURNED = (
+    FIRST
+    + """\
+@nki.jit
+def halved(A):
+    rows, columns = A.shape
+    made = nl.ndarray((rows, columns), dtype=A.dtype, buffer=nl.shared_hbm)
+    nl.store(made, nisa.tensor_scalar(nl.load(A), np.multiply, 0.5))
+    return made
+
+
+@nki.jit
+def kernel(a):
+    half = halved(a)
+    out = nl.ndarray((4, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(half[0:4, 0:6])
+    nl.store(out, nisa.tensor_reduce(np.max, tile, axis=(1,)))
+    return out
+"""
+)
+
+
+def test_results_of_functions_are_described_without_names_of_theirs():
+    """The dtype of `half` is that of `A`, which `kernel` does not know."""
+    migration = migrate_source(RETURNED)
+    assert "dtype=half.dtype" in migration.text
+    space: dict = {}
+    exec(compile(migration.text, "kernel.py", "exec"), space)
+    a = normal(4, 6)
+    (out,) = simulator.run(space["kernel"], a).outputs
+    np.testing.assert_array_equal(out, 0.5 * a.max(axis=1, keepdims=True))

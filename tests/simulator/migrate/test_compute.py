@@ -138,8 +138,10 @@ def test_copies_that_had_a_destination():
         "nisa.dma_copy(dst=a[0], src=a[1], mask=n > 1)": "if n > 1:\n    nisa.dma_copy(dst=a[0], src=a[1])",
     }
     assert migrated_each(list(cases), before, "a, n") == list(cases.values())
-    (note,) = migrate_kernel(before + "nisa.dma_copy(dst=a, src=x)").notes
-    assert (note.kind, note.message) == (CHECK, "a DMA cannot read PSUM: copy to SBUF first")
+    from_psum = migrate_kernel(before + "nisa.dma_copy(dst=a, src=x)")
+    ((kind, message),) = {(note.kind, note.message) for note in from_psum.notes}
+    assert (kind, message) == (CHECK, "a DMA cannot read PSUM: its source is copied to SBUF first")
+    assert "nisa.dma_copy(dst=a, src=nl.copy(x))" in from_psum.text
 
 
 def test_what_is_left_to_the_author():

@@ -1,8 +1,10 @@
 """Places of nodes in a source, and what is known of a function while it is migrated."""
 
 import ast
+import textwrap
 
 import pytest
+from migrated_kernels import migrated
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate.context import Ambiguous, Context, Source, Tensor, joined, view_of
@@ -60,3 +62,16 @@ def test_what_is_known_behind_two_branches():
 def test_a_part_of_a_tensor_has_its_memory_and_no_blocks():
     tensor = Tensor("psum", "nl.float32", ("128", "4"), blocks=2)
     assert view_of(tensor, ("128", "1")) == Tensor("psum", "nl.float32", ("128", "1"))
+
+
+def test_a_name_that_one_branch_binds_keeps_its_value():
+    """As in `if pooled: i = nl.mgrid[...]`, and `i` read below another `if pooled:`."""
+    tile = Tensor("sbuf", "nl.float32", ("4", "4"))
+    assert joined({"n": None, "x": tile}, {"n": None}) == {"n": None, "x": tile}
+    text = """
+        if n > 2:
+            i = nl.mgrid[0:4, 0:3]
+        if n > 2:
+            nl.store(out[i.p, i.x], nl.load(a[i.p, i.x + 1]))
+    """
+    assert "nl.store(out[0:4, 0:3], nl.load(a[0:4, 1:4]))" in migrated(textwrap.dedent(text), "a, out, n")

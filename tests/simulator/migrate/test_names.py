@@ -88,6 +88,8 @@ def test_the_first_dialect_is_told_by_its_package_its_names_or_tiles_that_instru
         ("nisa.activation(np.exp, t, t)", False),
         ("nisa.reciprocal(t)", False),
         ("nl.load(a)", False),
+        ("nisa.iota(t, pattern=[[1, 8]], offset=0)", True),
+        ("nisa.iota(i, dtype=nl.int32)", False),
     ],
 )
 def test_an_instruction_that_is_called_as_today(call, current):
