@@ -1,2 +1,1 @@
-"""Scripts that made the bundled weights, samples and docs: data, rendering, training, evaluation. See
-tools/README.md."""
+"""Scripts that generate the bundled weights, samples and docs. See tools/README.md."""

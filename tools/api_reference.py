@@ -1,4 +1,4 @@
-"""The reference of the Python interface, read off the package: signatures and docstrings as Markdown."""
+"""The reference of the Python interface as Markdown, from signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ALIASES = {
 
 
 def api_block() -> str:
-    """Everything in `trninfer.__all__`, in groups."""
+    """Return the reference of everything in `trninfer.__all__`, in groups."""
     known = {*_ALIASES, *(name for names in _GROUPS.values() for name in names)}
     if known != set(trninfer.__all__):
         raise RuntimeError(f"tools/api_reference.py and trninfer.__all__ differ in {known ^ set(trninfer.__all__)}")
@@ -73,7 +73,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 
 
 def _signature(name: str, call: Any) -> str:
-    """`name(a, b=1)`, a parameter a line where it is long."""
+    """Format `name(a, b=1)`, one parameter per line if it is long."""
     parameters = []
     keyword_only = False
     for parameter in inspect.signature(call).parameters.values():

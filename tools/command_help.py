@@ -1,5 +1,5 @@
-"""The help of every command, read off the commands' functions: how `--help` is laid out changes with the version of
-typer."""
+"""The help of every command, read from the commands' functions, because the layout of `--help` depends on typer's
+version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..app.main import open_app
 
 @dataclass(frozen=True)
 class OptionHelp:
-    """An option or argument: as it is typed, and what it does."""
+    """An option or argument: its syntax and its help."""
 
     usage: str
     text: str
@@ -26,9 +26,9 @@ class OptionHelp:
 
 @dataclass(frozen=True)
 class CommandHelp:
-    """A command: its name, a line of summary, the paragraphs after it and its options.
+    r"""A command: its name, a one-line summary, the paragraphs after it and its options.
 
-    A paragraph that begins with `\\b` keeps its lines.
+    A paragraph that starts with `\b` keeps its lines.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _read(name: str, call: Callable[..., Any]) -> CommandHelp:
 
 
 def _annotated(hint: Any) -> Any:
-    """The Annotated type of a parameter, which Python 3.10 puts into an Optional where the default is None."""
+    """Return the Annotated type of a parameter; Python 3.10 wraps it in Optional if the default is None."""
     if hasattr(hint, "__metadata__"):
         return hint
     return next((part for part in typing.get_args(hint) if hasattr(part, "__metadata__")), hint)
@@ -84,12 +84,12 @@ def _option(key: str, annotated: Any, default: object) -> OptionHelp:
 
 
 def _usage(key: str, annotated: Any) -> str:
-    """`--dtype float32|bfloat16|float16`, as it is typed; an argument by its name."""
+    """Return the syntax, such as `--dtype float32|bfloat16|float16`; an argument's name."""
     info = annotated.__metadata__[0]
     if isinstance(info, typer.models.ArgumentInfo):
         return info.metavar or key.upper()
     kind = annotated.__origin__
-    choices = (kind, *typing.get_args(kind))  # those of Literal[...] | None too
+    choices = (kind, *typing.get_args(kind))  # includes Literal[...] | None
     values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
     names = ", ".join([info.default, *info.param_decls])
     return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"

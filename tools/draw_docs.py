@@ -1,8 +1,8 @@
-"""Draw the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
+"""Draws the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
 
-- `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide.
-- `report.png`: the top of the page that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` where
-  it is not found as `chromium`; without one the picture stays as it is, with a note).
+- `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide. - `report.png`: the top of the page
+that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` if it is not called `chromium`; without a
+browser the picture is kept, with a note).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPORT = ("bench", "--model", "digits-cnn", "--batch-size", "16", "--backend", "
 WINDOW = (1200, 1500)
 COLUMNS = 80
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-NO_BREAK = "\u00a0"  # a space that SVG keeps
+NO_BREAK = "\u00a0"  # a space that SVG does not collapse
 CHARACTER, LINE, MARGIN = 8.4, 17, 16  # pixels
 
 
@@ -38,7 +38,7 @@ def run_trninfer(*arguments: str) -> str:
 
 
 def draw_terminal(prompt: str, text: str) -> str:
-    """A terminal with a command and what it printed, as SVG; its width holds COLUMNS characters."""
+    """Draw a terminal with a command and its output as SVG, COLUMNS characters wide."""
     lines = [f"$ {prompt}", *text.rstrip().splitlines()]
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), len(lines) * LINE + 2 * MARGIN
     rows = "\n".join(_line(line, MARGIN + LINE * number + 12, number == 0) for number, line in enumerate(lines) if line)
@@ -61,7 +61,7 @@ def without_host_time(text: str) -> str:
 
 
 def draw_report(browser: str, picture: Path) -> None:
-    """A picture of the report's page as a browser shows it, in 256 colours; CalledProcessError where that fails."""
+    """Take a picture of the report page in a browser, in 256 colours; CalledProcessError if that fails."""
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def draw_report(browser: str, picture: Path) -> None:
 
 
 def main() -> int:
-    """Draw what can be drawn; the exit status, 1 where there is no browser."""
+    """Draw the pictures; return the exit status, 1 without a browser."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browser", default="chromium", help="a Chromium or Chrome, for report.png")
     browser = parser.parse_args().browser

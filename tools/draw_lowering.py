@@ -1,6 +1,6 @@
-"""Draw `docs/lowering.svg`, the way of a network to a kernel's program: `python -m trninfer.tools.draw_lowering`.
+"""Draws `docs/lowering.svg`, how a network becomes a kernel's program: `python -m trninfer.tools.draw_lowering`.
 
-What a pass does is the first clause of the docstring that says it in `lowering/passes/`.
+The text for a pass is the first clause of its docstring in `lowering/passes/`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ DECIDED = {
     "share_sums": "sums",
 }
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
-BOX, SIDE = 660, 700  # the width of the boxes, and where those beside them begin
+BOX, SIDE = 660, 700  # width of the boxes, and left edge of those beside them
 STYLE = """
 .page { fill: #ffffff; stroke: #d0d7de } .text { fill: #1f2328 } .faint { fill: #57606a }
 .pass { fill: #dafbe1; stroke: #4ac26b } .data { fill: #ddf4ff; stroke: #54aeff }
@@ -82,7 +82,8 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Box:
-    """A line of the picture: a name and words on it. `kind` is its class in STYLE, `decision` what settles it."""
+    """A line of the picture: a name and its text. `kind` is its class in STYLE, `decision` the field that
+    controls it."""
 
     name: str
     words: str
@@ -96,7 +97,7 @@ def clause_of(described: str) -> str:
 
 
 def words_of(run: Callable[..., Any]) -> str:
-    """Return what a pass does: by its module, or by itself where the module is named after another."""
+    """Return the description of a pass: its module's docstring, or its own if the module has another name."""
     module = inspect.getmodule(run)
     is_own = module is not None and module.__name__.endswith(f".{run.__name__}")
     return clause_of(inspect.getdoc(module if is_own else run) or "")
@@ -121,7 +122,7 @@ def boxes() -> Iterator[Box]:
 
 
 def draw() -> str:
-    """Return the picture as SVG, which follows a light or a dark page."""
+    """Return the picture as SVG, which adapts to light and dark pages."""
     lines = list(boxes())
     height = 2 * LEFT + STEP * len(lines)
     first, last = (next(n for n, box in enumerate(lines) if box.name == name) for name in ("split_tails", "emit"))
@@ -151,7 +152,7 @@ def _box(box: Box, y: int) -> Iterator[str]:
 
 
 def _choice(y: int, height: int) -> Iterator[str]:
-    """Yield the box of the decisions, beside the passes that they are for."""
+    """Yield the box of decisions, beside the passes that they control."""
     left, width = SIDE + 115, WIDTH - SIDE - 115 - LEFT
     said = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are walked,"
     words = ["decisions", *f"{said}/the quickest is/kept on disk".split("/")]
@@ -166,7 +167,7 @@ def _text(kind: str, x: int, y: int, text: str) -> str:
 
 
 def main() -> int:
-    """Draw the picture; the exit status."""
+    """Draw the picture; return the exit status."""
     PICTURE.write_text(draw(), encoding="utf-8")
     return 0
 

@@ -1,10 +1,10 @@
-"""Run commands on damaged files and random options, and report what breaks the contract of the command line.
+"""Runs commands on damaged files and random options, and reports violations of the command line's contract.
 
 - `python -m trninfer.tools.fuzz --seconds 3600` runs for an hour; CI runs it for seconds.
 - `python -m trninfer.tools.fuzz --seed 17 --runs 1` repeats one run. Its number is reported with each fault.
 
-A command ends with status 0 to 3 and no traceback; standard error is printable, in lines of at most 300 characters;
-JSON can be parsed, and of a file that could not be written whole nothing is left. Nothing is executed but trninfer.
+The contract: a command ends with status 0 to 3 and no traceback; standard error is printable, in lines of at most 300
+characters; JSON can be parsed; and no partly written file is left. Only trninfer is executed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WARNING = re.compile(r".*\.py:[0-9]+: \w*Warning")
 
 
 class Fault(NamedTuple):
-    """A command line that broke the contract."""
+    """A command line that violated the contract."""
 
     seed: int
     arguments: list[str]
@@ -65,7 +65,7 @@ class Fault(NamedTuple):
 
 
 def damage(content: bytes, random: random.Random) -> bytes:
-    """Return `content` with some bytes changed, cut out, repeated or put in."""
+    """Return `content` with some bytes changed, removed, repeated or inserted."""
     damaged = bytearray(content)
     for _ in range(random.choice((1, 1, 2, 5, 30))):
         place = random.randrange(len(damaged) + 1)
@@ -119,7 +119,7 @@ def _model(folder: Path, random: random.Random) -> list[str]:
     content = (ROOT / "weights" / "digits-ffnn.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little") + 8
     header = damage(content[:size], random) if random.random() < 0.5 else content[:8] + damage(content[8:size], random)
-    if random.random() < 0.5:  # a length that is right, so that what it holds is looked at
+    if random.random() < 0.5:  # a correct length, so that the content is parsed
         header = (len(header) - 8).to_bytes(8, "little") + header[8:] if len(header) >= 8 else header
     path = folder / "x.safetensors"
     path.write_bytes(header + content[size:])
@@ -157,7 +157,7 @@ def command_line(kind: str, folder: Path, random: random.Random) -> list[str]:
 
 
 def examine(arguments: Sequence[str], folder: Path) -> str | None:
-    """Run a command line in this process, in `folder`; return what breaks the contract, None if nothing does."""
+    """Run a command line in this process, in `folder`; return the violation, None if there is none."""
     out, err = io.StringIO(), io.StringIO()
     before = os.getcwd()
     os.chdir(folder)
@@ -225,7 +225,7 @@ def fuzz(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz as the arguments say, print counts and faults; return 1 if there are faults."""
+    """Fuzz according to the arguments, print counts and faults; return 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
     parser.add_argument("--runs", type=int, help="how many command lines, in place of --seconds")

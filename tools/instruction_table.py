@@ -1,4 +1,4 @@
-"""The table of docs/instructions.md: what each instruction is declared to take, by engine."""
+"""The table of docs/instructions.md: the declared operands, rules and cost of each instruction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = "| instruction | engines | operands | beyond single operands | cost |\n|
 
 
 def instructions_block() -> str:
-    """A row for each instruction of `nki.isa`, in the order of their names."""
+    """Return a row for each instruction of `nki.isa`, in alphabetical order."""
     return "\n".join([_HEAD, *(_row(DECLARATIONS[name]) for name in isa.__all__ if name in DECLARATIONS)])
 
 
@@ -27,7 +27,7 @@ def _row(declaration: Declaration) -> str:
 
 
 def _engines(declaration: Declaration) -> str:
-    """The engines, the default first, each with the first target where it came later than the instruction."""
+    """Return the engines, the default first, each with its first target if later than the instruction's."""
     later = declaration.engine_generations
     shown = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
     return shown if declaration.generation == 2 else f"{shown}; from {_SINCE[declaration.generation]} on"
@@ -51,7 +51,7 @@ def _rules(declaration: Declaration) -> str:
 
 
 def _cost(declaration: Declaration) -> str:
-    """The method of `Costs` and the operands that it goes by."""
+    """Return the method of `Costs` and its operands."""
     if not declaration.cost:
         return "what it moves" if declaration.engines[0].name == "dma" else "by engine and size"
     method, *operands = declaration.cost

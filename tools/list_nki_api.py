@@ -3,9 +3,8 @@
     python -m trninfer.tools.list_nki_api            writes the page
     python -m trninfer.tools.list_nki_api --check    exits with 1 where it is not up to date
 
-Nothing is listed by hand. A function is refused where calling it raises NotSimulatedError; it is timed where it issues
-an instruction, by itself or through one that it calls; it is checked where it raises NkiValidationError, by itself or
-through one that it calls.
+Nothing is listed by hand. A function is refused if calling it raises NotSimulatedError; it is timed if it issues an
+instruction, and checked if it raises NkiValidationError, directly or through a function that it calls.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ pages of SDK 2.33 and the simulator's code.
 
 """
 PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en"
-_DEPTH = 6  # of calls that are followed
+_DEPTH = 6  # depth of calls that are followed
 
 
 class Row(NamedTuple):
@@ -54,7 +53,7 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """A row for every function of the API, in the API's order."""
+    """Return a row for every function of the API, in the API's order."""
     modules = {"nki": nki, **{name: module for name, module in nki.MODULES.items() if name.count(".") == 1}}
     found = []
     for entry in (*table()["functions"], *table()["earlier"]):
@@ -92,7 +91,7 @@ def _refused(entry: dict[str, Any], owner: Any, function: Any) -> bool:
 
 @cache
 def _names(function: Any) -> frozenset[str]:
-    """Names that the source of a function mentions."""
+    """Return the names in the source of a function."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
@@ -103,7 +102,7 @@ def _names(function: Any) -> frozenset[str]:
 
 @cache
 def _uses(function: Any, depth: int) -> frozenset[str]:
-    """Names that a function, and the simulator's functions and methods that it calls, mention."""
+    """Return the names used by a function and by the simulator's functions and methods that it calls."""
     names = set(_names(function))
     module = inspect.getmodule(function)
     space = dict(vars(module)) if module else {}
@@ -119,7 +118,7 @@ def _uses(function: Any, depth: int) -> frozenset[str]:
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     found = rows()
     count = sum(row.simulated for row in found)
     lines = [f"{count} of {len(found)} functions and methods are simulated.", ""]
@@ -132,7 +131,7 @@ def page() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check only compare it; the exit status."""
+    """Write the page, or with --check only compare it; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the page is out of date")
     if parser.parse_args(arguments).check:

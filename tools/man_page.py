@@ -1,4 +1,4 @@
-"""The manual page of trninfer, made from the help of its commands: docs/trninfer.1.
+"""Generates the manual page of trninfer from the help of its commands: docs/trninfer.1.
 
 `python -m trninfer.tools.update_docs man` writes it, in a clone.
 """
@@ -33,7 +33,7 @@ def man_page() -> str:
 
 
 def roff(text: str) -> str:
-    """Return text that man(7) shows as it is, with hyphens that can be copied."""
+    """Escape text for man(7), with hyphens that can be copied."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in lines)
 

@@ -1,9 +1,9 @@
-"""Try networks as their own packages export them, and write the table of what is accepted in docs/networks.md.
+"""Tries networks as their own packages export them, and writes the table of results in docs/networks.md.
 
 `python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--exporter NAME] [--page]` exports
 each network of real_exports.py with random weights, imports it beside ONNX Runtime, plans one picture in bfloat16 on
-trn2 and predicts it, each in a process of its own. Results are appended to the file RESULTS, a line of JSON each; what
-is there already is not tried again. `--page` writes the table of docs/networks.md from the file.
+trn2 and predicts it, each in a process of its own. Results are appended to the file RESULTS, a line of JSON each;
+networks with a result in it are skipped. `--page` writes the table of docs/networks.md from the file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .real_exports import Export, all_exports, load_packages
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET, DTYPE = "trn2", "bfloat16"
 _BLOCK = re.compile(r"(<!-- measured: exports -->\n).*?(<!-- end of exports -->)", re.S)
-_LONGEST = 160  # characters of a reason in the table
+_LONGEST = 160  # longest reason in the table, in characters
 HEADINGS = ("network", "size", "exporter", "differs by", "planned in", "predicted", "times its floor", "otherwise")
 
 
 def main() -> None:
-    """Try what is asked for."""
+    """Try the requested networks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", default="", metavar="TEXT", help="networks whose family/name/size/exporter has it")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def try_export(export: Export) -> dict[str, Any]:
-    """Export, import and predict a network; return the numbers of its row, or the reason why it has none."""
+    """Export, import and predict a network; return the figures of its row, or the reason for none."""
     from ..models.errors import ModelError
     from ..models.files import Model
     from ..models.importing import import_network
@@ -74,7 +74,7 @@ def try_export(export: Export) -> dict[str, Any]:
         path = Path(folder) / "network.onnx"
         try:
             export.write(path)
-        except Exception as error:  # of the package, whatever it raises
+        except Exception as error:  # any exception of the package
             return {"not_exported": _one_line(error)}
         try:
             imported = import_network(path)

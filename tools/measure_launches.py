@@ -1,4 +1,4 @@
-"""Predict networks in batches, on two cores, in 8 bits and on other sizes of pictures; write the tables in docs.
+"""Predicts networks in batches, on two cores, in 8 bits and with other picture sizes, and writes the tables in docs.
 
 `python -m trninfer.tools.measure_launches [TABLE...]` builds each network as torchvision defines it, with random
 weights, imports it and predicts its launches on trn2. It needs torch, torchvision and onnx, takes some ten minutes on
@@ -40,7 +40,7 @@ SIZES = (160, 192, USUAL, 225, 320, 448, 640, 896)
 
 
 def main() -> None:
-    """Write the tables that are named, or both."""
+    """Write the named tables, or both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
     tables = parser.parse_args().tables or list(TABLES)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def ways() -> Iterator[Sequence[str]]:
-    """Yield the rows of networks with the microseconds of a picture in each way."""
+    """Yield the rows of networks with the microseconds per picture in each way."""
     yield "network", *(f"{dtype}, {'two cores, ' * (cores - 1)}{pictures}" for dtype, cores, pictures in WAYS)
     for name in NETWORKS:
         model = built(name)
@@ -61,7 +61,7 @@ def ways() -> Iterator[Sequence[str]]:
 
 
 def sizes() -> Iterator[Sequence[str]]:
-    """Yield the rows of networks with the microseconds of a picture of each size."""
+    """Yield the rows of networks with the microseconds per picture at each size."""
     yield "network", *(f"{side}x{side}" for side in SIZES)
     for name in FAMILIES:
         model = built(name)
@@ -70,7 +70,7 @@ def sizes() -> Iterator[Sequence[str]]:
 
 
 def built(name: str) -> Model:
-    """Return a network of torchvision with random weights."""
+    """Return a torchvision network with random weights."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
         export(random_network(name), "script", path)
@@ -80,7 +80,7 @@ def built(name: str) -> Model:
 
 
 def for_size(network: Network, side: int) -> Network:
-    """Return a network for square pictures of `side` pixels: pools of whole images are so again."""
+    """Adapt a network to square pictures of `side` pixels, including pools of whole images."""
     assert isinstance(network.input, ImageInput)
     before = network.shapes()
     image = replace(network.input, height=side, width=side, resize=side if network.input.resize else 0)
@@ -100,7 +100,7 @@ def for_size(network: Network, side: int) -> Network:
 
 
 def predicted(model: Model, dtype: str, cores: int, pictures: int) -> float:
-    """Return the microseconds of a picture of a batch."""
+    """Return the microseconds per picture of a batch."""
     session = Session(model, open_simulated_backend(TARGET, lnc=cores), dtype, pictures)
     return session.time(pictures).total_us / pictures
 
@@ -111,7 +111,7 @@ def shown(microseconds: float) -> str:
 
 
 def filled(page: str, name: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return the page with its table of that name made of rows, the first being the headings."""
+    """Return the page with the named table replaced by rows, the first being the headings."""
     lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     block = re.compile(rf"(<!-- predicted: {name} -->\n).*?(<!-- end of {name} -->)", re.S)

@@ -1,4 +1,4 @@
-"""Measure the standard architectures, and write the table in docs/networks.md.
+"""Measures the standard architectures, and writes the table in docs/networks.md.
 
 `python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as
 torchvision defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and
@@ -35,7 +35,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET = "trn2"
 EXPORTERS = ("script", "dynamo")
 DTYPES = ("float32", "bfloat16", "float16")
-BATCH = 16  # of which a picture's share is predicted in bfloat16
+BATCH = 16  # batch for predictions per picture in bfloat16
 _BLOCK = re.compile(r"(<!-- measured: networks -->\n).*?(<!-- end of networks -->)", re.S)
 
 NETWORKS = (
@@ -75,9 +75,9 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A network by one exporter: differences of probabilities, predicted times and launches a dtype each.
+    """A network by one exporter: differences of probabilities, predicted times and launches for each dtype.
 
-    `batched_us` is a picture's share of a batch of 16 in bfloat16; seconds are wall time.
+    `batched_us` is the time per picture in a batch of 16 in bfloat16; seconds are wall time.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Row:
     answer_seconds: float
 
     def cells(self) -> tuple[str, ...]:
-        """As the table has it."""
+        """Return the cells of the table's row."""
         return (
             self.name,
             self.exporter,
@@ -106,7 +106,7 @@ class Row:
 
 
 def main() -> None:
-    """Measure the networks that are named, or all, and write their rows."""
+    """Measure the named networks, or all, and write their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
     parser.add_argument("--exporter", choices=(*EXPORTERS, "both"), default="both")
@@ -167,7 +167,7 @@ def measure(name: str, exporter: str) -> Row:
 
 
 def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
-    """Return the batches that are run: what the other exporter gives is the same network, and float16 runs alike."""
+    """Return the batches to run; the second exporter's network, which is the same, and float16 run only one."""
     if exporter != EXPORTERS[0] or dtype == DTYPES[2]:
         return (1,)
     return batches_of(model.network) or (1,)
@@ -181,7 +181,7 @@ def _launches(session: Session) -> int:
 
 
 def random_network(name: str) -> Any:
-    """A network of torchvision with random weights and batch statistics, the same at each call."""
+    """Return a torchvision network with random weights and batch statistics, the same at each call."""
     import torch
 
     # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
@@ -203,7 +203,7 @@ def random_network(name: str) -> Any:
 
 
 def export(module: Any, exporter: str, path: Path) -> None:
-    """A network of torch for pictures of 224x224 as an ONNX file."""
+    """Export a network of torch for pictures of 224x224 to an ONNX file."""
     import torch
 
     picture = torch.zeros(1, 3, 224, 224)
@@ -214,7 +214,7 @@ def export(module: Any, exporter: str, path: Path) -> None:
 
 
 def onnx_runtime_probabilities(path: Path, x: np.ndarray) -> np.ndarray:
-    """The softmax of what ONNX Runtime gives for inputs [1, C, H, W]: float64 [1, classes]."""
+    """Return the softmax of ONNX Runtime's output for inputs [1, C, H, W]: float64 [1, classes]."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -226,19 +226,19 @@ def onnx_runtime_probabilities(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 def parameters_of(imported: Imported) -> int:
-    """Numbers in the tensors, batch normalisations folded in."""
+    """Count the numbers in the tensors, with batch normalisations folded in."""
     return sum(tensor.size for tensor in imported.tensors.values())
 
 
 def filled(page: str, rows: Sequence[Sequence[str]]) -> str:
-    """The page with its table made of rows."""
+    """Return the page with the table's rows replaced."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return _BLOCK.sub(lambda match: match[1] + table + match[2], page)
 
 
 def rows_of(page: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    """The rows that the page has, by network and exporter."""
+    """Return the page's rows by network and exporter."""
     block = _BLOCK.search(page)
     for line in block[0].splitlines()[3:-1] if block else ():
         cells = tuple(cell.strip() for cell in line.strip("|").split("|"))

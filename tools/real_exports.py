@@ -1,4 +1,4 @@
-"""Networks as their own packages build and export them, with random weights: what `measure_exports` tries.
+"""Networks built and exported by their own packages, with random weights, for `measure_exports`.
 
 Each maker needs its package (ultralytics, timm, torchvision, transformers, skl2onnx) and downloads nothing. Nothing of
 these packages is kept.
@@ -174,7 +174,7 @@ MODES: dict[str, dict[str, Any]] = {"script": {"dynamo": False, "opset_version":
 
 @dataclass(frozen=True)
 class Export:
-    """A network of a package, in a size of pictures, by one exporter."""
+    """A network of a package, with a picture size and an exporter."""
 
     family: str
     name: str
@@ -183,17 +183,17 @@ class Export:
 
     @property
     def key(self) -> str:
-        """A name of its own."""
+        """A unique name."""
         return f"{self.family}/{self.name}/{self.size}/{self.exporter}"
 
     def write(self, path: Path) -> None:
-        """Build the network and write it as ONNX; any exception where its package does not."""
+        """Build the network and write it as ONNX; raises whatever its package raises."""
         package = self.family.partition(":")[0]
         MAKERS[package](self, path)
 
 
 def all_exports(sizes: tuple[int, ...]) -> list[Export]:
-    """Return all that is tried, a network at a time."""
+    """Return everything to try, one network after another."""
     found = []
     for size in sizes:
         found += [Export("ultralytics", name, size, "own") for name in YOLO]
@@ -209,7 +209,7 @@ def all_exports(sizes: tuple[int, ...]) -> list[Export]:
 
 
 def load_packages(exports: list[Export]) -> None:
-    """Import the packages of some exports, as far as they are installed: what then forks need not."""
+    """Import the installed packages of some exports, so that forked processes need not."""
     packages = {export.family.partition(":")[0] for export in exports} - {"scikit-learn"}
     with contextlib.suppress(ImportError):
         if packages:
@@ -262,7 +262,7 @@ def _timm(export: Export, path: Path) -> None:
     timm: Any = import_module("timm")
     try:
         model = timm.create_model(export.name, exportable=True, img_size=export.size)
-    except TypeError:  # a network of pictures of any size
+    except TypeError:  # the network takes pictures of any size
         model = timm.create_model(export.name, exportable=True)
     _export(model, export, path)
 
@@ -279,7 +279,7 @@ def _of_torchvision(export: Export, path: Path) -> None:
 
 
 class _Leading:
-    """Makes a module that returns the leading value of another's dictionary."""
+    """Wraps a module to return the first value of its output dictionary."""
 
     @staticmethod
     def of(model: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Run the commands of docs/tutorial-*.md and fill in what they print.
+"""Runs the commands of docs/tutorial-*.md and fills in their output.
 
     <!-- file: train.py -->         the fence below it is written to a file
     <!-- run: trninfer models -->   the command, run by a shell; below it, up to `<!-- end -->`, what it printed
     <!-- site: report.html: What is said of it -->   on the site a link to a file that the commands wrote
 
-All commands of a page run one after another in a new folder with a link to samples/. The time that this machine took
-is left out of what they print, and so are the names of folders.
+All commands of a page run in order in a new folder with a link to samples/. This machine's own times and the names of
+folders are removed from the output.
 
 `python -m trninfer.tools.update_docs` fills in the pages; `python -m trninfer.tools.tutorials PAGE FOLDER` copies the
 files that the site links to into a folder, which is how `mkdocs build` gets them.
@@ -37,7 +37,7 @@ _SHELL = 'trninfer() { "$PYTHON" -m trninfer "$@"; }; python() { "$PYTHON" "$@";
 
 
 def fill_tutorial(text: str) -> str:
-    """Return a page with what its commands print today; RuntimeError where one fails."""
+    """Return a page with the current output of its commands; RuntimeError if one fails."""
     with _folder() as folder:
         return _run(text, folder)
 

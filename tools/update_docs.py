@@ -38,12 +38,12 @@ LOWERED = (
     *("bench", "--model", "digits-cnn", "--batch-size", "8", "--dtype", "bfloat16", "--target", "trn2"),
     *("--show-lowering", "--quiet", "--backend", "sim"),
 )
-SEPARATOR = "\\|"  # a bar within a cell of a table
+SEPARATOR = "\\|"  # a bar inside a table cell
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def help_block() -> str:
-    """Every command with its options and examples, folded."""
+    """Return every command with its options and examples, folded."""
     return "\n\n".join(_command(command) for command in read_commands())
 
 
@@ -59,7 +59,7 @@ def _command(command: CommandHelp) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape text for Markdown."""
     return re.sub(r"([*_`<>\[\]])", r"\\\1", text)
 
 
@@ -70,7 +70,7 @@ def _fenced(text: str) -> str:
 
 
 def models_block() -> str:
-    """The bundled models, with the accuracy that their files tell."""
+    """Return the bundled models, with the accuracy stored in their files."""
     lines = ["| model | reads | parameters | file | accuracy on what was held out |", "|---|---|---|---|---|"]
     for model in bundled_models():
         scores = "; ".join(
@@ -97,7 +97,7 @@ def accuracy_table() -> str:
 
 
 def accuracy_lines() -> str:
-    """The lines that sum it up, alone."""
+    """Return only the summary lines."""
     return summary_of(_accuracy_report())[1]
 
 
@@ -148,7 +148,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
-    """The page that each block is in; ValueError for one that nobody can fill in, or that is there twice."""
+    """Return the page of each block; ValueError for an unknown or repeated block."""
     found: dict[str, Path] = {}
     for page in pages:
         for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
@@ -161,7 +161,7 @@ def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
 
 
 def fill(text: str, contents: Mapping[str, str]) -> str:
-    """A text whose blocks have these contents; others stay as they are."""
+    """Return a text with the contents of these blocks replaced."""
 
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}{contents[match[2]]}\n{match[3]}" if match[2] in contents else match[0]
@@ -170,10 +170,11 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
 
 
 def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
-    """True if a part was not up to date; it is then filled in, unless it is only checked."""
+    """True if a part was not up to date; fill it in, unless only checking."""
     page = TUTORIALS[name] if name in TUTORIALS else pages.get(name, MAN_PAGE)
     contents = {name: BLOCKS[name]()} if name in pages else {}
-    text = page.read_text(encoding="utf-8") if page.exists() else ""  # by now: contents may have taken minutes
+    # read it only now: computing contents may have taken minutes
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
     filled = fill_tutorial(text) if name in TUTORIALS else man_page() if name == "man" else fill(text, contents)
     if filled != text and not check:
         write_output(filled, page)
@@ -181,7 +182,7 @@ def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill in the pages, or check them; the exit status."""
+    """Fill in the pages, or check them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "names",

@@ -1,1 +1,1 @@
-"""Scripts that made the bundled digit networks, their samples and their cards."""
+"""Scripts that generate the bundled digit networks, their samples and their cards."""

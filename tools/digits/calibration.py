@@ -1,7 +1,7 @@
-"""Probabilities that mean what they say: the temperature that makes them so, and how far they are from it.
+"""Calibrated probabilities: temperature scaling and the calibration error.
 
-Of answers given with a probability of 0.9, nine in ten should be right. The reliability diagram shows, bin by bin, how
-many were; the expected calibration error is the mean distance, weighted by how many answers are in each bin.
+Nine in ten answers given with a probability of 0.9 should be right. The reliability diagram shows for each bin how many
+were; the expected calibration error is the mean deviation, weighted by the number of answers in each bin.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class Bin(NamedTuple):
     """Answers whose probability lies in one of BINS equal parts of 0..1."""
 
     answers: int
-    probability: float  # mean of what was said
-    accuracy: float  # share of them that is right
+    probability: float  # mean probability
+    accuracy: float  # fraction of correct answers
 
 
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-    """Probabilities [N, classes] of logits at a temperature."""
+    """Return the probabilities [N, classes] of logits at a temperature."""
     scaled = logits.astype(np.float64) / temperature
     powers = np.exp(scaled - scaled.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
-    """The bins that are not empty, from the lowest probability up, of answers [N, classes] to what is right [N]."""
+    """Return the non-empty bins of answers [N, classes] with labels [N], in order of probability."""
     said = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
     bins = np.minimum((said * BINS).astype(int), BINS - 1)
@@ -43,14 +43,14 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:
-    """The expected calibration error, 0..1."""
+    """Return the expected calibration error, 0 to 1."""
     return sum(each.answers * abs(each.probability - each.accuracy) for each in bins) / sum(
         each.answers for each in bins
     )
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The temperature at which the right labels [N] are most likely, to the hundredth, between 0.3 and 3."""
+    """Return the temperature from 0.3 to 3, to the hundredth, that maximises the likelihood of the labels [N]."""
     likelihoods = {
         hundredths: float(np.log(softmax(logits, hundredths / 100)[np.arange(len(labels)), labels] + 1e-12).sum())
         for hundredths in range(30, 301)
@@ -59,7 +59,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def draw_reliability(bins: Sequence[Bin], title: str, path: Path) -> None:
-    """The reliability diagram as SVG, the same bytes for the same bins."""
+    """Draw the reliability diagram as SVG, reproducibly."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,4 +1,4 @@
-"""The card of `digits-cnn`: the text of digits_cnn_card.md with the figures of a training in it."""
+"""The card of `digits-cnn`: digits_cnn_card.md filled in with the figures of a training run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sets import SCORED_ON_DIGITS, SCORED_ON_FONTS, SCORED_ON_SIGNS
 
 TEMPLATE = Path(__file__).with_name("digits_cnn_card.md")
 
-# What was aimed at: on what, and the share from which on it is reached, or up to which for what is to be small.
+# Goals: the set, and the least fraction that reaches the goal (the largest, for figures that should be small).
 AT_LEAST = {SCORED_ON_DIGITS: 0.992, SCORED_ON_FONTS: 0.99, SCORED_ON_SIGNS: 0.97}
 AT_MOST = {"digits wrongly refused": 0.005}
 CALIBRATION_ERROR = 0.01
@@ -34,33 +34,33 @@ IN_SHORT = {
 
 
 class Round(NamedTuple):
-    """A part of the training: which network, by whom it is taught, and for how long."""
+    """A round of the training: the network, its teachers and its length."""
 
     network: Network
     steps: int
     rate: float  # the highest learning rate
-    rising: float  # the share of the steps in which it rises
+    rising: float  # fraction of the steps in which it rises
     seed: int = 0
-    after: int | None = None  # the round whose average it begins with
-    taught_by: tuple[int, ...] = ()  # the rounds whose averages give the answers to learn; none: the labels
-    shares: int = 0  # which of the training's shares its batches have
-    sure: tuple[str, ...] = ()  # the sources whose labels are learned although there are teachers
-    validation_fonts: bool = False  # the pictures of these families are among the fonts
+    after: int | None = None  # the round whose averaged weights it starts from
+    taught_by: tuple[int, ...] = ()  # the rounds whose averaged weights are its teachers; none: it learns the labels
+    shares: int = 0  # index of the training's batch shares
+    sure: tuple[str, ...] = ()  # sources whose labels are learned despite teachers
+    validation_fonts: bool = False  # includes the validation fonts
 
 
 class Training(NamedTuple):
-    """Training of a network: the sources, their shares of a batch, the rounds, and the fitted values."""
+    """The training of a network: sources, their shares of a batch, rounds, and fitted values."""
 
     sources: Mapping[str, Rendering]
     shares: Sequence[Mapping[str, int]]
     rounds: Sequence[Round]
-    most_refused: float  # share of the validation fonts' digits
+    most_refused: float  # fraction of the validation fonts' digits
     offset: float
     temperature: float
 
 
 def describe_layers(network: Network) -> str:
-    """The layers in one line."""
+    """Describe the layers in one line."""
     return "; ".join(filter(None, map(_describe, network.layers)))
 
 
@@ -76,7 +76,7 @@ def _describe(layer: Layer) -> str:
 
 
 def verdict(scores: Sequence[Score], parts: Sequence[Score], error: float) -> str:
-    """Return the goals that were reached and those that were not."""
+    """Return the goals that were reached and the ones that were not."""
     shares = {on: count / total for on, count, total in (*scores, *parts)}
     reached = {IN_SHORT[on]: shares[on] >= least for on, least in AT_LEAST.items()}
     reached |= {on: shares[on] <= most for on, most in AT_MOST.items()}
@@ -98,7 +98,7 @@ def write_card(
     bins: Sequence[Bin],
     differing: int,
 ) -> None:
-    """Write the card of a network that was trained, calibrated and scored so; `differing` answers differ by kernels."""
+    """Write the card of a trained, calibrated and scored network; kernels give `differing` other answers."""
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)
     answers = sum(each.answers for each in bins)
@@ -141,7 +141,7 @@ def _of_sources(training: Training) -> dict[str, str]:
 
 
 def _describe_round(number: int, each: Round) -> str:
-    """A row of the table of rounds, which are numbered from 1."""
+    """Return a row of the table of rounds, numbered from 1."""
     channels = ", ".join(str(layer.out_channels) for layer in each.network.layers if isinstance(layer, Conv2d))
     begins = "random weights" if each.after is None else f"the average of round {each.after + 1}"
     teachers = " and ".join(str(teacher + 1) for teacher in each.taught_by)

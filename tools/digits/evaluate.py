@@ -1,4 +1,4 @@
-"""Score the bundled models on what was held out, and write the held-out sets as files for other programs to score.
+"""Scores the bundled models on held-out data, and writes the held-out sets as files for other programs to score.
 
 - `python -m trninfer.tools.digits.evaluate` scores both models with the golden NumPy model.
 - `python -m trninfer.tools.digits.evaluate --dtype float8_e4m3` scores `digits-cnn` through the kernels in a dtype, on
@@ -27,7 +27,7 @@ from .uci import as_picture, load_split
 
 
 def score_golden(cache: Path | None) -> None:
-    """Print the accuracy of both models, what `digits-cnn` refuses, and its calibration, by the golden model."""
+    """Print the golden model's accuracy for both models, and the refusals and calibration of `digits-cnn`."""
     features, labels = load_split()[1]
     ffnn, cnn = load_model("digits-ffnn"), load_model("digits-cnn")
     correct = answer(ffnn.network, ffnn.tensors, features, labels).count_correct()
@@ -42,13 +42,13 @@ def score_golden(cache: Path | None) -> None:
 
 
 def score_kernels(dtype: str, cache: Path | None) -> None:
-    """Print what `digits-cnn` answers right through the kernels in a dtype, and by the golden model in float32."""
+    """Print the accuracy of `digits-cnn` with the kernels in a dtype, and with the golden model in float32."""
     cnn = load_model("digits-cnn")
     none = cnn.network.labels.index(NONE_LABEL)
     for name, each in held_out_sets(Sets(cache)).items():
         golden = answer(cnn.network, cnn.tensors, each.images, each.labels, each.refused)
         found = classes_by_kernels(cnn.network, cnn.tensors, each.images, dtype)
-        refused = each.refused * int((each.labels == none).all())  # of digits, a refused one is wrong
+        refused = each.refused * int((each.labels == none).all())  # a refused digit counts as wrong
         right = int((found == each.labels).sum()) + refused
         expected = golden.count_correct() + refused
         share = 100 * (right - expected) / golden.total
@@ -78,7 +78,7 @@ def write_heldout(directory: Path) -> None:
 
 
 def score_answers(path: Path) -> None:
-    """Print the accuracy of the answers in a JSON report of `trninfer classify`, names telling the truth."""
+    """Print the accuracy of a JSON report of `trninfer classify`, with labels from file names."""
     report = json.loads(path.read_text())
     answers = [(_truth(each["input"]), each["label"]) for each in report["predictions"]]
     answers += [(_truth(each["input"]), NONE_LABEL) for each in report["errors"]]
@@ -87,12 +87,12 @@ def score_answers(path: Path) -> None:
 
 
 def _truth(name: str) -> str:
-    """The right label of a picture, with which its name begins."""
+    """Return the label of a picture, which its file name starts with."""
     return Path(name).name.partition("-")[0]
 
 
 def main() -> None:
-    """Score with the golden model, or what the options say."""
+    """Score with the golden model, or as the options say."""
     parser = argparse.ArgumentParser(description="Score the bundled models on held-out data.")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")

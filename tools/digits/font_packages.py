@@ -1,4 +1,4 @@
-"""The packages of Debian 12 that the fonts of `fonts.py` and `signs.py` come from."""
+"""The Debian 12 packages of the fonts in `fonts.py` and `signs.py`."""
 
 _NAMES = """
     3270 adf-accanthis adf-baskervald adf-berenis adf-gillius adf-ikarius adf-irianis adf-libris adf-mekanus

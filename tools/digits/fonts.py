@@ -1,4 +1,4 @@
-"""The fonts that digits are rendered in: families, which Debian packages they come from, and which are held out.
+"""The fonts that digits are rendered in: families, their Debian packages, and the held-out families.
 
 The split is by family, and relatives are on the same side: Carlito is a version of Lato, and Inter began as one of
 Roboto; Arimo, Liberation Sans, FreeSans and Nimbus Sans all follow Helvetica or Arial; Hack is DejaVu Sans Mono; Noto
@@ -15,11 +15,11 @@ from .font_packages import DEBIAN_PACKAGES
 
 FONT_DIRECTORY = Path("/usr/share/fonts")
 
-# The font that Pillow carries within itself, Aileron: no file, but `load_font` knows it by this name.
+# Pillow's built-in font, Aileron, which has no file; `load_font` accepts this name.
 PILLOW_PATTERN = "Pillow's default"
 PILLOW_DEFAULT = FONT_DIRECTORY / PILLOW_PATTERN
 
-# Family: the pattern of its files below FONT_DIRECTORY.
+# Families, with the pattern of their files below FONT_DIRECTORY.
 HELD_OUT_FAMILIES = {
     "Cantarell": "opentype/cantarell/*.otf",
     "Carlito": "truetype/crosextra/Carlito-*.ttf",
@@ -42,7 +42,7 @@ HELD_OUT_FAMILIES = {
     "Yusei Magic": "truetype/yusei-magic/*.ttf",
 }
 
-FIRST_FAMILIES = {  # trained on since the first release
+FIRST_FAMILIES = {  # used for training since the first release
     "Aileron": PILLOW_PATTERN,
     "3270": "truetype/3270/*.ttf",
     "Abecedario": "truetype/linex/Abecedario.ttf",
@@ -272,7 +272,7 @@ FURTHER_FAMILIES = {
 TRAINING_FAMILIES = {**FIRST_FAMILIES, **FURTHER_FAMILIES}
 
 
-# Of the training families those that settings are judged on (`--validate`), and then not trained on.
+# The training families used for validation (`--validate`) and then not for training.
 VALIDATION_FAMILIES = (
     "Andika",
     "B612",
@@ -315,7 +315,7 @@ VALIDATION_FAMILIES = (
 
 
 def find_fonts(families: dict[str, str]) -> dict[str, list[Path]]:
-    """The files of each family, sorted; FileNotFoundError, naming the packages, where a family is not installed."""
+    """Return the files of each family, sorted; FileNotFoundError, naming the packages, if a family is not installed."""
     found = {
         family: [PILLOW_DEFAULT] if pattern == PILLOW_PATTERN else sorted(FONT_DIRECTORY.glob(pattern))
         for family, pattern in families.items()
@@ -330,9 +330,9 @@ def find_fonts(families: dict[str, str]) -> dict[str, list[Path]]:
 
 
 def load_font(path: Path, size: int) -> ImageFont.FreeTypeFont:
-    """A font of a file, or Pillow's own, at a size in pixels."""
+    """Load a font file, or Pillow's own font, at a size in pixels."""
     if path == PILLOW_DEFAULT:
         font = ImageFont.load_default(size)
-        assert isinstance(font, ImageFont.FreeTypeFont)  # only a Pillow without FreeType gives another
+        assert isinstance(font, ImageFont.FreeTypeFont)  # otherwise Pillow lacks FreeType
         return font
     return ImageFont.truetype(str(path), size)

@@ -1,9 +1,10 @@
-"""Signs that look like a digit, which are left out of the class none on every side: no reader could distinguish them.
+"""Signs that look like a digit. They are excluded from the class none everywhere, since no reader could tell them apart
+from digits.
 
-Two ways tell them, both without any network. Unicode's own: its table of confusables (UTS #39) gives a character a
-skeleton, and what has the skeleton of a digit may be one, and so may what has that of a letter that one hand writes as
-another writes a digit (`is_confusable`). And likeness of shape (`Lookalikes`): a sign's ink, distorted as these
-pictures are, against the digits of the training fonts and the variants that hands write.
+They are detected in two ways, both without a network. By Unicode's table of confusables (UTS #39), which gives each
+character a skeleton: a character with the skeleton of a digit, or of a letter that some people write like a digit, may
+be one (`is_confusable`). And by shape (`Lookalikes`): a sign's distorted ink is compared with the digits of the
+training fonts and with handwritten variants.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .fonts import TRAINING_FAMILIES, find_fonts
 from .render_digits import font_ink
 from .variants import VARIED, draw_variant
 
-# How far a sign, distorted, may correlate with a digit before it counts as one.
+# Largest correlation of a distorted sign with a digit before it counts as one.
 MAX_LIKENESS = 0.85
 LIKENESS_SIDE = 20
 VARIANTS = 300
@@ -42,10 +43,10 @@ _CONFUSABLES = """
 """
 CONFUSABLES = frozenset(chr(int(code, 16)) for code in _CONFUSABLES.split())
 
-# The distortions that likeness is the largest over, within those of `render_digits.distort_ink`: (degrees, shear).
+# Distortions over which the largest likeness is taken, a subset of `render_digits.distort_ink`'s: (degrees, shear).
 TURNS = ((0, 0), (8, 0), (-8, 0), (15, 0), (-15, 0), (0, 0.2), (0, -0.2), (10, -0.2), (-10, 0.2))
 SQUEEZES = (-0.16, 0.0, 0.16)
-_INK_SIDE = 48  # that ink is distorted at
+_INK_SIDE = 48  # size of ink while it is distorted
 
 
 def is_confusable(character: str) -> bool:
@@ -54,7 +55,7 @@ def is_confusable(character: str) -> bool:
 
 
 def centred(ink: Image.Image) -> np.ndarray:
-    """Ink without margin as a unit vector of LIKENESS_SIDE squared, its mean taken off, for comparing shapes."""
+    """Return ink without margin as a unit vector of LIKENESS_SIDE squared with mean 0, for comparing shapes."""
     side = LIKENESS_SIDE
     small = ink.copy()
     small.thumbnail((side, side), Image.Resampling.BOX)
@@ -66,7 +67,7 @@ def centred(ink: Image.Image) -> np.ndarray:
 
 
 def distorted(ink: Image.Image) -> list[Image.Image]:
-    """Ink without margin turned, sheared and squeezed in all of TURNS and SQUEEZES, as it is and bolder."""
+    """Return ink without margin turned, sheared and squeezed in all of TURNS and SQUEEZES, unchanged and bolder."""
     small = ink.copy()
     small.thumbnail((_INK_SIDE, _INK_SIDE), Image.Resampling.BOX)
     made = []
@@ -86,17 +87,17 @@ def distorted(ink: Image.Image) -> list[Image.Image]:
 
 
 class Lookalikes:
-    """Tells signs that look like a digit: their ink coincides with that of one of the digits given."""
+    """Detects signs that look like one of the given digits."""
 
     def __init__(self, digits: list[Image.Image]) -> None:
         self._digits = np.stack([centred(ink) for ink in digits])
 
     def alike(self, ink: Image.Image) -> float:
-        """The largest correlation of ink, as it is, with that of a digit, -1..1."""
+        """Return the largest correlation of undistorted ink with that of a digit, -1 to 1."""
         return float((self._digits @ centred(ink)).max())
 
     def likeness(self, ink: Image.Image) -> float:
-        """The same, the largest over the distortions."""
+        """Return the largest correlation over the distortions."""
         every = [centred(each) for each in distorted(ink)]
         return max(float((np.stack(every) @ self._digits.T).max()) if every else -1.0, self.alike(ink))
 
@@ -107,7 +108,7 @@ class Lookalikes:
 
 @cache
 def lookalikes() -> Lookalikes:
-    """Return the lookalikes of the training fonts' digits and of the variants: the same for every side."""
+    """Return the detector for the digits of the training fonts and the variants; every side uses the same."""
     fonts = [files[0] for files in find_fonts(TRAINING_FAMILIES).values()]
     inks = [font_ink(digit, font) for font in fonts for digit in range(10)]
     for index in range(VARIANTS):

@@ -1,4 +1,4 @@
-"""Make the pictures and the feature batch of samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
+"""Generates the pictures and the feature batch of samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
 
 Each picture's name begins with its digit and says what it is like. Fonts and handwriting are held out: no network was
 trained on them. The same command always gives the same pixels.
@@ -22,7 +22,8 @@ Colour = tuple[int, int, int]
 
 
 def texture(size: tuple[int, int], grain: float, rng: np.random.Generator) -> np.ndarray:
-    """Noise [H, W, 1] of mean 0 and deviation 1 that varies over `grain` pixels: fibres of paper, chalk dust."""
+    """Return noise [H, W, 1] of mean 0 and deviation 1 that varies over `grain` pixels, like paper fibres or chalk
+    dust."""
     pixels = np.clip(rng.normal(128, 40, (size[1], size[0])), 0, 255).astype(np.uint8)
     values = np.asarray(Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(grain)), np.float32)
     return ((values - values.mean()) / values.std())[:, :, None]
@@ -31,14 +32,14 @@ def texture(size: tuple[int, int], grain: float, rng: np.random.Generator) -> np
 def letter(
     digit: int, size: tuple[int, int], at: tuple[int, int], height: int, font: Path, turn: float = 0
 ) -> Image.Image:
-    """Ink (mode L, 255 is ink) of a digit in a font, centred at a point, turned by some degrees."""
+    """Draw a digit in a font as ink (mode L, 255 is ink), centred at a point and turned by some degrees."""
     ink = Image.new("L", size)
     ImageDraw.Draw(ink).text(at, str(digit), fill=255, font=load_font(font, height), anchor="mm")
     return ink.rotate(turn, Image.Resampling.BICUBIC, center=at)
 
 
 def handwritten(digit: int, which: int, size: tuple[int, int], at: tuple[int, int], height: int) -> Image.Image:
-    """Ink of a held-out handwritten digit, enlarged, with the pen's edge put back by a steep curve of tones."""
+    """Draw a held-out handwritten digit as ink, enlarged, with sharp edges restored by a steep tone curve."""
     held_out = load_split()[1]
     features = held_out.features[np.flatnonzero(held_out.labels == digit)[which]]
     smooth = enlarge(features, 4 * height, margin=1).filter(ImageFilter.GaussianBlur(height / 8))
@@ -53,7 +54,7 @@ def handwritten(digit: int, which: int, size: tuple[int, int], at: tuple[int, in
 def compose(
     ink: Image.Image, paper: Colour, pen: Colour, light: np.ndarray | float = 1.0, grain: np.ndarray | float = 0.0
 ) -> Image.Image:
-    """Ink of one colour on paper of another, with its grain, under a light [H, W, 1]."""
+    """Compose ink of one colour on paper of another, with grain, under a light [H, W, 1]."""
     amount = np.asarray(ink, np.float32)[:, :, None] / 255
     paper_tone, pen_tone = np.array(paper, np.float32), np.array(pen, np.float32)
     pixels = (paper_tone + amount * (pen_tone - paper_tone) + grain) * light
@@ -61,13 +62,13 @@ def compose(
 
 
 def axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """x and y in -1..1 at each pixel, [H, W, 1]."""
+    """Return x and y from -1 to 1 at each pixel, [H, W, 1]."""
     x, y = np.meshgrid(np.linspace(-1, 1, size[0]), np.linspace(-1, 1, size[1]))
     return x[:, :, None], y[:, :, None]
 
 
 def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
-    """Every sample by its file name, with the options to save it with."""
+    """Return every sample by file name, with the options for saving it."""
     rng = np.random.default_rng(2026)
     fonts = {family: files[0] for family, files in find_fonts(HELD_OUT_FAMILIES).items()}
     pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""Digits as someone might photograph them: rendered in many fonts, or written by hand, distorted and badly lit.
+"""Realistic pictures of digits: rendered in many fonts or handwritten, then distorted and badly lit.
 
 `photograph` turns ink into a picture: shift, scale, rotation, shear, stroke width, blur, noise, uneven light, dark on
 light and light on dark, now and then in colour. Every picture then goes through the same preprocessing as a user's.
@@ -23,7 +23,7 @@ from .uci import as_picture, enlarge, load_split
 
 INPUT = ImageInput(channels=1, height=32, width=32, preprocess="digit", mean=(0.0,), std=(1.0,))
 
-# Streams of random numbers: a picture depends on its stream and its index alone, whatever order they are made in.
+# Streams of random numbers: a picture depends only on its stream and its index, not on the order of generation.
 STREAMS = {
     "training fonts": 1,
     "held-out fonts": 2,
@@ -38,18 +38,18 @@ USUAL, SMALL = (28.0, 110.0), (8.0, 28.0)  # the longer side of a digit in a pic
 
 
 class Rendering(NamedTuple):
-    """Pictures of a stream as the network gets them, and those that the preprocessing refused."""
+    """Preprocessed pictures of a stream, and the number that preprocessing refused."""
 
     images: np.ndarray  # float32 [N, 1, 32, 32]
     labels: np.ndarray  # int32 [N]
-    numbers: np.ndarray  # int32 [N], the index of each in its stream
-    refused: int  # how many pictures were refused, which are left out
+    numbers: np.ndarray  # int32 [N]: index of each picture in its stream
+    refused: int  # number of refused pictures, which are left out
 
 
 def font_ink(text: int | str, font: Path) -> Image.Image:
-    """A digit, or any text, in a font as ink (mode L, 255 is ink), its longer side INK_SIDE, without margin.
+    """Draw a digit, or any text, in a font as ink (mode L, 255 is ink), its longer side INK_SIDE, without margin.
 
-    ValueError where the font draws nothing for it.
+    ValueError if the font draws nothing for it.
     """
     large = load_font(font, INK_SIDE)
     left, top, right, bottom = large.getbbox(str(text))
@@ -59,7 +59,7 @@ def font_ink(text: int | str, font: Path) -> Image.Image:
 
 
 def fit_ink(canvas: Image.Image) -> Image.Image:
-    """Ink cut out of what is empty around it, its longer side scaled to INK_SIDE; ValueError where there is none."""
+    """Crop the empty margin and scale the longer side to INK_SIDE; ValueError if there is no ink."""
     box = canvas.getbbox()
     if box is None:
         raise ValueError("no ink")
@@ -74,7 +74,7 @@ def photograph(
     colour: bool | None = None,
     sizes: tuple[float, float] = USUAL,
 ) -> Image.Image:
-    """A picture (mode L or RGB) of a digit given as ink without margin, distorted and lit as `rng` has it.
+    """Make a picture (mode L or RGB) from a digit's ink without margin, randomly distorted and lit.
 
     `sizes` bounds the longer side of the digit in the picture, in pixels.
     """
@@ -97,7 +97,7 @@ def photograph(
 
 
 def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Thicker or thinner strokes, by up to a thirtieth of the digit on each side; half the time as they are."""
+    """Make strokes thicker or thinner by up to a thirtieth of the digit on each side, or half the time not at all."""
     choice = rng.random()
     radius = int(rng.integers(1, INK_SIDE // 30 + 1))
     if choice < 0.25:
@@ -106,14 +106,14 @@ def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
         return padded.filter(ImageFilter.MaxFilter(2 * radius + 1))
     if choice < 0.5:
         thin = ink.filter(ImageFilter.MinFilter(2 * min(radius, 3) + 1))
-        # Hairlines would break off; then the digit stays as it is.
+        # Keep the digit unchanged if hairlines would break.
         kept = float(np.asarray(thin, np.float32).sum()) / max(1.0, float(np.asarray(ink, np.float32).sum()))
         return thin if kept > 0.6 else ink
     return ink
 
 
 def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.random.Generator) -> Image.Image:
-    """The ink scaled to `size`, rotated, sheared, squeezed and put somewhere into the canvas, wholly inside."""
+    """Scale the ink to `size`, rotate, shear and squeeze it, and place it randomly inside the canvas."""
     angle = math.radians(rng.uniform(-15, 15))
     shear = rng.uniform(-0.25, 0.25)
     stretch = math.exp(rng.uniform(-0.2, 0.2))
@@ -125,7 +125,7 @@ def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.
     half = np.abs(forward) @ (np.array(ink.size) / 2)
     room = np.maximum(np.array(canvas) / 2 * 0.97 - half, 0)
     centre = np.array(canvas) / 2 + rng.uniform(-1, 1, 2) * room
-    # Where the picture shrinks, the ink is shrunk first: an affine transform alone would skip pixels.
+    # To shrink, resize the ink first: an affine transform alone would skip pixels.
     shrink = max(1, int(1 / scale))
     small = ink.reduce(shrink) if shrink > 1 else ink
     backward = np.linalg.inv(forward * shrink)
@@ -135,7 +135,7 @@ def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.
 
 
 def _two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """A dark and a light tone in 0..1, at least a quarter apart in some channel."""
+    """Return a dark and a light tone in 0..1, at least a quarter apart in some channel."""
     while True:
         dark, light = rng.uniform(0, 0.6, channels), rng.uniform(0.35, 1, channels)
         if np.abs(light - dark).max() >= 0.25 and light.mean() - dark.mean() > 0.15:
@@ -143,7 +143,7 @@ def _two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.
 
 
 def _light(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """The light on each pixel [H, W], 0..1: even, falling off to one side, a lamp's spot, or a soft shadow."""
+    """Return the light on each pixel [H, W], 0 to 1: even, falling off to one side, a lamp's spot, or a soft shadow."""
     x, y = np.meshgrid(np.linspace(-1, 1, canvas[0]), np.linspace(-1, 1, canvas[1]))
     kind = rng.random()
     floor = rng.uniform(0.35, 0.9)
@@ -162,7 +162,8 @@ def _light(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 
 def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple[Image.Image, int]:
-    """Picture number `index` of a stream of renderings, and its digit: families in even shares, digits in turn."""
+    """Return picture number `index` of a stream of renderings, and its digit: equal shares of families, digits
+    in turn."""
     rng = np.random.default_rng([STREAMS[stream], index])
     digit = index % 10
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
@@ -171,7 +172,7 @@ def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple
 
 
 def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) -> tuple[Image.Image, int]:
-    """Picture number `index` of distorted handwriting, from the training digits in turn."""
+    """Return picture number `index` of distorted handwriting, from the training digits in turn."""
     rng = np.random.default_rng([STREAMS["training handwriting"], index])
     ink = enlarge(features[index % len(features)], INK_SIDE)
     box = ink.getbbox()
@@ -189,7 +190,7 @@ def _handwriting_example(task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.n
 
 
 def try_preprocess(picture: Image.Image) -> np.ndarray | None:
-    """A picture as the network gets it; None where it is refused before."""
+    """Return the network's input for a picture, or None if preprocessing refuses it."""
     try:
         return preprocess(picture, INPUT)
     except InputError:
@@ -197,7 +198,7 @@ def try_preprocess(picture: Image.Image) -> np.ndarray | None:
 
 
 def collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
-    """(image, label) of a whole stream, in order, as a rendering."""
+    """Collect (image, label) of a whole stream, in order, into a rendering."""
     readable = [(image, label, number) for number, (image, label) in enumerate(examples) if image is not None]
     return Rendering(
         np.stack([image for image, _, _ in readable]),
@@ -208,7 +209,7 @@ def collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
 
 
 def families_of(stream: str) -> dict[str, str]:
-    """The families of a stream: those held out, those for validation, or those that are trained on."""
+    """Return the families of a stream: held-out, validation, or training."""
     if stream == "held-out fonts":
         return HELD_OUT_FAMILIES
     judged = stream == "validation fonts"
@@ -216,14 +217,14 @@ def families_of(stream: str) -> dict[str, str]:
 
 
 def render_fonts(stream: str, count: int, processes: int = 2) -> Rendering:
-    """`count` renderings of a stream, preprocessed."""
+    """Render `count` preprocessed pictures of a stream."""
     fonts = find_fonts(families_of(stream))
     with Pool(processes) as pool:
         return collect(pool.map(_font_example, [(stream, index, fonts) for index in range(count)], chunksize=50))
 
 
 def render_handwriting(count: int, processes: int = 2) -> Rendering:
-    """`count` distorted pictures of the training digits, preprocessed."""
+    """Render `count` preprocessed, distorted pictures of the training digits."""
     features, labels = load_split()[0]
     with Pool(processes) as pool:
         tasks = [(index, features, labels) for index in range(count)]
@@ -231,12 +232,12 @@ def render_handwriting(count: int, processes: int = 2) -> Rendering:
 
 
 def plain_handwriting(features: np.ndarray, labels: np.ndarray) -> Rendering:
-    """Digits [N, 64] and their labels [N] as undistorted pictures, preprocessed."""
+    """Preprocess digits [N, 64] with labels [N] as undistorted pictures."""
     return collect([(try_preprocess(as_picture(digit)), int(label)) for digit, label in zip(features, labels)])
 
 
 def draw_sheet(path: Path, rows: int = 10, columns: int = 8) -> None:
-    """A sheet of training pictures (fonts and handwriting in turn), each beside what the network gets of it."""
+    """Draw a sheet of training pictures (fonts and handwriting in turn) beside the network's inputs."""
     fonts = find_fonts(TRAINING_FAMILIES)
     features, labels = load_split()[0]
     sheet = Image.new("RGB", (columns * 204, rows * 102), "grey")

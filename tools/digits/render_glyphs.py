@@ -1,7 +1,7 @@
-"""Glyphs as the network gets them, without a picture in between: many more of them than of photographs.
+"""Network inputs made directly from glyphs, without pictures, in much larger numbers than pictures.
 
 Finding the ink takes nine tenths of the time of a picture (`render_digits.py`); here ink is distorted, blurred and
-centred at once, so that a network sees ten times as many shapes of digits, and of what is none:
+centred at once, so that a network sees ten times as many shapes of digits and non-digits:
 
 - digits: every font family that is trained on; handwriting: the training forms;
 - letters, scripts (those of `signs.py` that are trained on, and FURTHER_SCRIPTS) and pictograms;
@@ -55,9 +55,9 @@ COUNTS = {
     "made-up signs": 15000,
 }
 DIGIT_KINDS = ("digits", "handwriting", "variants", "written digits")
-STREAM = 201  # before the kind's number, for the seeds
-SIDE = 72  # of the canvas that a glyph is distorted on, in pixels
-# Below this likeness to every digit, made-up glyphs are surely none.
+STREAM = 201  # combined with the kind's number for seeds
+SIDE = 72  # side of the canvas for distorting a glyph, in pixels
+# Made-up glyphs with less likeness than this to every digit are certainly non-digits.
 MAX_LIKENESS = 0.72
 
 # Scripts of Noto without relatives among the held-out ones.
@@ -104,10 +104,10 @@ FURTHER_SCRIPTS = (
 # Signs of fonts whose digits are trained on: Han, Kana and Hangul, printed and written.
 FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo", "Reggae One")
 
-# Letters and signs that people try first.
+# Letters and signs that people are likely to try.
 COMMON = "AEFHKMNRTWXYadefhkmnptwxy$%&*+=?@^~"
 
-# How a digit is turned so that it is none: mirrored, upside down, or lying on either side.
+# Turns that make a digit a non-digit: mirrored, upside down, or lying on either side.
 TURNS: dict[int, tuple[Image.Transpose, ...]] = {
     2: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
     3: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
@@ -121,10 +121,10 @@ TURNS: dict[int, tuple[Image.Transpose, ...]] = {
 
 
 class Glyphs:
-    """Glyphs of each kind by their number, always the same."""
+    """Glyphs of each kind by number, reproducibly."""
 
     def glyph(self, kind: str, index: int) -> tuple[np.ndarray, int]:
-        """Glyph number `index` of a kind as float32 [1, 32, 32], and its class."""
+        """Return glyph number `index` of a kind as float32 [1, 32, 32], and its class."""
         rng = np.random.default_rng([STREAM, list(COUNTS).index(kind), index])
         label = NONE
         if kind in DIGIT_KINDS:
@@ -145,7 +145,7 @@ class Glyphs:
         while True:
             try:
                 return as_input(make[kind](rng) if kind in make else self._digit(kind, label, rng), rng), label
-            except (ValueError, OSError):  # nothing is drawn, or it looks like a digit
+            except (ValueError, OSError):  # nothing was drawn, or it looks like a digit
                 continue
 
     @cached_property
@@ -216,7 +216,7 @@ class Glyphs:
         return _none(fit_ink(draw_strokes(rng)))
 
     def _overlap(self, rng: np.random.Generator) -> Image.Image:
-        """A digit and another glyph, each moved from the middle."""
+        """Draw a digit and another glyph, each shifted from the middle."""
         canvas = Image.new("L", (2 * INK_SIDE, 2 * INK_SIDE))
         first = self._digit("digits", int(rng.integers(10)), rng)
         other = int(rng.integers(20))  # half of them digits
@@ -228,14 +228,14 @@ class Glyphs:
 
 
 def _none(ink: Image.Image) -> Image.Image:
-    """Made-up ink that is surely no digit; ValueError where it may be."""
+    """Return made-up ink that is certainly a non-digit; ValueError if it may be a digit."""
     if lookalikes().alike(ink) > MAX_LIKENESS:
         raise ValueError("like a digit")
     return ink
 
 
 def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
-    """Ink distorted as in a photograph, blurred, and centred as the preprocessing does, float32 [1, 32, 32]."""
+    """Distort ink as in a picture, blur it, and centre it as the preprocessing does, float32 [1, 32, 32]."""
     drawn = distort_ink(change_strokes(ink, rng), SIDE * 0.75, (SIDE, SIDE), rng)
     drawn = drawn.filter(ImageFilter.GaussianBlur(max(0.0, rng.uniform(-0.5, 2.0))))
     values = np.asarray(drawn, np.float32) / 255
@@ -249,7 +249,7 @@ def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_strokes(rng: np.random.Generator) -> Image.Image:
-    """Two to six strokes between the points of a grid, straight, bent or closed, of one pen."""
+    """Draw two to six strokes between points of a grid, straight, bent or closed, with one pen."""
     canvas = Image.new("L", (INK_SIDE, INK_SIDE))
     draw = ImageDraw.Draw(canvas)
     width = int(rng.integers(8, 30))
@@ -257,7 +257,7 @@ def draw_strokes(rng: np.random.Generator) -> Image.Image:
     at = rng.choice(grid, 2)
     for _ in range(int(rng.integers(2, 7))):
         to = rng.choice(grid, 2)
-        if rng.random() < 0.35:  # a new stroke, not where the last one ended
+        if rng.random() < 0.35:  # start a new stroke elsewhere
             at = rng.choice(grid, 2)
         kind = rng.random()
         if kind < 0.45:
@@ -280,25 +280,25 @@ def draw_strokes(rng: np.random.Generator) -> Image.Image:
 
 @cache
 def _sign_ink(character: str, path: Path) -> Image.Image | None:
-    """A sign in a font as ink; None where it looks like a digit."""
+    """Draw a sign in a font as ink; None if it looks like a digit."""
     ink = font_ink(character, path)
     return None if lookalikes()(ink) else ink
 
 
 @cache
 def _characters(group: str, path: Path) -> str:
-    """The characters of a font that are taken as signs of a group."""
+    """Return the characters of a font that belong to a group of signs."""
     every = {"letters": signs.text_signs, "scripts": signs.script_signs, "pictograms": signs.pictogram_signs}
     return "".join(c for c in every[group](path) if signs.teaches(c) and not is_confusable(c))
 
 
 def _any_file(fonts: dict[str, list[Path]], rng: np.random.Generator) -> Path:
-    """A file of a family, families in even shares."""
+    """Return a random font file, with equal shares of families."""
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
     return files[int(rng.integers(len(files)))]
 
 
-_GLYPHS: list[Glyphs] = []  # one a process, with its fonts
+_GLYPHS: list[Glyphs] = []  # one for each process, with its fonts
 
 
 def _example(task: tuple[str, int]) -> tuple[np.ndarray, int]:
@@ -308,6 +308,6 @@ def _example(task: tuple[str, int]) -> tuple[np.ndarray, int]:
 
 
 def render_glyphs(kind: str, processes: int = 2) -> Rendering:
-    """All glyphs of a kind; labels are digits, or NONE."""
+    """Render all glyphs of a kind; labels are digits, or NONE."""
     with Pool(processes) as pool:
         return collect(pool.map(_example, [(kind, index) for index in range(COUNTS[kind])], chunksize=100))

@@ -1,4 +1,4 @@
-"""Pictures of what is no digit, in the light and distortions that digits get (`photograph`).
+"""Pictures of non-digits, with the same light and distortions as digits (`photograph`).
 
 Groups: letters of fonts for text, other scripts, pictograms, drawings, parts of digits, several digits in a row.
 Sides: `training`, `validation` (never trained on, settings and the temperature are judged on it) and `held-out`. The
@@ -24,7 +24,7 @@ from .lookalikes import MAX_LIKENESS, is_confusable, lookalikes
 from .render_digits import INK_SIDE, Rendering, collect, fit_ink, font_ink, photograph, try_preprocess
 from .uci import FORM_STARTS, enlarge, load_split
 
-NONE = 10  # the class of what is no digit
+NONE = 10  # the class of non-digits
 NONE_LABEL = "none"
 SIDES = {"training": 101, "validation": 102, "held-out": 103}
 GROUPS = {"letters": 1, "scripts": 2, "pictograms": 3, "drawings": 4, "parts of digits": 5, "several digits": 6}
@@ -33,25 +33,25 @@ COUNTS = {
     "validation": (400, 900, 600, 300, 200, 150),
     "held-out": (200, 1200, 700, 300, 200, 200),
 }
-SIGN_GROUPS = ("scripts", "pictograms")  # whose held-out families are alphabets and symbols never trained on
-# The halves of digits that are no digit themselves; the right half of a 4 is a 1, the upper half of an 8 a 0.
+SIGN_GROUPS = ("scripts", "pictograms")  # groups whose held-out families are alphabets and symbols never trained on
+# Halves of digits that are not digits themselves (the right half of a 4 is a 1, the upper half of an 8 a 0).
 PARTS = {0: "tblr", 2: "blr", 3: "tb", 4: "tl", 5: "tb", 6: "tr", 8: "lr", 9: "l"}
-EMOJI_SIZE = 109  # the one size that Noto Color Emoji has
+EMOJI_SIZE = 109  # the only size of Noto Color Emoji
 
-# A row of digits that is let through is several of them in one piece, and then at least this wide by its height.
+# A row of digits that passes preprocessing is one piece, at least this wide relative to its height.
 ROW_ASPECT = 0.85
 
 _Fonts = dict[str, list[Path]]
 
 
 class NonDigits:
-    """The pictures of one side; those of `group` by their number, always the same."""
+    """Pictures of one side by `group` and number, reproducibly."""
 
     def __init__(self, side: str) -> None:
         self._side = side
 
     def picture(self, group: str, index: int) -> Image.Image:
-        """Picture number `index` of a group."""
+        """Return picture number `index` of a group."""
         rng = np.random.default_rng([SIDES[self._side], GROUPS[group], index])
         if group == "pictograms" and self._side == "held-out" and index % 2 == 0:
             return self._emoji(rng)
@@ -66,7 +66,7 @@ class NonDigits:
         while True:
             try:
                 ink = make[group](rng)
-            except (ValueError, OSError):  # nothing is drawn, or the font has no outline for it
+            except (ValueError, OSError):  # nothing was drawn, or the font has no outline for it
                 continue
             if group == "several digits" or not lookalikes()(ink):
                 return photograph(ink, rng)
@@ -101,7 +101,7 @@ class NonDigits:
 
     @cached_property
     def _handwriting(self) -> np.ndarray:
-        """Features of the handwritten digits of this side, [N, 64]."""
+        """Features of this side's handwritten digits, [N, 64]."""
         training, held_out = load_split()
         cut = FORM_STARTS[8]
         by_side = {
@@ -124,7 +124,7 @@ class NonDigits:
         return font_ink(_any_sign(self._allowed(signs.pictogram_signs(path)), rng), path)
 
     def _allowed(self, characters: str) -> str:
-        """Those that this side may have: what is trained on is surely none."""
+        """Return the characters allowed on this side: those used in training must certainly be non-digits."""
         return "".join(filter(signs.teaches, characters)) if self._side == "training" else characters
 
     def _drawing(self, rng: np.random.Generator) -> Image.Image:
@@ -136,7 +136,7 @@ class NonDigits:
         return fit_ink(shapes.draw_shape(kinds[int(rng.integers(len(kinds)))], rng))
 
     def _emoji(self, rng: np.random.Generator) -> Image.Image:
-        """An emoji in its colours on light or dark paper, with some noise."""
+        """Draw an emoji in its colours on light or dark paper, with some noise."""
         (path,) = signs.find_files(signs.HELD_OUT_PICTOGRAMS["Noto Color Emoji"])
         font = load_font(path, EMOJI_SIZE)
         drawing = Image.new("RGBA", (160, 160))
@@ -154,7 +154,7 @@ class NonDigits:
         return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
     def _part(self, rng: np.random.Generator) -> Image.Image:
-        """Half of a digit, a little more or less."""
+        """Draw about half of a digit."""
         digit = int(rng.choice(list(PARTS)))
         where = str(rng.choice(list(PARTS[digit])))
         ink = font_ink(digit, _any_file(self._text_fonts, rng))
@@ -169,7 +169,7 @@ class NonDigits:
         return fit_ink(ink.crop(box))
 
     def _row(self, rng: np.random.Generator) -> Image.Image:
-        """Two or three digits side by side, of one font or handwritten, touching or apart."""
+        """Draw two or three digits side by side, in one font or handwritten, touching or apart."""
         count, gap = int(rng.integers(2, 4)), rng.uniform(-0.12, 0.5)
         if rng.random() < 0.3:
             chosen = self._handwriting[rng.integers(len(self._handwriting), size=count)]
@@ -187,7 +187,7 @@ class NonDigits:
 
 
 def _any_file(fonts: _Fonts, rng: np.random.Generator) -> Path:
-    """A file of a family, families in even shares."""
+    """Return a random font file, with equal shares of families."""
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
     return files[int(rng.integers(len(files)))]
 
@@ -202,7 +202,7 @@ def _any_sign(characters: str, rng: np.random.Generator) -> str:
 
 
 def _contrast(drawing: Image.Image) -> Image.Image:
-    """A coloured drawing (mode RGBA) on white paper as ink without margin, its darkest full ink."""
+    """Convert a coloured drawing (mode RGBA) on white paper to ink without margin, the darkest part being full ink."""
     values = (255 - np.asarray(drawing.convert("L"), np.float32)) * (np.asarray(drawing.getchannel("A")) / 255)
     return fit_ink(Image.fromarray((values * (255 / max(float(values.max()), 1))).astype(np.uint8)))
 
@@ -220,7 +220,7 @@ def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
 
 
 def _teaches(image: np.ndarray, group: str) -> bool:
-    """True if the picture the network gets is no digit either: accents, rings and neighbours may have been left out."""
+    """True if the network's input is a non-digit too: preprocessing may have removed accents, rings and neighbours."""
     rows, columns = np.nonzero(image[0] > 0.2)
     if group == "several digits" and np.ptp(columns) < ROW_ASPECT * np.ptp(rows):
         return False
@@ -228,14 +228,14 @@ def _teaches(image: np.ndarray, group: str) -> bool:
 
 
 def render_nondigits(side: str, group: str, processes: int = 2) -> Rendering:
-    """All pictures of a side and group, preprocessed; labels are NONE."""
+    """Render all preprocessed pictures of a side and group; labels are NONE."""
     count = COUNTS[side][list(GROUPS).index(group)]
     with Pool(processes) as pool:
         return collect(pool.map(_example, [(side, group, index) for index in range(count)], chunksize=50))
 
 
 def draw_sheet(path: Path, side: str, columns: int = 8) -> None:
-    """A sheet of pictures, a row a group, each beside what the network gets of it."""
+    """Draw a sheet of pictures, one row for each group, beside the network's inputs."""
     made = NonDigits(side)
     sheet = Image.new("RGB", (columns * 204, len(GROUPS) * 102), "grey")
     for row, group in enumerate(GROUPS):

@@ -1,4 +1,4 @@
-"""Scores by the golden model, and how they are written down."""
+"""Scores by the golden model, and their format."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ...models.network import Network
 from ...runtime.session import Session
 from ...runtime.simulated import SimulatedBackend
 
-Score = tuple[str, int, int]  # what on, how many as they should be, of how many
+Score = tuple[str, int, int]  # name, number correct, total
 
 
 class Answers(NamedTuple):
-    """Answers of a network for a set of pictures; those that its preprocessing refused have none."""
+    """A network's answers for a set of pictures; pictures that preprocessing refused have none."""
 
     logits: np.ndarray  # float32 [N, classes]
-    labels: np.ndarray  # int32 [N], what is right
+    labels: np.ndarray  # int32 [N]
     refused: int
 
     @property
     def classes(self) -> np.ndarray:
-        """The class answered, [N]."""
+        """The predicted classes, [N]."""
         return argmax(self.logits)
 
     @property
@@ -36,18 +36,18 @@ class Answers(NamedTuple):
         return len(self.labels) + self.refused
 
     def count_correct(self) -> int:
-        """Return the number of correct answers; a refused picture is not one."""
+        """Return the number of correct answers; a refused picture is not correct."""
         return int((self.classes == self.labels).sum())
 
     def count_none(self, none: int) -> int:
-        """Return the number of pictures labelled as no digit: those of class `none`, and the refused ones."""
+        """Return the number of pictures labelled as non-digits: class `none`, and refused ones."""
         return int((self.classes == none).sum()) + self.refused
 
 
 def answer(
     network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, refused: int = 0
 ) -> Answers:
-    """The golden model's answers to inputs x [N, ...]."""
+    """Return the golden model's answers to inputs x [N, ...]."""
     logits = [run_network(network, tensors, part).logits for part in np.array_split(x, math.ceil(len(x) / 256))]
     return Answers(np.concatenate(logits), labels, refused)
 
@@ -55,12 +55,12 @@ def answer(
 def classes_by_kernels(
     network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, dtype: str = "float32"
 ) -> np.ndarray:
-    """The class [N] of each of inputs x [N, ...] through the kernels, in one launch, on the simulator."""
+    """Return the classes [N] of inputs x [N, ...] computed by the kernels, in one launch, on the simulator."""
     return Session(Model(network, dict(tensors), {}), SimulatedBackend("trn2"), dtype).run(x).classes
 
 
 def accuracy_metadata(rows: Sequence[Score]) -> str:
-    """(what on, correct, total) rows as the `accuracy` string of a model file; printed as well."""
+    """Format (name, correct, total) rows as the `accuracy` string of a model file, and print them."""
     for on, correct, total in rows:
         print(f"{on}: {correct} of {total} right, {100 * correct / total:.2f} %")
     return json.dumps([{"on": on, "correct": correct, "total": total} for on, correct, total in rows])

@@ -1,4 +1,4 @@
-"""The sets of pictures that `digits-cnn` is trained and scored on, kept in a folder, and what is scored on which."""
+"""The sets of pictures that `digits-cnn` is trained and scored on, cached in a folder, and their scores."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SCORED_ON_SIGNS = "non-digits refused, held-out scripts and pictograms"
 
 
 class Sets:
-    """The sets of rendered pictures by name, kept in a folder where one is given."""
+    """The sets of rendered pictures by name, cached in a folder if one is given."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def get(self, name: str, make: Callable[[], Rendering]) -> Rendering:
-        """A set from the folder, or made and put there."""
+        """Return a set from the cache, or make and cache it."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name.replace(' ', '_')}.npz"
@@ -53,7 +53,7 @@ class Sets:
 
 
 def joined(renderings: list[Rendering]) -> Rendering:
-    """Several renderings as one."""
+    """Concatenate several renderings."""
     images, labels, numbers = (np.concatenate([each[part] for each in renderings]) for part in range(3))
     return Rendering(images, labels, numbers, sum(each.refused for each in renderings))
 
@@ -90,7 +90,7 @@ def validation_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def held_out_sets(sets: Sets) -> dict[str, Rendering]:
-    """Everything that is scored on: handwriting, fonts, and what is no digit by group."""
+    """Return all held-out sets: handwriting, fonts, and non-digits by group."""
     held_out = load_split()[1]
     return {
         SCORED_ON_DIGITS: plain_handwriting(*held_out),
@@ -100,7 +100,7 @@ def held_out_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Score], list[Bin]]:
-    """From answers to `held_out_sets`: the scores, the parts they are made of, and the reliability of all answers."""
+    """Return the scores of answers to `held_out_sets`, their parts, and the reliability of all answers."""
     digits = [answers[SCORED_ON_DIGITS], answers[SCORED_ON_FONTS]]
     signs = [answers[group] for group in SIGN_GROUPS]
     scores: list[Score] = [
@@ -117,7 +117,7 @@ def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Scor
 
 
 def print_parts(parts: list[Score], bins: list[Bin]) -> float:
-    """Print what was refused, and the expected calibration error, which is returned."""
+    """Print the refusals and the expected calibration error, which is returned."""
     for on, count, total in parts:
         print(f"{on}: {count} of {total}, {100 * count / total:.2f} %")
     error = calibration_error(bins)

@@ -1,4 +1,4 @@
-"""Drawings that are no digits, made by programs: shapes, scribbles, textures, faces, in kinds.
+"""Generated drawings of non-digits, by kind: shapes, scribbles, textures, faces.
 
 Each kind is a function of random numbers that draws ink (mode L, 255 is ink) on SIDE x SIDE. Kinds of HELD_OUT_SHAPES
 and VALIDATION_SHAPES are never trained on.

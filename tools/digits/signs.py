@@ -1,4 +1,4 @@
-"""Signs that are no digits: letters, scripts and pictograms, by families, and which of them are held out.
+"""Signs that are not digits: letters, scripts and pictograms, by family, and the held-out families.
 
 The split is by family, relatives on one side: Thai and Lao, Telugu and Kannada, Hebrew and its Rashi hand are all held
 out; of pictograms, colour emoji and two sets of icons are. What looks like a digit is none of these: it is left out
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .fonts import FONT_DIRECTORY
 
-# Words in the Unicode name of a sign that shows a digit or several.
+# Words in the Unicode names of signs that show digits.
 NUMBER_WORDS = (
     "DIGIT",
     "NUMBER",
@@ -32,7 +32,7 @@ NUMBER_WORDS = (
 )
 NUMBER_NAMES = ("numeric", "number", "roman", "digital", "counter")  # the same, in the names of icons
 
-# Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats: the characters taken of fonts for text.
+# Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats: the characters used from text fonts.
 TEXT_RANGES = ((0x21, 0x250), (0x370, 0x530), (0x1E00, 0x1FFF), (0x2010, 0x27C0))
 # Of Latin, Greek and Cyrillic those that some hands and fonts write as others write a digit, whatever their likeness in
 # one font: all like 0, like 1, like 2 3 4 5, like 6 8 9.
@@ -148,7 +148,7 @@ TRAINING_SCRIPTS = (
     "WarangCiti",
 )
 
-# Pictograms: the pattern of a family's files below FONT_DIRECTORY.
+# Pictogram families, with the pattern of their files below FONT_DIRECTORY.
 HELD_OUT_PICTOGRAMS = {
     "Noto Color Emoji": "truetype/noto/NotoColorEmoji.ttf",
     "Elusive Icons": "truetype/elusive-icons/elusiveicons-webfont.ttf",
@@ -169,7 +169,7 @@ TRAINING_PICTOGRAMS = {
 
 
 def script_patterns(scripts: tuple[str, ...]) -> dict[str, str]:
-    """The patterns of Noto's files for some scripts."""
+    """Return the patterns of Noto's files for some scripts."""
     return {f"Noto {script}": f"truetype/noto/Noto*[a-z]{script}*-*.ttf" for script in scripts}
 
 
@@ -190,7 +190,7 @@ def _is_text(code: int) -> bool:
 
 
 def text_signs(path: Path) -> str:
-    """The characters of a font for text: those of TEXT_RANGES that are drawn and no numbers."""
+    """Return the characters of a text font in TEXT_RANGES that are drawn and not numbers."""
     every = (chr(code) for code in _glyph_names(path) if _is_text(code))
     return "".join(c for c in every if _is_drawn(c) and not is_number(c) and _without_accent(c) not in ALSO_DIGITS)
 
@@ -200,14 +200,14 @@ def _without_accent(character: str) -> str:
 
 
 def teaches(character: str) -> bool:
-    """True if a character is certainly none: neither it nor its plain form (without bold or circle) may pass for a
-    digit."""
+    """True if a character is certainly a non-digit: neither it nor its plain form (without bold or circle) may pass for
+    a digit."""
     plain = unicodedata.normalize("NFKD", character)[0]
     return not is_number(plain) and plain not in ALSO_DIGITS | BARELY_LETTERS
 
 
 def script_signs(path: Path) -> str:
-    """The characters of a script's own font, without what it has of Latin and of common punctuation and symbols."""
+    """Return the characters of a script's own font, without Latin, common punctuation and symbols."""
     shared = ((0, 0x370), (0x1E00, 0x1FFF), (0x2000, 0x2C00), (0xA700, 0xA800), (0xFB00, 0xFB07))
     return "".join(
         c
@@ -220,7 +220,7 @@ def script_signs(path: Path) -> str:
 
 
 def pictogram_signs(path: Path) -> str:
-    """The pictures of a font of symbols: from the arrows of Unicode on, and icons, without those that show numbers."""
+    """Return the pictures of a symbol font: from Unicode's arrows on, and icons, without those that show numbers."""
     return "".join(
         c
         for c, name in ((chr(code), name) for code, name in _glyph_names(path).items())
@@ -235,7 +235,7 @@ def _names_number(name: str) -> bool:
 
 @cache
 def _glyph_names(path: Path) -> dict[int, str]:
-    """Code and glyph name of each character that a font has."""
+    """Return code and glyph name of each character in a font."""
     from fontTools.ttLib import TTFont
 
     with TTFont(str(path), lazy=True, fontNumber=0) as font:
@@ -243,7 +243,7 @@ def _glyph_names(path: Path) -> dict[int, str]:
 
 
 def find_files(pattern: str) -> list[Path]:
-    """The files of a family; FileNotFoundError where it is not installed."""
+    """Return the files of a family; FileNotFoundError if it is not installed."""
     files = sorted(FONT_DIRECTORY.glob(pattern))
     if not files:
         raise FileNotFoundError(f"no font at {FONT_DIRECTORY / pattern}; tools/README.md lists the packages")

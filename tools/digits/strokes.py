@@ -1,8 +1,7 @@
-"""Glyphs written stroke by stroke, with pens of many kinds: digits of fonts that nobody has drawn, and signs of scripts
-that nobody writes.
+"""Glyphs written stroke by stroke with many kinds of pens: digits of imaginary fonts, and signs of imaginary scripts.
 
-A stroke is a list of points [N, 2] in a box about as high as 1, x to the right and y down. Digits and made-up signs are
-written with the same pens, so that a pen does not tell which of them a glyph is.
+A stroke is a list of points [N, 2] in a box about as high as 1, x to the right and y down. Digits and made-up signs
+share the same pens, so that a pen does not reveal which a glyph is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .variants import smooth
 
 Strokes = list[np.ndarray]
 
-# Above this likeness to a digit, both written with one pen, a made-up sign is left out.
+# A made-up sign with more likeness than this to a digit in the same pen is left out.
 MAX_LIKENESS = 0.62
 
 # Ways to write each digit that is not made of rings and bars alone: strokes, smooth (~) or with corners (-), through
@@ -67,7 +66,7 @@ WAYS: dict[int, tuple[str, ...]] = {
 
 
 def _stroke(text: str) -> tuple[bool, list[tuple[float, float]]]:
-    """Return True if a stroke is smooth, and its points."""
+    """Parse a stroke: True if it is smooth, and its points."""
     kind, *points = text.split()
     pairs = [point.split(",") for point in points]
     return kind == "~", [(int(x) / 100, int(y) / 100) for x, y in pairs]
@@ -77,18 +76,18 @@ _WAYS = {digit: [[*map(_stroke, way.split("/"))] for way in ways] for digit, way
 
 
 class Pen(NamedTuple):
-    """Pen of a stroke: an ellipse of half axes in pixels of INK_SIDE, turned by an angle in radians."""
+    """The pen of a stroke: an ellipse with half axes in pixels of INK_SIDE, turned by an angle in radians."""
 
     wide: float
     thin: float
     angle: float
 
 
-PLAIN = Pen(0.07 * INK_SIDE, 0.07 * INK_SIDE, 0.0)  # that likeness is compared with
+PLAIN = Pen(0.07 * INK_SIDE, 0.07 * INK_SIDE, 0.0)  # used for comparing likeness
 
 
 def any_pen(rng: np.random.Generator) -> Pen:
-    """Round as often as flat; from a hairline to a sixth of the glyph's height."""
+    """Return a random pen, round as often as flat, from a hairline to a sixth of the glyph's height."""
     wide = float(np.exp(rng.uniform(np.log(0.018), np.log(0.085)))) * INK_SIDE
     contrast = 1.0 if rng.random() < 0.5 else rng.uniform(0.15, 0.9)
     angle = rng.choice([0.0, math.pi / 2, rng.uniform(0, math.pi)])
@@ -96,7 +95,7 @@ def any_pen(rng: np.random.Generator) -> Pen:
 
 
 def written(strokes: Strokes, pen: Pen) -> Image.Image:
-    """Strokes as ink without margin: the pen is a polygon that is dragged along each."""
+    """Draw strokes as ink without margin: the pen is a polygon dragged along each stroke."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
     around = np.linspace(0, 2 * math.pi, 16, endpoint=False)
@@ -122,15 +121,15 @@ def _drag(draw: ImageDraw.ImageDraw, a: np.ndarray, b: np.ndarray, nib: np.ndarr
 
 
 def _rounded(rng: np.random.Generator, exponent: float) -> np.ndarray:
-    """A closed curve between an ellipse and a rectangle of half axes 1, from somewhere on it, [N, 2]."""
+    """Return a closed curve between an ellipse and a rectangle with half axes 1, from a random start, [N, 2]."""
     turns = np.linspace(0, 2 * math.pi, 49) + rng.uniform(0, 2 * math.pi)
     cos, sin = np.cos(turns), np.sin(turns)
     return np.stack([np.sign(cos) * np.abs(cos) ** exponent, np.sign(sin) * np.abs(sin) ** exponent], 1)
 
 
 def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
-    """A digit in one of its ways, its points moved, wide or narrow."""
-    exponent = rng.uniform(0.25, 1.1) if rng.random() < 0.6 else 1.0  # of what is round; small is square
+    """Return the strokes of a digit in one of its ways, with points shifted and width varied."""
+    exponent = rng.uniform(0.25, 1.1) if rng.random() < 0.6 else 1.0  # shape of round parts; small values are square
     if digit == 0:
         ring = _rounded(rng, exponent) * [rng.uniform(0.2, 0.48), 0.5]
         return [ring[: len(ring) - int(rng.integers(1, 4)) * int(rng.random() < 0.3)]]
@@ -142,7 +141,7 @@ def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
         return [np.array([1, 1]) - stroke for stroke in digit_strokes(6, rng)]
     way = _WAYS[digit][int(rng.integers(len(WAYS[digit])))]
     narrow, moved = rng.uniform(0.6, 1.1), rng.uniform(0.0, 0.04)
-    shifts: dict[tuple[float, float], np.ndarray] = {}  # where strokes meet, they go on meeting
+    shifts: dict[tuple[float, float], np.ndarray] = {}  # strokes that meet must still meet after shifting
     strokes = []
     for is_smooth, points in way:
         for point in points:
@@ -156,7 +155,7 @@ def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
 
 
 def _one(rng: np.random.Generator) -> Strokes:
-    """A stem, most often with a flag, now and then with a foot."""
+    """Return a stem, most often with a flag, sometimes with a foot."""
     strokes = [np.array([[0.0, 0.0], [rng.normal(0, 0.03), 1.0]])]
     if rng.random() < 0.75:
         flag = np.array([[-rng.uniform(0.1, 0.4), rng.uniform(0.0, 0.4)], [0.0, 0.0]])
@@ -168,7 +167,7 @@ def _one(rng: np.random.Generator) -> Strokes:
 
 
 def _eight(rng: np.random.Generator, exponent: float) -> Strokes:
-    """Two rings that touch, the lower one at least as wide."""
+    """Return two touching rings, the lower one at least as wide."""
     waist, wide = rng.uniform(-0.12, 0.05), rng.uniform(0.2, 0.42)
     upper, lower = (0.5 + waist) / 2, (0.5 - waist) / 2
     above = _rounded(rng, exponent) * [wide * rng.uniform(0.65, 1.0), upper] + [0, -0.5 + upper]
@@ -176,7 +175,7 @@ def _eight(rng: np.random.Generator, exponent: float) -> Strokes:
 
 
 def sign_strokes(rng: np.random.Generator) -> Strokes:
-    """A sign of a made-up script: two to four strokes, hooks, bowls and dots between the points of a grid."""
+    """Return a made-up sign: two to four strokes, hooks, bowls and dots between the points of a grid."""
     wide = rng.uniform(0.4, 1.1)
     xs, ys = np.linspace(0, wide, int(rng.integers(2, 4))), np.linspace(0, 1, int(rng.integers(3, 5)))
 
@@ -213,12 +212,12 @@ def _plain_digits() -> Lookalikes:
 
 
 def draw_written_digit(digit: int, rng: np.random.Generator) -> Image.Image:
-    """A digit as ink without margin, by any pen."""
+    """Draw a digit as ink without margin with a random pen."""
     return _finished(written(digit_strokes(digit, rng), any_pen(rng)), rng)
 
 
 def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
-    """A made-up sign as ink without margin, by any pen; ValueError where it looks like a digit."""
+    """Draw a made-up sign as ink without margin with a random pen; ValueError if it looks like a digit."""
     strokes = sign_strokes(rng)
     if _plain_digits().alike(written(strokes, PLAIN)) > MAX_LIKENESS:
         raise ValueError("like a digit")
@@ -226,7 +225,7 @@ def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
 
 
 def _finished(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Ink as it is, or now and then cut as by a stencil, or as an outline."""
+    """Return ink unchanged, or sometimes cut like a stencil, or as an outline."""
     kind = rng.random()
     if kind < 0.08:  # a stencil's bridges
         cut = ink.copy()

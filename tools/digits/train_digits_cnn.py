@@ -1,16 +1,14 @@
 """Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none.
 
-`python -m trninfer.tools.digits.train_digits_cnn` writes weights/digits-cnn.safetensors, its card
-weights/digits-cnn.md and docs/digits-cnn-reliability.svg. Trained on
-- the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), as plain pictures and as 6,000
-  distorted and badly lit ones,
-- 10,500 distorted and badly lit pictures of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small,
-- some 9,000 pictures of what is no digit (`render_nondigits.py`),
-- 150,000 glyphs of both, which no picture was made of (`render_glyphs.py`),
-each put through the preprocessing that a user's picture goes through, or its last step, and distorted a little more in
-every batch. Scored on the last three forms (382 digits), as plain pictures, on 2,000 pictures of digits in the fonts of
-HELD_OUT_FAMILIES, and on 2,800 pictures of what is no digit, of families that are never trained on; a digit that is
-refused, or in which no ink is found, counts as wrong.
+`python -m trninfer.tools.digits.train_digits_cnn` writes weights/digits-cnn.safetensors, its card weights/digits-cnn.md
+and docs/digits-cnn-reliability.svg. Trained on - the first eleven forms of the UCI digits that scikit-learn ships
+(1,415 digits), as plain pictures and as 6,000 distorted and badly lit ones, - 10,500 distorted and badly lit pictures
+of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small, - about 9,000 pictures of non-digits
+(`render_nondigits.py`), - 150,000 glyphs of both without pictures (`render_glyphs.py`), each put through the
+preprocessing that a user's picture goes through, or its last step, and distorted a little more in every batch. Scored
+on the last three forms (382 digits), as plain pictures, on 2,000 pictures of digits in the fonts of HELD_OUT_FAMILIES,
+and on 2,800 pictures of what is no digit, of families that are never trained on; a digit that is refused, or in which
+no ink is found, counts as wrong.
 
 Two larger networks are trained, and teach the small one: ROUNDS. Settings are chosen, and the offset of none and the
 temperature are fitted, after the round before the last, on the fonts of VALIDATION_FAMILIES and the validation side of
@@ -46,9 +44,9 @@ from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, pict
 from .training import Batch, Checkpoint, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 KEPT_EVERY = 2000  # steps
-MAX_REFUSED = 0.005  # of the validation fonts' digits
-SOFTENED = 2.0  # a teacher's logits are divided by this
-PLAIN_SHARES = {  # of each batch
+MAX_REFUSED = 0.005  # fraction of the validation fonts' digits
+SOFTENED = 2.0  # divisor of a teacher's logits
+PLAIN_SHARES = {  # shares of each batch
     "plain handwriting": 24,
     "handwriting": 20,
     "fonts": 40,
@@ -66,7 +64,7 @@ PLAIN_SHARES = {  # of each batch
     "glyphs, strokes": 4,
     "glyphs, overlaps": 4,
 }
-# What programs write stroke by stroke in the place of mere strokes; and more of the signs that people try first.
+# Glyphs written stroke by stroke replace plain strokes, and there are more of the signs that people are likely to try.
 WRITTEN_SHARES = {**PLAIN_SHARES, "glyphs, strokes": 0, "glyphs, written digits": 16, "glyphs, made-up signs": 12}
 LAST_SHARES = {**PLAIN_SHARES, "glyphs, common signs": 30}
 SHARES = (PLAIN_SHARES, WRITTEN_SHARES, LAST_SHARES)
@@ -76,7 +74,8 @@ DIAGRAM = WEIGHTS_DIRECTORY.parent / "docs" / "digits-cnn-reliability.svg"
 
 
 def _network(name: str, *channels: int) -> Network:
-    """Five convolutions 3x3, the first three pooled by 2, and a dense layer; channels of each convolution."""
+    """Five 3x3 convolutions, the first three pooled by 2, and a dense layer; `name` selects the channels of each
+    convolution."""
     convolutions = [
         Conv2d(
             f"conv{number}",
@@ -124,16 +123,16 @@ def batches(
     teachers: Sequence[nn.Module] = (),
     sure: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Endless batches in shares of the sources, distorted within limits, and in stroke, focus and tone too.
+    """Yield endless batches with the sources' shares, distorted within limits, and in stroke, focus and tone too.
 
-    The first source is plain, and distorted the most. Targets are labels, or where there are teachers, but for what is
-    `sure`, the mean of their softened probabilities.
+    The first source is plain, and distorted the most. Targets are labels or, with teachers, the mean of their softened
+    probabilities; rows of `sure` sources keep their labels.
     """
     tensors = {
         name: (torch.from_numpy(source.images), torch.from_numpy(source.labels).long())
         for name, source in sources.items()
     }
-    # Constant: which rows of a batch learn their labels although there are teachers.
+    # Fixed mask: these rows train on labels even during distillation.
     by_label = torch.cat([torch.full((share, 1), name in sure) for name, share in shares.items()])
     while True:
         images, targets = [], []
@@ -155,7 +154,7 @@ def batches(
 
 @torch.no_grad()
 def _taught(teachers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
-    """The mean of the teachers' probabilities for a batch, softened."""
+    """Return the mean of the teachers' softened probabilities for a batch."""
     x = x.to(memory_format=torch.channels_last)
     with torch.autocast("cpu", torch.bfloat16):
         logits = [teacher(x).float() for teacher in teachers]
@@ -163,7 +162,7 @@ def _taught(teachers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
 
 
 def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
-    """A quarter of the images with thicker strokes, a fifth thinner, a quarter blurred, one in eight coarse."""
+    """Make a quarter of the images thicker, a fifth thinner, a quarter blurred, and one in eight coarse."""
     n = len(x)
     stroke, change = torch.rand(n), 0.6 * torch.rand(n, 1, 1, 1)
     thick, thin, blurred = stroke < 0.25, stroke > 0.8, torch.rand(n) < 0.25
@@ -180,9 +179,9 @@ def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
 def train_rounds(
     sources: dict[str, Rendering], judged: dict[str, Rendering], kept: Path | None
 ) -> Iterator[nn.Sequential]:
-    """The running average of the weights after each of ROUNDS.
+    """Return the running average of the weights after each of ROUNDS.
 
-    With `kept`, each round goes on from its checkpoint in this folder, and is scored by `judged` whenever one is kept.
+    With `kept`, each round resumes from its checkpoint in this folder, and `judged` scores it at every checkpoint.
     """
     trained: list[nn.Sequential] = []
     for number, each in enumerate(ROUNDS):
@@ -216,7 +215,8 @@ def train_rounds(
 
 
 def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str, Rendering]) -> tuple[float, float]:
-    """(what is taken off the logit of none, temperature), by the validation split; prints its scores with them.
+    """Return (the offset subtracted from the logit of none, the temperature), fitted on the validation split; print its
+    scores.
 
     The offset is the smallest with which at most MAX_REFUSED of the validation fonts' digits are refused.
     """
@@ -283,7 +283,7 @@ def _training(sources: dict[str, Rendering], offset: float, temperature: float) 
 
 
 def write(sets: Sets, tensors: Mapping[str, np.ndarray], training: Training) -> None:
-    """Write the model file, the diagram and the card, with what the answers to the held-out sets come to."""
+    """Write the model file, the diagram and the card, with the scores on the held-out sets."""
     held_out = held_out_sets(sets)
     answers = {name: _answer(NETWORK, tensors, pictures) for name, pictures in held_out.items()}
     by_kernels = {name: classes_by_kernels(NETWORK, tensors, each.images) for name, each in held_out.items()}

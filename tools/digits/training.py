@@ -1,4 +1,5 @@
-"""Common part of both training scripts: a network as a PyTorch module, distortion of batches, the loop, and the file.
+"""Code shared by the training scripts: networks as PyTorch modules, distortion of batches, the training loop, and
+files.
 
 Settings are judged on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
 the held-out forms and fonts take no part. One thread, so that sums are taken in one order; other processors may still
@@ -28,7 +29,7 @@ AVERAGE_DECAY = 0.998
 
 
 class Distortion(NamedTuple):
-    """The largest distortion of a batch of images; lengths are shares of half the image's side."""
+    """The largest distortion of a batch of images; lengths are relative to half the image's side."""
 
     rotation: float = 0.25  # radians
     scale: float = 0.15
@@ -39,7 +40,8 @@ class Distortion(NamedTuple):
 
 
 def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.Sequential:
-    """The network as a PyTorch module that gives logits, with dropout before each dense layer but an input one.
+    """Return the network as a PyTorch module that computes logits, with dropout before each dense layer except at the
+    input.
 
     With `normalize`, each convolution after the first layer, whose outputs are the most, is normalized by the batch
     while it trains; `tensors_of` folds that into it.
@@ -61,7 +63,7 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
             modules.append(nn.Linear(layer.in_features, layer.out_features))
         elif isinstance(layer, Flatten):
             modules.append(nn.Flatten())
-        # The maximum of relus is the relu of the maximum, and so there is a quarter of the work.
+        # The maximum of relus is the relu of the maximum, which takes a quarter of the work.
         if isinstance(layer, Conv2d) and layer.pool_size > 1:
             modules.append(nn.MaxPool2d(layer.pool_size))
         if activation == "relu":
@@ -70,7 +72,7 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
 
 
 def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]:
-    """The module's weights under the network's names and in its layouts, float32."""
+    """Return the module's weights with the network's names and layouts, float32."""
     parts = [part for part in module if isinstance(part, (nn.Conv2d, nn.Linear))]
     following = dict(zip(module, [*module][1:]))
     layers = [layer for layer in network.layers if isinstance(layer, (Conv2d, Dense))]
@@ -88,7 +90,7 @@ def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]
 
 
 def _folded(weight: torch.Tensor, bias: torch.Tensor, norm: nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight and bias of a convolution that gives what it gave before a normalization with fixed statistics."""
+    """Fold a normalization with fixed statistics into weight and bias of the convolution before it."""
     mean, variance = norm.running_mean, norm.running_var
     assert mean is not None and variance is not None
     scale = norm.weight.detach() / torch.sqrt(variance + norm.eps)
@@ -96,7 +98,7 @@ def _folded(weight: torch.Tensor, bias: torch.Tensor, norm: nn.BatchNorm2d) -> t
 
 
 def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
-    """Each image of [N, 1, H, W] rotated, scaled, sheared, shifted and bent at random."""
+    """Rotate, scale, shear, shift and bend each image of [N, 1, H, W] at random."""
     n = len(images)
 
     def uniform(limit: float) -> torch.Tensor:
@@ -117,12 +119,11 @@ def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
 
 
 class Checkpoint(NamedTuple):
-    """Place and interval of the checkpoints of a long training, so that stopping it loses little and changes
-    nothing."""
+    """Path and interval of checkpoints, so that interrupting a long training loses little and changes nothing."""
 
     path: Path
     every: int  # steps
-    watch: Callable[[nn.Sequential], None]  # is given the running average as it is kept
+    watch: Callable[[nn.Sequential], None]  # called with the running average at each checkpoint
 
 
 class _Stateful(Protocol):
@@ -132,19 +133,19 @@ class _Stateful(Protocol):
 
 
 class Run:
-    """All that changes while a network is trained: module, running average, optimizer, schedule."""
+    """The state of a training: module, running average, optimizer, schedule."""
 
     def __init__(self, *parts: _Stateful) -> None:
         self._parts = parts
 
     def keep(self, path: Path, step: int) -> None:
-        """Write everything, the state of the random numbers as well; the file is whole or as it was."""
+        """Write the state, including random number generators, atomically."""
         partial = path.with_suffix(".partial")
         torch.save([step, torch.get_rng_state(), *(part.state_dict() for part in self._parts)], partial)
         partial.replace(path)
 
     def restore(self, path: Path) -> int:
-        """Go on from a file, and return the steps that were done."""
+        """Resume from a file, and return the number of steps done."""
         step, numbers, *states = torch.load(path, weights_only=True)
         torch.set_rng_state(numbers)
         for part, state in zip(self._parts, states, strict=True):
@@ -198,7 +199,7 @@ def train(
 
 @torch.no_grad()
 def _average(average: nn.Sequential, module: nn.Sequential, decay: float) -> None:
-    """Move the running average, of what normalizations have measured as well."""
+    """Update the running average, including statistics of normalizations."""
     for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
         if kept.is_floating_point():
             kept.lerp_(new, 1 - decay)

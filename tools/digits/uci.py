@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-# Where each form starts, as the labels tell; `check_forms` holds it against the data.
+# The start of each form, deduced from the labels; `check_forms` checks it against the data.
 FORM_STARTS = (0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 1667)
 FORM_OPENING = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 HELD_OUT_START = FORM_STARTS[-3]
@@ -28,7 +28,7 @@ class Digits(NamedTuple):
 
 
 def load_split() -> tuple[Digits, Digits]:
-    """(training, held out): 1,415 digits of the first eleven forms and 382 of the last three."""
+    """Return (training, held out): 1,415 digits of the first eleven forms and 382 of the last three."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -41,11 +41,11 @@ def load_split() -> tuple[Digits, Digits]:
 
 
 def check_forms(labels: np.ndarray) -> None:
-    """ValueError unless the labels show a form's opening at every place where one is said to start."""
+    """Raise ValueError unless the labels show a form's opening at every assumed start."""
     if len(labels) != TOTAL:
         raise ValueError(f"{len(labels)} digits, but the split was made for {TOTAL}")
     for start in FORM_STARTS:
-        # One form lacks its first 0, so the opening is looked for at either of two places.
+        # One form lacks its first 0, so the opening may be at either of two places.
         openings = (tuple(labels[start + skip : start + skip + 9]) for skip in (0, 1))
         if FORM_OPENING not in openings:
             raise ValueError(f"no form starts at digit {start}: the data are not in the order the split was made for")

@@ -1,4 +1,4 @@
-"""Digits as hands write them and few fonts draw them, as ink: what `render_glyphs.py` adds to the digits of fonts.
+"""Handwritten variants of digits that few fonts have, as ink; `render_glyphs.py` adds them to the digits of fonts.
 
 A 0 with a slash or a dot, a 1 as a bar or with a long upstroke, a 5 as a smooth curve, a 7 with a crossbar, an 8 in one
 stroke that may stay open at the top, a 9 with a hook, and outlines of any digit.
@@ -14,20 +14,20 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
 from .render_digits import INK_SIDE, fit_ink
 
-OUTLINED = -1  # in VARIED: any digit, as its outline
-VARIED = (0, 1, 1, 7, 9, 8, OUTLINED, 1, 0, 5)  # the digits of variants, in turn
+OUTLINED = -1  # in VARIED: the outline of any digit
+VARIED = (0, 1, 1, 7, 9, 8, OUTLINED, 1, 0, 5)  # digits of the variants, in turn
 
-Draw = Callable[[int], Image.Image]  # ink of a digit in some font or hand
+Draw = Callable[[int], Image.Image]  # draws a digit in some font or handwriting
 
 
 def varied_digit(index: int) -> int:
-    """The digit that variant number `index` is of."""
+    """Return the digit of variant number `index`."""
     digit = VARIED[index % len(VARIED)]
     return index // len(VARIED) % 10 if digit == OUTLINED else digit
 
 
 def draw_variant(index: int, plain: Draw, rng: np.random.Generator) -> Image.Image:
-    """Variant number `index` as ink; `plain` gives the digit that it is made of, where it is made of one."""
+    """Draw variant number `index` as ink; `plain` draws the digit it is derived from, if it is."""
     digit = VARIED[index % len(VARIED)]
     if digit == OUTLINED:
         return outlined(plain(varied_digit(index)), rng)
@@ -39,7 +39,7 @@ def draw_variant(index: int, plain: Draw, rng: np.random.Generator) -> Image.Ima
 
 
 def crossed(plain: Image.Image, digit: int, rng: np.random.Generator) -> Image.Image:
-    """A 0 with a slash or a dot in it, a 7 with a bar across."""
+    """Draw a 0 with a slash or dot, or a 7 with a crossbar."""
     ink = ImageOps.expand(plain, INK_SIDE // 4)
     wide, high = (side - INK_SIDE // 2 for side in ink.size)
     x, y = ink.width / 2, ink.height / 2
@@ -60,10 +60,10 @@ def crossed(plain: Image.Image, digit: int, rng: np.random.Generator) -> Image.I
 
 
 def outlined(plain: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """The outline of a digit, or the digit with a light line around it and a dark one around that."""
+    """Draw the outline of a digit, or the digit with a light line around it and a dark one around that."""
     width = 2 * int(rng.integers(1, 4)) + 1
     ink = ImageOps.expand(plain, 24)
-    if rng.random() < 0.5:  # a thin digit is only wide enough for an inside after it is made bolder
+    if rng.random() < 0.5:  # make thin digits bolder, so that they have an inside
         ink = ink.filter(ImageFilter.MaxFilter(9))
     outer = ink.filter(ImageFilter.MaxFilter(2 * width + 1)) if rng.random() < 0.6 else ink
     line = ImageChops.subtract(outer.filter(ImageFilter.MaxFilter(width)), outer.filter(ImageFilter.MinFilter(width)))
@@ -73,7 +73,7 @@ def outlined(plain: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def draw_bar(rng: np.random.Generator) -> Image.Image:
-    """A 1: an upright bar, straight or tapered, half of them with a little flag or a foot."""
+    """Draw a 1 as an upright bar, straight or tapered, half the time with a little flag or a foot."""
     canvas = Image.new("L", (INK_SIDE, INK_SIDE))
     draw = ImageDraw.Draw(canvas)
     x, top, bottom = INK_SIDE / 2, 4.0, INK_SIDE - 4.0
@@ -93,8 +93,9 @@ def draw_bar(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_upstroke(rng: np.random.Generator) -> Image.Image:
-    """A 1 as it is written in German schools: an upstroke of any length up to the stem's, then the stem."""
-    lean, turn = rng.uniform(-0.1, 0.35), rng.uniform(0.3, 0.95)  # of the stem, and from it to the upstroke, radians
+    """Draw a 1 as taught in German schools: an upstroke of any length up to the stem's, then the stem."""
+    # radians: of the stem, and from the stem to the upstroke
+    lean, turn = rng.uniform(-0.1, 0.35), rng.uniform(0.3, 0.95)
     length, bow = rng.uniform(0.3, min(1.0, 0.6 / math.sin(turn))), rng.uniform(-0.12, 0.12)
     top = np.array([math.sin(lean), -math.cos(lean)])
     start = top - length * np.array([math.sin(lean + turn), -math.cos(lean + turn)])
@@ -109,7 +110,7 @@ def draw_upstroke(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_nine(rng: np.random.Generator) -> Image.Image:
-    """A 9 whose tail is a hook to the left, as that of a g; its bowl is closed or nearly so."""
+    """Draw a 9 whose tail is a hook to the left, like that of a g; its bowl is closed or nearly closed."""
     wide, high = rng.uniform(0.22, 0.36), rng.uniform(0.18, 0.28)
     turns = np.linspace(rng.uniform(-0.9, -0.2), 2 * math.pi + rng.uniform(-0.5, 0.1), 40)
     bowl = np.stack([wide * np.cos(turns), -0.25 + high * -np.sin(turns)], 1)
@@ -127,7 +128,7 @@ def draw_nine(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_eight(rng: np.random.Generator) -> Image.Image:
-    """An 8 in one stroke: its ends meet at the top, or stay apart, or dip into the upper loop as in a heart."""
+    """Draw an 8 in one stroke: its ends meet at the top, stay apart, or dip into the upper loop as in a heart."""
     gap = rng.uniform(0.0, 0.35)
     t = np.linspace(gap, 2 * math.pi - gap, 90)
     upper, lower = rng.uniform(0.2, 0.42), rng.uniform(0.08, 0.38)
@@ -139,7 +140,7 @@ def draw_eight(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_five(rng: np.random.Generator) -> Image.Image:
-    """A 5 as one smooth curve, close to an S, with a short or a missing bar at the top."""
+    """Draw a 5 as one smooth curve, close to an S, with a short or missing bar at the top."""
     wide, neck = rng.uniform(0.22, 0.34), rng.uniform(-0.2, -0.05)
     left = -wide + rng.uniform(0.0, 0.12)
     body = smooth(
@@ -158,7 +159,7 @@ def draw_five(rng: np.random.Generator) -> Image.Image:
 
 
 def smooth(points: list[tuple[float, float]] | np.ndarray) -> np.ndarray:
-    """A smooth curve through points: Catmull and Rom's, [N, 2]."""
+    """Return a smooth curve (Catmull-Rom) through points, [N, 2]."""
     ends = np.array([points[0], *points, points[-1]])
     t = np.linspace(0, 1, 10, endpoint=False)[:, None]
     parts = []
@@ -168,7 +169,7 @@ def smooth(points: list[tuple[float, float]] | np.ndarray) -> np.ndarray:
 
 
 def _written(strokes: list[np.ndarray], rng: np.random.Generator) -> Image.Image:
-    """Strokes [N, 2], about as high as 1, with one pen."""
+    """Draw strokes [N, 2], about 1 high, with one pen."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
     width = int(rng.integers(6, 26))
