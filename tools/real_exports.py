@@ -318,7 +318,7 @@ def _transformers(export: Export, path: Path) -> None:
         "mobilevitv2": lambda: hf.MobileViTV2ForImageClassification(hf.MobileViTV2Config(image_size=size)),
         "resnet": lambda: hf.ResNetForImageClassification(hf.ResNetConfig(depths=[2, 2, 2, 2])),
         "regnet": lambda: hf.RegNetForImageClassification(hf.RegNetConfig()),
-        "swin": lambda: hf.SwinForImageClassification(hf.SwinConfig(image_size=size)),
+        "swin": lambda: hf.SwinForImageClassification(hf.SwinConfig(image_size=size, window_size=size // 32)),
         "poolformer": lambda: hf.PoolFormerForImageClassification(hf.PoolFormerConfig()),
     }
     _export(_Leading.of(makers[export.name]()), export, path)

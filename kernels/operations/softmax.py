@@ -1,7 +1,8 @@
 """Softmax of a launch, over the channels of each pixel or over the pixels of each row.
 
 A row is along the free axis, so that its maximum and its sum are one instruction each. The channels of a pixel are on
-the partitions: the Tensor Engine turns up to 128 pixels onto the partitions, and the results back.
+the partitions: the Tensor Engine turns up to 128 pixels onto the partitions, and the results back. Where a run has its
+channels on the same partitions of a few tiles, nothing is turned.
 
     for some blocks of pixels:
         turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF where a bank is too small
@@ -19,12 +20,20 @@ from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, trans
 
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # of a partition of PSUM
 ROW_ELEMENTS = 1024  # of the rows that are computed at a time
+MOST_TILES = 8  # that a softmax over tiles has
 
 
 def soften_channels(launch, number, operation: ChannelSoftmax, operands):
     """Compute a softmax of each pixel over runs of its channels."""
     (value,) = operands
     room = launch.room_of(operation, value.heights)
+    heights = value.heights
+    if operation.length <= MOST_TILES and len(set(heights)) == 1 and operation.inner % heights[0] == 0:
+        each = operation.inner // heights[0]
+        for first in range(0, len(heights), operation.length * each):
+            for t in range(first, first + each):
+                _soften_tiles(room, value, range(t, t + operation.length * each, each), operation.log)
+        return room
     work = _Turning(launch, operation, value, room)
     for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
         blocks = list(alike)
@@ -45,6 +54,37 @@ def soften_rows(launch, number, operation: RowSoftmax, operands):
                 own = (slice(None), slice(some.start, some.end), slice(down.start, down.end))
                 _soften(target[own], source[own], operation.log)
     return room
+
+
+def _soften_tiles(room, value, own, is_log):
+    """Compute a softmax over tiles, each partition and pixel by itself."""
+    for some, down, across, _ in _blocks(value, ROW_ELEMENTS):
+        block = (some, down, across)
+        data = [_block_of(value.inside(t), block) for t in own]
+        shape = data[0].shape
+        largest = _over_tiles(data, nl.maximum)
+        lower, grown = ([nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf) for _ in own] for _ in range(2))
+        for each, difference, power in zip(data, lower, grown):
+            nisa.tensor_tensor(dst=difference, data1=each, data2=largest, op=nl.subtract)
+            nisa.activation(dst=power, op=nl.exp, data=difference)
+        sums = _over_tiles(grown, nl.add)
+        last = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        if is_log:
+            nisa.activation(dst=last, op=nl.log, data=sums)
+        else:
+            nisa.reciprocal(dst=last, data=sums)
+        for t, each in zip(own, lower if is_log else grown):
+            dst = _block_of(room.inside(t), block)
+            nisa.tensor_tensor(dst=dst, data1=each, data2=last, op=nl.subtract if is_log else nl.multiply)
+
+
+def _over_tiles(parts, op):
+    """Return tiles combined by an operation, float32."""
+    total = nl.ndarray(parts[0].shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=parts[0], engine=nisa.engine.vector)
+    for part in parts[1:]:
+        nisa.tensor_tensor(dst=total, data1=total, data2=part, op=op)
+    return total
 
 
 def _soften(dst, data, is_log):
@@ -68,12 +108,12 @@ def _soften(dst, data, is_log):
         nisa.tensor_tensor(dst=dst, data1=grown, data2=sums.broadcast(last, width), op=nl.multiply)
 
 
-def _blocks(value):
-    """Return blocks of up to 128 pixels: (images, rows, columns, their number), equal numbers next to each other."""
+def _blocks(value, most=PARTITIONS):
+    """Return blocks of up to `most` pixels: (images, rows, columns, their number), equal numbers next to each other."""
     found = []
-    for across in even_tiles(value.columns, PARTITIONS):
-        for down in even_tiles(value.rows, max(1, PARTITIONS // across.size)):
-            for some in even_tiles(value.images, max(1, PARTITIONS // (down.size * across.size))):
+    for across in even_tiles(value.columns, most):
+        for down in even_tiles(value.rows, max(1, most // across.size)):
+            for some in even_tiles(value.images, max(1, most // (down.size * across.size))):
                 found.append((some, down, across, some.size * down.size * across.size))
     return sorted(found, key=lambda block: -block[3])
 
@@ -152,7 +192,7 @@ class _Turning:
 
 def _block_of(tile, block):
     """Return the block of a tile [channels, images, rows, columns]."""
-    some, down, across, _ = block
+    some, down, across = block[:3]
     part = tile[:, some.start : some.end, down.start : down.end]
     return part[:, :, :, across.start : across.end]
 

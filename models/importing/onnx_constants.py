@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ModelError
 from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
+from .onnx_reference import REFERENCE_OPS, evaluate_by_reference
 
 MAX_MADE = 1 << 24  # numbers that folding may hold, or twice those of the file where that is more
 MAX_WORK = 24  # times that many numbers may be made in all: weights that are standardised take a dozen steps
@@ -20,13 +21,20 @@ MAX_WORK = 24  # times that many numbers may be made in all: weights that are st
 class Folder:
     """Evaluates nodes whose inputs are constant, within a budget of memory that follows from the file's own size."""
 
-    def __init__(self, numbers: int) -> None:
+    def __init__(self, numbers: int, opset: int = 20) -> None:
+        self._opset = opset
         self._left = max(MAX_MADE, 2 * numbers)
         self._work_left = MAX_WORK * self._left
         self._sizes: dict[str, int] = {}  # numbers that were made and are held, by the value's name
 
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """The outputs of a node; ModelError where it is of no kind that is evaluated, or of too many numbers."""
+        if node.op in REFERENCE_OPS and node.op not in CONSTANT_OPS:
+            found = evaluate_by_reference(node, inputs, self._opset, self._left)
+            size = sum(value.size for value in found)
+            self._spend(size)
+            self._sizes[next(filter(None, node.outputs))] = size
+            return tuple(found)
         if node.op not in CONSTANT_OPS:
             raise ModelError("its inputs are numbers of the file alone, and it is of no kind that import works out")
         try:

@@ -33,16 +33,32 @@ INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer
 _CONSTANT_VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _ONNX_DOMAINS = ("", "ai.onnx")
 
-Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | np.ndarray
-
 
 class MissingOnnxError(ModelError):
     """The package onnx is not installed; the message says how to get it."""
 
 
 @dataclass(frozen=True)
+class Branch:
+    """A graph within a node `If`: it reads values of the graph around it."""
+
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, np.ndarray]
+    outputs: tuple[str, ...]
+
+    def captured(self) -> list[str]:
+        """Return the values that it reads of the graph around it."""
+        own = {name for node in self.nodes for name in node.outputs} | set(self.constants)
+        read = [name for node in self.nodes for name in node.inputs]
+        return [name for name in dict.fromkeys((*read, *self.outputs)) if name and name not in own]
+
+
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | np.ndarray | Branch
+
+
+@dataclass(frozen=True)
 class Node:
-    """An operation; inputs that are left out have an empty name."""
+    """An operation; inputs that are left out have an empty name. What the branches of an `If` read are inputs too."""
 
     op: str
     name: str
@@ -154,7 +170,8 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     model = _decoded(graph.path) if graph.stripped is None else onnx.ModelProto.FromString(graph.stripped.message)
     if model.functions:
         model = _without_functions(model)
-    read = {name for node in model.graph.node if wanted.intersection(node.output) for name in node.input}
+    own = [node for node in model.graph.node if wanted.intersection(node.output)]
+    read = {name for node in own for name in _read_by(node)}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
     kept = [node for node in model.graph.node if (wanted | constant).intersection(node.output)]
     for place, values in (
@@ -171,6 +188,15 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
         model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
     data: bytes = model.SerializeToString()
     return data
+
+
+def _read_by(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node and the graphs within it read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _read_by(inner)
+        yield from (value.name for value in attribute.g.output)
 
 
 def _graph(model: onnx.ModelProto, path: Path) -> Graph:
@@ -312,7 +338,20 @@ def _node(node: onnx.NodeProto, reader: TensorReader) -> Node:
         attributes = {entry.name: _attribute(entry, reader) for entry in node.attribute}
     except ModelError as error:
         raise ModelError(f"{plain}: {error}") from None
-    return Node(op, node.name, plain.inputs, plain.outputs, attributes)
+    branches = [value for value in attributes.values() if isinstance(value, Branch)]
+    captured = dict.fromkeys(name for branch in branches for name in branch.captured())
+    return Node(op, node.name, (*plain.inputs, *captured), plain.outputs, attributes)
+
+
+def _branch(graph: onnx.GraphProto, reader: TensorReader) -> Branch:
+    if len(graph.node) > MAX_NODES:
+        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
+    constants: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        with contextlib.suppress(UnknownTypeError):
+            constants[tensor.name] = reader.read(tensor)
+    nodes = tuple(_node(node, reader) for node in graph.node)
+    return Branch(nodes, constants, tuple(value.name for value in graph.output))
 
 
 def _attribute(entry: onnx.AttributeProto, reader: TensorReader) -> Attribute:
@@ -333,4 +372,6 @@ def _attribute(entry: onnx.AttributeProto, reader: TensorReader) -> Attribute:
     if entry.type == AttributeProto.TENSOR:
         with contextlib.suppress(UnknownTypeError):
             return reader.read(entry.t)
-    return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # a subgraph, say: of no operation we read
+    if entry.type == AttributeProto.GRAPH and entry.name in ("then_branch", "else_branch"):
+        return _branch(entry.g, reader)
+    return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # the body of a loop, say

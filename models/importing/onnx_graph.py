@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ModelError
-from ..layers import Softmax
+from ..layers import Flatten, Reshape, Softmax
 from .builder import BuiltOutput, NetworkBuilder
 from .importer import Importer
 from .onnx_attributes import integer
 from .onnx_constants import CONSTANT_OPS, Folder
 from .onnx_cut import Cut
-from .onnx_file import Graph, Node
+from .onnx_file import Branch, Graph, Node
 from .onnx_input import GraphSource
 from .onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
 from .onnx_patterns import join_patterns
@@ -76,7 +76,7 @@ class Walk:
         self.importer.views |= source.views(self.importer)
         self._cut = cut
         self._nodes: Sequence[Node] = cut.nodes
-        self._folder = Folder(sum(value.size for value in constants.values()))
+        self._folder = Folder(sum(value.size for value in constants.values()), graph.opset)
         self._unknown: set[str] = set()
         self._blockers: dict[tuple[str, str], list[Node]] = {}
 
@@ -164,7 +164,9 @@ class Walk:
                 what = "given by a node after it: the graph has a cycle" if later else "given by no node"
                 raise ModelError(f"reads {name!r}, which is {what}, or of a type that is not read")
         data = [name for name in node.inputs if name in importer.views]
-        if not data:
+        if node.op == "If":
+            self._take_branch(node)
+        elif not data:
             given = [importer.constants[name] if name else None for name in node.inputs]
             for position, value in enumerate(self._folder.evaluate(node, given)):
                 importer.give(node, value, position)
@@ -180,6 +182,24 @@ class Walk:
             self._check_outputs(node)
         else:
             raise ModelError(_remedy(node.op))
+
+    def _take_branch(self, node: Node) -> None:
+        """Go on with the branch that the condition, numbers of the file or of shapes alone, chooses."""
+        importer = self.importer
+        condition = importer.constants.get(node.inputs[0])
+        if condition is None or condition.size != 1:
+            raise ModelError(_REMEDIES["If"])
+        branch = node.attributes.get("then_branch" if condition.ravel()[0] else "else_branch")
+        if not isinstance(branch, Branch) or len(branch.outputs) != len(node.outputs):
+            raise ModelError("its branches do not have its outputs")
+        importer.constants |= branch.constants
+        for inner in branch.nodes:
+            self._step(inner)
+        for position, name in enumerate(branch.outputs):
+            value = importer.views.get(name, importer.constants.get(name))
+            if value is None:
+                raise ModelError(f"its output {name!r} is given by no node")
+            importer.give(node, value, position)
 
     def _check_outputs(self, node: Node) -> None:
         for name in node.outputs:
@@ -201,7 +221,11 @@ class Walk:
         softmax = builder.layers[name]
         assert isinstance(softmax, Softmax)
         known = dict(builder.layers)
-        source = View.of(softmax.inputs[0], builder.shapes[softmax.inputs[0]])
+        read = softmax.inputs[0]
+        while isinstance(builder.layers.get(read), (Flatten, Reshape)):
+            read = builder.layers[read].inputs[0]
+        shape = builder.shapes[read]
+        source = View.of(read, shape).reshaped((math.prod(shape),), True)
         made = self.importer.rows(softmax_over(self.importer, source, (0,), softmax.log))
         added = {other: layer for other, layer in builder.layers.items() if other not in known}
         builder.layers = {}

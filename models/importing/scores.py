@@ -17,11 +17,13 @@ import numpy as np
 from ..checks import Shape
 from ..errors import ModelError
 from ..layers import Affine, Attention
+from ..layers.attention import MAX_TOKENS
 from .importer import Importer
 from .onnx_attributes import integer
 from .onnx_file import Node
+from .operators.rearranging import slice_axis
 from .operators.reducing import sum_axes
-from .steps import combine_views
+from .steps import affine_view, combine_views
 from .view import Factor, View
 
 OF_TWO_VALUES = (
@@ -77,9 +79,13 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
         if right != View.of(right.layer, scores.shape, right.batched) or scores.bias is not None:
             raise ModelError(OF_TWO_VALUES)
         return _attend(importer, _view(importer, first, left.batched), scores.keys.permuted(turned))
-    if right.shape[-1] == 1:  # a mean of tokens by weights, as global context has it
+    if right.shape[-1] == 1 and right.shape[-2] > MAX_TOKENS:
         products = combine_views(importer, "multiply", left, right.permuted(turned))
         return sum_axes(importer, products, (last,), True)
+    if right.shape[-1] == 1:  # a mean of tokens by weights, as global context has it: those of a single query
+        one = _one_token(importer, right.permuted(turned))
+        weights = Scores(one, right)
+        return _attend(importer, _view(importer, weights, left.batched), left.permuted(turned)).permuted(turned)
     return _view(importer, Scores(left, right.permuted(turned)), left.batched)
 
 
@@ -110,6 +116,12 @@ def scale_scores(importer: Importer, view: View, factor: float) -> View:
     bias = None if scores.bias is None else scores.bias * np.float32(factor)
     changed = dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
     return dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer)
+
+
+def _one_token(importer: Importer, weights: View) -> View:
+    """Return ones of the shape [*lead, 1, 1], for weights [*lead, 1, tokens]."""
+    first = slice_axis(importer, weights, len(weights.axes) - 1, 0, 1)
+    return affine_view(importer, first, np.zeros(1), np.ones(1))
 
 
 def _view(importer: Importer, scores: Scores, batched: bool) -> View:

@@ -25,9 +25,10 @@ def _batch_normalization(importer: Importer, node: Node) -> None:
     gamma, beta, mean, variance = (importer.weight(node, position, (1,)) for position in range(1, 5))
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
-    if not view.batched or not view.axes or view.shape[0] != len(affine.scale):
+    place = 0 if view.batched else 1  # tokens of the one example may be where a batch is
+    if len(view.axes) <= place or view.shape[place] != len(affine.scale):
         raise ModelError(f"has numbers for {len(affine.scale)} channels, but {importer.describe(view)} comes in")
-    extents = (len(affine.scale), *(1,) * (len(view.axes) - 1))
+    extents = (len(affine.scale), *(1,) * (len(view.axes) - 1 - place))
     importer.give(node, affine_view(importer, view, affine.scale.reshape(extents), affine.shift.reshape(extents)))
 
 

@@ -156,7 +156,12 @@ def _put_together(importer: Importer, views: list[View], axis: int) -> View:
     if len(views) == 1:
         return views[0]
     order, shape = _first(views[0], axis), list(views[0].shape)
-    sources = tuple(_leading(importer, view, order) for view in views)
+    own = [importer.shape(view) for view in views]
+    are_channels = all(len(each) == 3 and each[1:] == own[0][1:] for each in own)
+    if are_channels and all(view.permuted(order).arrangement() is None for view in views):  # stacked images, say
+        sources = tuple(importer.builder.arrange(View.of(view.layer, each), each) for view, each in zip(views, own))
+    else:
+        sources = tuple(_leading(importer, view, order) for view in views)
     shape[axis] = sum(view.shape[axis] for view in views)
     made = importer.add(Concat(importer.name("concat"), inputs=sources))
     return _unordered(made, order, tuple(shape), views[0].batched)

@@ -17,6 +17,8 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views, whole_shape
 from ..view import View
 
+MAX_IN_PLACE = 1 << 21  # weights of a convolution that adds channels up
+
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
@@ -25,6 +27,10 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
     count = math.prod(view.shape[axis] for axis in axes)
+    if method == "average":
+        stacked = _sum_in_place(importer, view, axes, 1 / count)
+        if stacked is not None:
+            return _kept(stacked, axes, len(view.axes)) if keep else stacked
     if method == "average" and len(importer.shape(view)) == 1 and count == math.prod(view.shape):
         left = view.shape if keep else tuple(size for axis, size in enumerate(view.shape) if axis not in axes)
         return _mean_of_features(importer, view).reshaped((1,) * len(left), view.batched)
@@ -47,6 +53,30 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     spread = made.reshaped(left, view.batched)
     kept = spread.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
     return _kept(kept, axes, len(view.axes)) if keep else kept
+
+
+def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor: float) -> View | None:
+    """The sum over axes, times a factor, of channels that are some apart, as branches that are stacked: a convolution
+    by the factor, which moves nothing. None where they are not some of several channels."""
+    order = view.order()
+    ordered, shape = view.permuted(order), importer.shape(view)
+    places = sorted(order.index(axis) for axis in axes)
+    if len(shape) != 3 or ordered.arrangement() is not None or places != list(range(places[0], places[-1] + 1)):
+        return None
+    outer, length, inner = (
+        math.prod(ordered.shape[part])
+        for part in (slice(0, places[0]), slice(places[0], places[-1] + 1), slice(places[-1] + 1, None))
+    )
+    inner, left = divmod(inner, math.prod(shape[1:]))
+    if left or length == 1 or outer * inner == 1 or shape[0] * outer * inner > MAX_IN_PLACE:
+        return None
+    weight = np.kron(np.eye(outer), np.kron(np.full((1, length), factor), np.eye(inner)))
+    source = importer.builder.arrange(View.of(view.layer, shape), shape)
+    layer = Conv2d(importer.name("sum"), shape[0], outer * inner, (1, 1), inputs=(source,))
+    tensors = {"weight": weight[:, :, None, None], "bias": np.zeros(outer * inner, np.float32)}
+    rest = [axis for axis in order if axis not in axes]
+    made = importer.add(layer, tensors).reshaped(tuple(view.shape[axis] for axis in rest), view.batched)
+    return made.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
 
 
 def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
@@ -99,6 +129,9 @@ def _smallest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool)
 
 
 def sum_axes(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    stacked = _sum_in_place(importer, view, axes, 1.0)
+    if stacked is not None:
+        return _kept(stacked, axes, len(view.axes)) if keep else stacked
     return _times(importer, _mean(importer, view, axes, keep), _count(view, axes))
 
 

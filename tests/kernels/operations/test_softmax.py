@@ -18,6 +18,8 @@ SHAPES = [
     (258, 2, 129, 1, 1, 1),  # two tiles and one pixel
     (1536, 3, 256, 1, 1, 2),  # more than a bank of PSUM
     (2, 2, 1, 1, 2, 129),
+    (512, 2, 128, 1, 3, 5),  # over tiles
+    (64, 2, 32, 2, 40, 30),
 ]
 
 
@@ -61,7 +63,11 @@ def test_rows(channels: int, rows: int, columns: int, is_log: bool) -> None:
     np.testing.assert_allclose(found, softmax(x, 3, is_log), rtol=3e-6, atol=3e-6)
 
 
-def test_logarithms_of_channels() -> None:
-    x = normal((2, 10, 3, 5), np.float32) * 20
-    operation = ChannelSoftmax(name="s", length=10, log=True, channels=10, rows=3, columns=5, sources=((0,),))
-    np.testing.assert_allclose(run_operations([load_of(x), operation], x), softmax(x, 1, True), rtol=3e-6, atol=3e-6)
+@pytest.mark.parametrize(("channels", "inner"), [(10, 1), (256, 128)])
+def test_logarithms_of_channels(channels: int, inner: int) -> None:
+    x = normal((2, channels, 3, 5), np.float32) * 20
+    length = channels // inner
+    size = {"channels": channels, "rows": 3, "columns": 5}
+    operation = ChannelSoftmax(name="s", length=length, inner=inner, log=True, **size, sources=((0,),))
+    expected = softmax(x.reshape(2, length, inner, 3, 5), 1, True).reshape(x.shape)
+    np.testing.assert_allclose(run_operations([load_of(x), operation], x), expected, rtol=3e-6, atol=3e-6)

@@ -1,0 +1,66 @@
+"""Nodes of constants alone that few files have, worked out by `onnx.reference`, the reference of the standard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from .onnx_file import Node
+
+# Pure functions of their inputs. Random numbers, loops and whatever reads or writes anything else are not among them.
+_NAMES = """
+Acos Acosh ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Celu
+Compress Conv ConvTranspose Cosh CumSum DepthToSpace Det Einsum Elu Erf EyeLike Gelu Gemm GatherElements GatherND
+GlobalAveragePool GlobalMaxPool GreaterOrEqual GroupNormalization HardSigmoid HardSwish InstanceNormalization IsInf
+IsNaN LayerNormalization LeakyRelu LessOrEqual LogSoftmax LpNormalization MatMul MaxPool Mean Mish NonZero OneHot PRelu
+Pad ReduceLogSum ReduceLogSumExp Resize ScatterElements ScatterND Selu Shrink Sigmoid Sinh Size Softmax Softplus
+Softsign SpaceToDepth Sum Tan TopK Trilu Unique Xor
+"""
+REFERENCE_OPS = frozenset(_NAMES.split())
+_NOT_LARGER = ("NonZero", "Unique", "Compress")  # than their inputs times their rank, whatever these hold
+
+
+def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> list[np.ndarray]:
+    """Return the outputs of a node; ModelError where it does not run, or makes more than `most` numbers."""
+    import onnx
+    from onnx import helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"x{n}" if value is not None else "" for n, value in enumerate(inputs)]
+    outputs = [f"y{n}" if name else "" for n, name in enumerate(node.outputs)]
+    given = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
+    try:
+        attributes: dict[str, Any] = {
+            name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+            for name, value in node.attributes.items()
+        }
+        made = helper.make_node(node.op, names, outputs, **attributes)
+        results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
+        weights = [numpy_helper.from_array(value, name) for name, value in given.items()]
+        graph = helper.make_graph([made], "constants", [], results, weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        if node.op not in _NOT_LARGER:
+            inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+            known = {value.name: value for value in (*inferred.graph.output, *inferred.graph.value_info)}
+            numbers = sum(_numbers(known.get(name), most) for name in outputs if name)
+            if numbers > most:
+                raise ModelError("the constants that the file describes are too many to be worked out")
+        return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, {})]
+    except ModelError:
+        raise
+    except Exception:  # of the reference, whatever it raises
+        raise ModelError("its inputs, numbers of the file alone, do not fit together") from None
+
+
+def _numbers(value: object, unknown: int) -> int:
+    """Return the numbers of a value whose shape was inferred; more than allowed where it was not."""
+    shape = getattr(getattr(getattr(value, "type", None), "tensor_type", None), "shape", None)
+    sizes = None if shape is None else [size.dim_value for size in shape.dim]
+    has_shape = value is not None and value.type.tensor_type.HasField("shape")  # type: ignore[attr-defined]
+    if sizes is None or not has_shape or any(size <= 0 for size in sizes):
+        return unknown + 1
+    return math.prod(sizes)
