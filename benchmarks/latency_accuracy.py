@@ -2,12 +2,11 @@
 
     python benchmarks/latency_accuracy.py [--markdown] [--save]
 
-Every row of `data/latency-kernels.csv` and of `data/latency-kernels-others.csv` is predicted by the simulator from a
-kernel of the same structure, every row of `data/latency-instructions.csv` from a kernel that runs the instruction back
-to back. Printed are the error of each row, summaries split by file, by device, by kernel and by whether a constant of
-the model leans on the row, and errors with the row or its family (one author's variants of one kernel on one chip)
-left out; then the order of versions of one kernel and the ratios between them. Rows that are wrong are shown like the
-others.
+Every row of `data/latency-kernels*.csv` is predicted by the simulator from a kernel of the same structure, every row of
+`data/latency-instructions.csv` from a kernel that runs the instruction back to back. Printed are the error of each row,
+summaries split by file, by device, by kernel and by whether a constant of the model leans on the row, and errors with
+the row or its family (one author's variants of one kernel on one chip) left out; then the order of versions of one
+kernel and the ratios between them. Rows that are wrong are shown like the others.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
 from trninfer.benchmarks.measurements import (
     Measurement,
     family,
+    is_others,
     kernel_name,
     load_all_kernel_rows,
     load_instruction_rows,
@@ -44,6 +44,7 @@ REMARKS = {
     "k36": "its operands take 320 KiB of a partition, which has 224: our blocks are smaller and read HBM less often",
     "k37": "its blocks do not fit SBUF, and its profile moved 1.82 GB of the 1.48 asked for: spilled; ours halve K",
 }
+FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
 _ROW_HEADER = ("row", "what ran", "variant", "shapes", "dtype", "device", "metric", "measured us", "predicted us")
 
 
@@ -84,8 +85,8 @@ def main() -> None:
     print(f"instructions, mean absolute percentage error: {found.mean:.2f} %")
     errors = [abs(row.error) for row in measured if row.predicted_ns is not None]
     print(f"measured instructions compared: {len(errors)} of {len(measured)}, median error: {median(errors):.1f} %")
-    others = [p for p in predictions if p.row.id.startswith("o")]
-    ours = [p for p in predictions if not p.row.id.startswith("o")]
+    others = [p for p in predictions if is_others(p.row)]
+    ours = [p for p in predictions if not is_others(p.row)]
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
     print(coverage_line(records_of(predictions, families)))
@@ -128,7 +129,7 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
     """Errors over all rows and split by file, by device, by kernel and by whether a constant leans on the row."""
     splits: list[Callable[[PredictedRow], str]] = [
         lambda p: "all",
-        lambda p: "latency-kernels-others.csv" if p.row.id.startswith("o") else "latency-kernels.csv",
+        lambda p: FILES[p.row.id[0]],
         lambda p: p.row.device,
         lambda p: kernel_name(p.row),
         lambda p: "a constant leans on the row" if p.fitted else "no constant leans on the row",

@@ -64,9 +64,19 @@ def load_other_rows() -> list[Measurement]:
     return _load("latency-kernels-others.csv")
 
 
+def load_attention_rows() -> list[Measurement]:
+    """Attention of a third repository in phases and fused, whose profiles are public (latency-kernels-attention.csv)."""
+    return _load("latency-kernels-attention.csv")
+
+
 def load_all_kernel_rows() -> list[Measurement]:
-    """The kernels of both files."""
-    return load_kernel_rows() + load_other_rows()
+    """The kernels of all three files."""
+    return load_kernel_rows() + load_other_rows() + load_attention_rows()
+
+
+def is_others(row: Measurement) -> bool:
+    """True if nobody here wrote the kernel that was measured."""
+    return row.id[0] in "op"
 
 
 def family(row: Measurement) -> tuple[str, str, str]:
@@ -81,7 +91,7 @@ def repository(row: Measurement) -> str:
 
 def kernel_name(row: Measurement) -> str:
     """The kernel of a row, with the rungs of the matmul ladder as one."""
-    if row.id.startswith("o"):
+    if is_others(row):
         return next(name for word, name in _OTHERS.items() if word in row.kernel)
     return _family(row)
 
@@ -90,6 +100,8 @@ _OTHERS = {  # what a row's kernel is called, by the first of these words that i
     "fp8": "fused MoE, fp8",
     "fused MoE": "fused MoE, bf16",
     "MoE": "sparse MoE",
+    "phases": "attention in phases",
+    "fused attention": "fused attention",
     "prefill": "attention prefill",
     "decode": "attention decode",
     "matmul": "autotuned matmul",
@@ -122,7 +134,7 @@ def _load(name: str) -> list[Measurement]:
 
 def launch_of(row: Measurement) -> Launch:
     """The launch that repeats a measured kernel."""
-    if row.id.startswith("o"):
+    if is_others(row):
         kernel, arguments, parameters = build(row.id, row.kernel, row.shapes)
         return Launch(kernel, arguments, row.device, dge=True, profiled=True, parameters=parameters)
     kernel, arguments, parameters = _BUILDERS[_family(row)](row)

@@ -1,4 +1,4 @@
-"""Launches of the rows of `data/latency-kernels-others.csv`: shapes, and the differences of each variant."""
+"""Launches of the kernels that others wrote: shapes, and the differences of each variant."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from trninfer.benchmarks.kernels import moe_fused, moe_fused_fp8
 from trninfer.benchmarks.kernels.attention_decode import attention_decode
 from trninfer.benchmarks.kernels.attention_flash_decode import attention_flash_decode
+from trninfer.benchmarks.kernels.attention_phases import attention_fused, attention_phases
 from trninfer.benchmarks.kernels.attention_prefill import attention_prefill
 from trninfer.benchmarks.kernels.attention_tuned_decode import Version, attention_tuned_decode
 from trninfer.benchmarks.kernels.autotuned import double_matmul, matmul_accumulated, matmul_preloaded
@@ -68,11 +69,17 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "o46": {},
 }
 _MATMULS = {"o43": matmul_accumulated, "o44": matmul_preloaded, "o45": matmul_preloaded, "o46": double_matmul}
+_FLOAT32 = ("p03", "p04", "p07", "p08")
 _MASKED = ("o12",)  # rows whose kernel loads its mask
 
 
 def build(row_id: str, kernel: str, shapes: str) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]:
     """The kernel of a row, its arguments and parameters."""
+    if row_id.startswith("p"):
+        length = int(shapes.removesuffix("]").rpartition(",")[2])
+        dtype = "float32" if row_id in _FLOAT32 else "bfloat16"
+        attention = attention_fused if "fused" in kernel else attention_phases
+        return attention, (TensorSpec((128, length), dtype),) * 3, {"as_compiled": True}
     size = {name: int(value) for name, value in re.findall(r"\b([A-Za-z]+(?:_prior)?)(\d+)", shapes)}
     parameters = PARAMETERS[row_id]
     if row_id in _MATMULS:

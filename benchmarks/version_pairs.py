@@ -57,6 +57,12 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
         ("o12", "o13"): "keys transposed once",
         ("o31", "o33"): "eight experts loaded at once",
     },
+    "phases fused": {
+        ("p01", "p05"): "512 keys, bfloat16",
+        ("p02", "p06"): "1,024 keys, bfloat16",
+        ("p03", "p07"): "512 keys, float32",
+        ("p04", "p08"): "1,024 keys, float32",
+    },
     "fewer instructions": {
         ("o34", "o35"): "two scales joined",
         ("o35", "o36"): "all columns scaled at once",

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..timing.constants import machine
-from .read import MeasuredInstruction, MeasuredRun
+from .measured import MeasuredInstruction, MeasuredRun
 
 if TYPE_CHECKING:
     from ..running.run import Run

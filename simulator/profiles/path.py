@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .read import ENGINES, MeasuredInstruction, MeasuredRun
+from .measured import ENGINES, MeasuredInstruction, MeasuredRun
 
 SHORT_NS = 100  # a hand-over between engines takes 26 to 53 ns (benchmarks/data/measured/hops.csv)
 _WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT"))  # wait rather than work
@@ -64,6 +64,12 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
     if not work:
         return [PathStep(0, run.total_ns, "launch", "", "")]
     by_id = {i.id: i for i in run.instructions}
+    previous: dict[int, MeasuredInstruction] = {}  # on the same engine
+    latest: dict[str, MeasuredInstruction] = {}
+    for i in work:
+        if i.engine in latest:
+            previous[i.id] = latest[i.engine]
+        latest[i.engine] = i
     by_end = sorted(work, key=lambda i: i.end_ns)
     ends = [i.end_ns for i in by_end]
     steps = [PathStep(by_end[-1].end_ns, run.total_ns, "launch", "", "")]
@@ -72,7 +78,8 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
     while current is not None and horizon > 0:
         start = min(current.start_ns, horizon)
         steps.append(PathStep(start, horizon, current.engine, current.opcode, current.line))
-        before = _before(current, start, by_id, by_end, ends)
+        told = [by_id[one] for one in current.after if one in by_id]
+        before = _before(start, told, previous.get(current.id), by_end, ends)
         if before is None:
             steps.append(PathStep(0, start, "launch", "", ""))
         else:
@@ -84,17 +91,24 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
 
 
 def _before(
-    current: MeasuredInstruction,
     start: int,
-    by_id: dict[int, MeasuredInstruction],
+    told: Sequence[MeasuredInstruction],
+    previous: MeasuredInstruction | None,
     by_end: Sequence[MeasuredInstruction],
     ends: Sequence[int],
 ) -> MeasuredInstruction | None:
-    """Return the instruction that `current` waited for last. It began before `start`, so that the walk ends."""
-    told = [by_id[one] for one in current.after if one in by_id]
+    """Return the instruction that one which started at `start` waited for last; it began earlier, so that the walk
+    ends. `told` are those whose results it waited for, `previous` is the one before it on its engine."""
     told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
-    if told:
-        return max(told, key=lambda i: min(i.end_ns, start))
+    last = max(told, key=lambda i: min(i.end_ns, start), default=None)
+    if previous is not None and previous.start_ns < start:
+        # A result that came just before decides, whether or not the engine was still at work.
+        if last is not None and (last.end_ns >= previous.end_ns or start - SHORT_NS <= last.end_ns <= start):
+            return last
+        if last is not None or previous.end_ns >= start:
+            return previous
+    if last is not None:
+        return last
     place = bisect_right(ends, start)
     while place:
         place -= 1

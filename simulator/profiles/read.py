@@ -13,63 +13,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-MOST_BYTES = 1 << 30  # of a file
-MOST_ROWS = 5_000_000  # of a table
+from .measured import (
+    ENGINES,
+    MOST_BYTES,
+    MOST_ROWS,
+    MeasuredInstruction,
+    MeasuredPacket,
+    MeasuredRun,
+    ProfileError,
+)
+from .ntff import read_ntff
+
 LATEST_NS = 3_600_000_000_000  # an hour, which no kernel takes
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 _MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
 _RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
 _NAME = 80  # characters of a name that are kept
 
 
-class ProfileError(Exception):
-    """A profile cannot be read; the message is one line: what, where, what is allowed."""
-
-
-class MeasuredInstruction(NamedTuple):
-    """An instruction as it ran, in nanoseconds from the start of the profile. `after`: the ids of those it waited for.
-    `line` is that of the kernel, "" where the profile has none."""
-
-    id: int
-    engine: str  # one of ENGINES
-    opcode: str
-    start_ns: int
-    end_ns: int
-    after: tuple[int, ...]
-    line: str
-    ours: bool  # the kernel's, not the runtime's
-
-
-class MeasuredPacket(NamedTuple):
-    """An element that a DMA engine moved; `maker` made its descriptor: "hardware", "software" or "prepared"."""
-
-    engine: int
-    maker: str
-    start_ns: int
-    end_ns: int
-    size: int
-
-
-class MeasuredRun(NamedTuple):
-    """One core's run: everything in the order of its start. `missing`: what the profile does not tell."""
-
-    name: str
-    total_ns: int
-    instructions: tuple[MeasuredInstruction, ...]
-    packets: tuple[MeasuredPacket, ...]
-    missing: tuple[str, ...]
-
-
 def read_profile(path: Path, core: int = 0) -> MeasuredRun:
-    """Read the JSON of a whole profile, or a folder of Parquet tables; ProfileError with what is wrong in one line."""
+    """Read the JSON of a whole profile, a folder of Parquet tables or a raw NTFF; ProfileError says what is wrong."""
     if path.is_dir():
         return _run(path.name, _Parquet(path), core)
-    if path.suffix in (".ntff", ".neff"):
+    if path.suffix == ".ntff":
+        return read_ntff(path, core)
+    if path.suffix == ".neff":
         raise ProfileError(
-            f"{path.name}: a raw {path.suffix[1:].upper()}; export it: neuron-explorer view -n FILE.neff -s FILE.ntff "
-            "--output-format parquet --output-file FOLDER --ingest-only, then give FOLDER"
+            f"{path.name}: a program; give the profile of its run: the NTFF, or what neuron-explorer exports"
         )
     if path.suffix == ".parquet":
         raise ProfileError(f"{path.name}: one table of a profile; give the folder that it lies in")

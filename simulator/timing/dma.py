@@ -47,16 +47,17 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
 def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) -> tuple[float, float, float, float]:
     """(when the first descriptor of a DMA triggered at `start` is made, for each descriptor, from one of its `engines`
     to the next, from a descriptor to its first byte), in nanoseconds."""
-    m = machine
+    m, lead = machine, 0.0
     if transfer.software:
         address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
         ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
+        lead = 0.0 if transfer.dynamic else m.swdge_lead_ns  # seen only where no address is read from memory
     elif transfer.dge:
         ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * engines, m.dge_descriptor_ns, m.ring_hardware_ns
     else:
         ready, rate, skew = start + m.trigger_ns, 0.0, m.ring_static_ns
     if transfer.dge:
-        latency = m.load_first_byte_ns if transfer.load else m.store_first_byte_ns
+        latency = lead + (m.load_first_byte_ns if transfer.load else m.store_first_byte_ns)
     else:  # counted from the start of the trigger
         latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
     return ready, rate, skew, latency

@@ -25,6 +25,7 @@ _TIMES = {
     "dma_latency": (
         *("load_first_byte_ns", "store_first_byte_ns", "load_first_byte_static_ns", "store_first_byte_static_ns"),
         *("load_landing_ns", "store_landing_ns", "ring_static_ns", "ring_hardware_ns", "ring_software_ns"),
+        "swdge_lead_ns",
     ),
     "dma_bandwidth": ("descriptor_ns", "swdge_element_ns", "semaphore_ns", "small_element_ns", "partial_write_ns"),
     "tensor": ("warm_utilization",),

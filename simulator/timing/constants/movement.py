@@ -105,6 +105,15 @@ MOVEMENT: dict[str, Row] = {
         scaled(582, "ns", "trn2's"),
         measured(582, "ns", "between DMAs whose descriptors GpSimd makes: 576 to 582 ns (dma-latencies.csv)"),
     ),
+    "swdge_lead_ns": same_on_trn3(
+        scaled(576, "ns", "trn2's"),
+        measured(
+            576,
+            "ns",
+            "before that, while GpSimd goes on: a result to the trigger of a DMA that waits for it takes 1,193 ns, 35 of "
+            "them the semaphore (hops.csv, from Vector and Scalar); 582 from DMA to DMA",
+        ),
+    ),
     "swdge_descriptor_ns": (
         scaled(0, "ns/descriptor", "trn3's"),
         scaled(0, "ns/descriptor", "trn3's; packet counts of o02 to o11 and o27 are of DMAs of 64 to 128 rows"),

@@ -141,6 +141,13 @@ def test_a_measured_constant_is_what_its_row_says(name):
     assert getattr(machine("trn2"), name) == pytest.approx(float(row_of(file, fields)[column]), abs=0.5)
 
 
+def test_a_dma_by_gpsimd_begins_as_long_after_its_data_as_measured():
+    """A result of the Vector Engine to the trigger of the store that waits for it."""
+    m = machine("trn2")
+    row = row_of("hops.csv", {"producer_engine": "DVE", "producer_opcode": "43", "consumer_engine": "POOL"})
+    assert m.hop_gpsimd_ns + m.swdge_lead_ns + m.swdge_ns == pytest.approx(float(row["min"]), abs=0.5)
+
+
 @pytest.mark.parametrize("size", [256, 4096])
 def test_elements_follow_each_other_as_measured(size):
     """Of descriptors that the hardware makes, and of pieces of a store that GpSimd's cannot gather."""

@@ -26,7 +26,11 @@ ISSUES = {  # who makes descriptors: until a trigger is over, and from there to 
         M.store_first_byte_static_ns - M.trigger_ns,
     ),
     "hardware": (M.dge_ns + M.dge_ring_ns + M.dge_descriptor_ns, M.load_first_byte_ns, M.store_first_byte_ns),
-    "software": (M.swdge_ns + M.swdge_descriptor_ns, M.load_first_byte_ns, M.store_first_byte_ns),
+    "software": (
+        M.swdge_ns + M.swdge_descriptor_ns,
+        M.swdge_lead_ns + M.load_first_byte_ns,
+        M.swdge_lead_ns + M.store_first_byte_ns,
+    ),
 }
 
 

@@ -1,0 +1,181 @@
+"""softmax(q^T k) v^T in three phases that pass scores through HBM, and fused (allenkchau/trainium-kernel-fusion).
+
+q, k and v are [128, sequence], the result [sequence, 128]; scores are float32 whatever the dtype of the arguments.
+
+`as_compiled` runs the instructions that the profiles show: the compiler of NKI's first beta ran the loops over blocks
+of 128 queries side by side. One instruction reduces the maxima, the sums and takes the reciprocals of a whole group of
+blocks, so that no block of a group goes on before all have come so far; four transposes share a bank of PSUM and a
+copy; DMAs of two blocks or four are one. Otherwise the instructions are those that the source says.
+"""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+P = 128
+COLUMNS = 512  # of one matmul, and of a bank of PSUM
+STORED = 4096  # bytes of a partition that one DMA of scores moves, as compiled
+RESULTS = 4  # blocks of the result that one DMA stores, as compiled
+
+
+def _tile(*free, dtype=nl.float32):
+    return nl.ndarray((P, *free), dtype=dtype, buffer=nl.sbuf)
+
+
+def _loaded(src):
+    tile = nl.ndarray(src.shape, dtype=src.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=src)
+    return tile
+
+
+def _blocks(length, as_compiled, most):
+    """The numbers of the blocks of 128 queries, in the groups that the compiler runs side by side."""
+    count = length // P
+    size = min(most, count) if as_compiled else 1
+    return [range(first, first + size) for first in range(0, count, size)]
+
+
+def _product(q, k, block, j):
+    """Scores of 128 queries and 512 keys, in PSUM."""
+    product = nl.ndarray((P, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    columns = slice(j * COLUMNS, (j + 1) * COLUMNS)
+    nisa.nc_matmul(product, stationary=q[0:P, block * P : (block + 1) * P], moving=k[0:P, columns])
+    return product
+
+
+def _copied(src):
+    tile = nl.ndarray(src.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(tile, src)
+    return tile
+
+
+def _exponentials(scores):
+    """exp(scores - their maximum) of a group of blocks, and one over the sum of each row, [128, blocks].
+
+    `scores` are tiles of 512 columns: those of each block.
+    """
+    count, size = len(scores[0]), len(scores)
+    maxima, sums = _tile(size, count), _tile(size, count)
+    lowest, total, inverse = _tile(size), _tile(size), _tile(size)
+    for i in range(size):
+        for j in range(count):
+            nisa.tensor_reduce(dst=maxima[0:P, i, j : j + 1], op=nl.maximum, data=scores[i][j], axis=1)
+    nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=maxima, axis=2, negate=True)
+    exponentials = []
+    for i in range(size):
+        tiles = [_tile(COLUMNS) for _ in range(count)]
+        for j in range(count):
+            nisa.activation(tiles[j], op=nl.exp, data=scores[i][j], bias=lowest[0:P, i : i + 1], scale=1.0)
+            nisa.tensor_reduce(dst=sums[0:P, i, j : j + 1], op=nl.add, data=tiles[j], axis=1)
+        exponentials.append(tiles)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=sums, axis=2)
+    nisa.reciprocal(inverse, total)
+    return exponentials, inverse
+
+
+def _transposed(tile, at_once):
+    """The transposes of the squares of a tile of 512 columns, side by side; `at_once` share a bank of PSUM."""
+    squares = _tile(COLUMNS)
+    for first in range(0, COLUMNS, at_once * P):
+        flipped = nl.ndarray((P, at_once * P), dtype=tile.dtype, buffer=nl.psum)
+        for j in range(0, at_once * P, P):
+            nisa.nc_transpose(flipped[0:P, j : j + P], tile[0:P, first + j : first + j + P])
+        nisa.tensor_copy(squares[0:P, first : first + at_once * P], flipped)
+    return squares
+
+
+def _weighted(weights, values):
+    """The sum over all keys of transposed weights times values, in PSUM."""
+    sums = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum)
+    for weight, value in zip(weights, values):
+        for j in range(0, COLUMNS, P):
+            nisa.nc_matmul(sums, stationary=weight[0:P, j : j + P], moving=value[0:P, j : j + P])
+    return sums
+
+
+def _halves(tile):
+    return [tile[0:P, j : j + COLUMNS] for j in range(0, tile.shape[1], COLUMNS)]
+
+
+def _store(result, blocks, tiles):
+    """Store the results of some blocks, side by side in a tile, by one DMA."""
+    rows = result[blocks[0] * P : (blocks[-1] + 1) * P, 0:P].reshape((len(blocks), P, P))
+    nisa.dma_copy(dst=rows.permute((1, 0, 2)), src=tiles)
+
+
+@nki.jit
+def attention_phases(q_hbm, k_hbm, v_hbm, as_compiled=False):
+    length = q_hbm.shape[1]
+    result = nl.ndarray((length, P), dtype=q_hbm.dtype, buffer=nl.shared_hbm)
+    scores_hbm = nl.ndarray((P, length // P, length), dtype=nl.float32, buffer=nl.shared_hbm)
+    q, k, v = _loaded(q_hbm), _loaded(k_hbm), _loaded(v_hbm)
+    together = _blocks(length, as_compiled, STORED // (4 * length))
+    count = length // COLUMNS
+    for blocks in together:
+        tile = _tile(len(blocks), length)
+        for i, block in enumerate(blocks):
+            for j in range(count):
+                nisa.tensor_copy(tile[0:P, i, j * COLUMNS : (j + 1) * COLUMNS], _product(q, k, block, j))
+        nisa.dma_copy(dst=scores_hbm[0:P, blocks[0] : blocks[-1] + 1], src=tile)
+    for blocks in _blocks(length, as_compiled, 8):
+        scores = _loaded_scores(scores_hbm, together, blocks)
+        exponentials, inverse = _exponentials(scores)
+        for stored in together:
+            if stored[0] not in blocks:
+                continue
+            weights = _tile(len(stored), length)
+            for i, block in enumerate(stored):
+                at = block - blocks[0]
+                for j in range(count):
+                    nisa.tensor_scalar(
+                        weights[0:P, i, j * COLUMNS : (j + 1) * COLUMNS],
+                        exponentials[at][j],
+                        op0=nl.multiply,
+                        operand0=inverse[0:P, at : at + 1],
+                        engine=nisa.engine.vector,
+                    )
+            nisa.dma_copy(dst=scores_hbm[0:P, stored[0] : stored[-1] + 1], src=weights)
+    at_once = 4 if as_compiled else 1
+    values = [_transposed(tile, at_once) for tile in _halves(v)]
+    for blocks in _blocks(length, as_compiled, RESULTS):
+        out = _tile(len(blocks), P, dtype=q_hbm.dtype)
+        for i, weights in enumerate(_loaded_scores(scores_hbm, together, blocks)):
+            sums = _weighted([_transposed(tile, at_once) for tile in weights], values)
+            nisa.tensor_copy(out[0:P, i], sums)
+        _store(result, blocks, out)
+    return result
+
+
+def _loaded_scores(scores_hbm, together, blocks):
+    """Tiles of 512 columns of the scores of some blocks, loaded by the DMAs that stored them."""
+    tiles = []
+    for stored in together:
+        if stored[0] in blocks:
+            tile = _loaded(scores_hbm[0:P, stored[0] : stored[-1] + 1])
+            tiles += [_halves(tile[0:P, i]) for i in range(len(stored))]
+    return tiles
+
+
+@nki.jit
+def attention_fused(q_hbm, k_hbm, v_hbm, as_compiled=False):
+    length = q_hbm.shape[1]
+    result = nl.ndarray((length, P), dtype=q_hbm.dtype, buffer=nl.shared_hbm)
+    q, k, v = _loaded(q_hbm), _loaded(k_hbm), _loaded(v_hbm)
+    at_once = 4 if as_compiled else 1
+    values = [_transposed(tile, at_once) for tile in _halves(v)]
+    for blocks in _blocks(length, as_compiled, RESULTS):
+        scores = []
+        for block in blocks:
+            products = [_product(q, k, block, j) for j in range(length // COLUMNS)]
+            # As compiled, eight banks hold half of the scores of four long blocks; the others are copied to SBUF.
+            keeps = as_compiled and len(blocks) * len(products) <= 4
+            scores.append([p if keeps or (as_compiled and j == 0) else _copied(p) for j, p in enumerate(products)])
+        exponentials, inverse = _exponentials(scores)
+        out = _tile(len(blocks), P, dtype=q_hbm.dtype)
+        for i, tiles in enumerate(exponentials):
+            sums = _weighted([_transposed(tile, at_once) for tile in tiles], values)
+            nisa.tensor_scalar(
+                out[0:P, i], sums, op0=nl.multiply, operand0=inverse[0:P, i : i + 1], engine=nisa.engine.vector
+            )
+        _store(result, blocks, out)
+    return result

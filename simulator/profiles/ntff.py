@@ -1,0 +1,346 @@
+"""Reader of raw profiles (NTFF), as far as public files show how they are laid out.
+
+AWS does not document the format. What is read here was worked out from files of versions 5 and 6 (trn2) that were
+published together with neuron-explorer's JSON of the same run, instruction by instruction: a byte for the version, seven
+for the length of a message, 128 in all; the message, in Protocol Buffers' encoding; then records of 16 bytes. The
+message holds each engine's instructions, of 64 bytes each, and says where the records of a core begin.
+
+Every number of a file is checked before it is used: a profile comes from somebody else's machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .measured import MOST_BYTES, MOST_ROWS, MeasuredInstruction, MeasuredPacket, MeasuredRun, ProfileError
+
+VERSIONS = (5, 6)
+_ENGINES = ("tensor", "scalar", "gpsimd", "vector", "sync")  # by their number in the file
+HEADER_BYTES = 128
+INSTRUCTION_BYTES = 64
+LATEST_PS = 3_600_000_000_000_000  # an hour, which no kernel takes
+_RECORD = struct.Struct("<HBBIQ")  # identity, unused, type, payload, time in picoseconds
+_INSTRUCTIONS, _DMA = 0, 4  # kinds of sections
+_FIRST_INSTRUCTION, _FIRST_DMA, _LAST_DMA = 0x84, 0x80, 0x9F  # types of records
+_START, _END = 0, 1  # of instructions, beside the engine
+_READ_BEGINS, _READ_DONE = 1, 5  # of DMA elements
+_RUNTIME_RING = 14
+_FIRST_DMA_ENGINE = 64
+_NOTIFY, _WAIT, _DMA_TRIGGER = 0xA6, 0xA0, 0xB8
+_MARKERS = {2: "first", 3: "last"}  # of a run, in the NOTIFY instructions of the runtime
+_AT_LEAST, _INCREMENTS = 5, 0x13  # what an instruction does with a semaphore
+_OPCODES = {  # as neuron-explorer calls them in JSON of the same runs; the others are named by their number
+    0x01: "LDWEIGHTS",
+    0x02: "MATMUL",
+    0x21: "ACTIVATE",
+    0x23: "ACT_TABLE_LOAD",
+    0x41: "TENSOR_TENSOR",  # by the kernels that it ran in
+    0x42: "TENSOR_REDUCE",
+    0x43: "TENSOR_SCALAR",
+    0x46: "COPY",
+    0x47: "CAST",
+    0x48: "RECIPROCAL",
+    0x49: "MEMSET",  # by the kernels that it ran in
+    _WAIT: "EVENT_SEMAPHORE",
+    0xA2: "DRAIN",
+    0xA4: "NOP",
+    0xA5: "WRITE",
+    _NOTIFY: "NOTIFY",
+    0xA9: "COMPARE_BRANCH",
+    0xAA: "TENSOR_LOAD",
+    0xB0: "EVENT_SEMAPHORE_RANGE_CLEAR",
+    0xB1: "SET_ORDERING_MODE",
+    _DMA_TRIGGER: "DMA_DIRECT2D",
+}
+
+
+class _Message(Mapping[int, "list[int | bytes]"]):
+    """The fields of a message in Protocol Buffers' encoding: by number, in their order."""
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self.where = where
+        self._fields: dict[int, list[int | bytes]] = {}
+        at = 0
+        while at < len(data):
+            key, at = self._varint(data, at)
+            number, kind = key >> 3, key & 7
+            value: int | bytes
+            if kind == 0:
+                value, at = self._varint(data, at)
+            else:
+                if kind == 2:
+                    size, at = self._varint(data, at)
+                elif kind in (1, 5):
+                    size = 8 if kind == 1 else 4
+                else:
+                    raise ProfileError(f"{where}: damaged: a field of kind {kind}; allowed: 0, 1, 2 and 5")
+                if size > len(data) - at:
+                    raise ProfileError(f"{where}: cut off: a field of {size:,} bytes where {len(data) - at:,} are left")
+                value, at = data[at : at + size], at + size
+            self._fields.setdefault(number, []).append(value)
+
+    def _varint(self, data: bytes, at: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 64, 7):
+            if at >= len(data):
+                break
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+        raise ProfileError(f"{self.where}: damaged: a number without an end")
+
+    def __getitem__(self, number: int) -> list[int | bytes]:
+        return self._fields[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def number(self, field: int) -> int:
+        """A whole number; 0 where the message has none."""
+        value = self.get(field, [0])[0]
+        if not isinstance(value, int):
+            raise ProfileError(f"{self.where}: damaged: field {field} is no whole number")
+        return value
+
+    def bytes_of(self, field: int) -> bytes:
+        """A text or a message; empty where there is none."""
+        value = self.get(field, [b""])[0]
+        return value if isinstance(value, bytes) else b""
+
+    def messages(self, field: int) -> list[_Message]:
+        return [_Message(value, self.where) for value in self.get(field, ()) if isinstance(value, bytes)]
+
+
+class _Code(NamedTuple):
+    """The instructions of an engine; those from `first` to before `last` are the kernel's."""
+
+    base: int
+    data: bytes
+    first: int
+    last: int
+
+    def position(self, identity: int) -> int:
+        """The position of an instruction whose address has these lower 16 bits, -1 for none."""
+        position = (identity - (self.base >> 6)) & 0xFFFF
+        return position if (position + 1) * INSTRUCTION_BYTES <= len(self.data) else -1
+
+    def at(self, position: int) -> bytes:
+        return self.data[position * INSTRUCTION_BYTES : (position + 1) * INSTRUCTION_BYTES]
+
+
+class _Execution(NamedTuple):
+    """An instruction that ran, in picoseconds."""
+
+    engine: int
+    position: int
+    code: bytes
+    start: int
+    end: int
+    ours: bool
+
+
+def read_ntff(path: Path, core: int) -> MeasuredRun:
+    """Read a raw profile of one core of a logical core; ProfileError with what is wrong in one line."""
+    name = path.name
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise ProfileError(f"{name}: {size:,} bytes; allowed: up to {MOST_BYTES:,}; export it as Parquet")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{name}: {error.strerror or error}") from None
+    if len(data) < HEADER_BYTES:
+        raise ProfileError(f"{name}: {len(data)} bytes; an NTFF has {HEADER_BYTES} of header at least")
+    if data[0] not in VERSIONS:
+        raise ProfileError(
+            f"{name}: version {data[0]} of NTFF; known: {' and '.join(map(str, VERSIONS))}; export it: neuron-explorer "
+            "view -n FILE.neff -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only, then give FOLDER"
+        )
+    length = int.from_bytes(data[1:8], "little")
+    if length > len(data) - HEADER_BYTES:
+        raise ProfileError(f"{name}: cut off: a message of {length:,} bytes in a file of {len(data):,}")
+    top = _Message(data[HEADER_BYTES : HEADER_BYTES + length], name)
+    return _Reader(name, top, data[HEADER_BYTES + length :], data[0], core).run()
+
+
+class _Reader:
+    def __init__(self, name: str, top: _Message, payload: bytes, version: int, core: int) -> None:
+        self.name, self.top, self.payload, self.version = name, top, payload, version
+        wanted = f"sg{core:02}"
+        cores = [
+            subgraph
+            for outer in top.messages(4)
+            for inner in outer.messages(4)
+            for subgraph in inner.messages(1)
+            if subgraph.bytes_of(1).decode("ascii", "replace") == wanted
+        ]
+        if not cores:
+            raise ProfileError(f"{name}: no instruction of core {core}")
+        self.core = cores[0]
+        self.codes = dict(self._codes())
+
+    def run(self) -> MeasuredRun:
+        executions = self._executions()
+        begin, end = self._span(executions)
+        instructions = self._instructions([e for e in executions if begin <= e.start <= end], begin)
+        packets = self._packets(begin, end)
+        missing = ["lines of the kernel"] if packets else ["DMA packets", "lines of the kernel"]
+        instructions.sort(key=lambda instruction: (instruction.start_ns, instruction.end_ns))
+        packets.sort(key=lambda packet: packet.start_ns)
+        if not instructions:
+            raise ProfileError(f"{self.name}: no instruction between the first and the last marker of the run")
+        return MeasuredRun(self.name, (end - begin) // 1000, tuple(instructions), tuple(packets), tuple(missing))
+
+    def _codes(self) -> Iterator[tuple[int, _Code]]:
+        regions = {
+            each.number(1): [(region.number(1), region.number(2)) for region in each.messages(2)]
+            for each in self.core.messages(5)
+        }
+        for buffer in self.core.messages(4):
+            engine = buffer.number(1)
+            if self.version == VERSIONS[0]:
+                data = buffer.bytes_of(3)
+            else:
+                data = self._section(buffer.number(7), buffer.number(8))
+            own = regions.get(engine, [])
+            first, last = (own[1][0], own[-1][0]) if len(own) > 2 else (0, 0)
+            yield engine, _Code(buffer.number(2), data, first // INSTRUCTION_BYTES, last // INSTRUCTION_BYTES)
+
+    def _section(self, offset: int, size: int) -> bytes:
+        if offset + size > len(self.payload):
+            raise ProfileError(
+                f"{self.name}: cut off: {size:,} bytes at {offset:,} of a payload of {len(self.payload):,}"
+            )
+        return self.payload[offset : offset + size]
+
+    def _records(self, kind: int) -> Iterator[tuple[int, int, int, int]]:
+        """(identity, type, payload, picoseconds) of the records of a kind."""
+        sections = self.core.messages(6) if self.version == VERSIONS[0] else self.top.messages(16)
+        number, count = self.core.number(3), 0
+        for section in sections:
+            if section.number(1) != kind or (self.version != VERSIONS[0] and section.number(7) != number):
+                continue
+            data = self._section(section.number(5), section.number(6))
+            for identity, _, what, payload, time in _RECORD.iter_unpack(data[: len(data) // 16 * 16]):
+                count += 1
+                if count > MOST_ROWS:
+                    raise ProfileError(f"{self.name}: more than {MOST_ROWS:,} records of a kind")
+                yield identity, what, payload, time
+
+    def _executions(self) -> list[_Execution]:
+        """Every instruction whose start and end were recorded, by its start."""
+        begun: dict[tuple[int, int], deque[int]] = {}
+        found = []
+        records = sorted(self._records(_INSTRUCTIONS), key=lambda record: record[3])
+        for identity, what, _, time in records:
+            engine, event = divmod(what - _FIRST_INSTRUCTION, 4)
+            code = self.codes.get(engine)
+            if code is None or event not in (_START, _END) or not 0 <= engine < len(_ENGINES):
+                continue
+            if event == _START:
+                begun.setdefault((engine, identity), deque()).append(time)
+            elif begun.get((engine, identity)):
+                start, position = begun[engine, identity].popleft(), code.position(identity)
+                if position >= 0:
+                    ours = code.first <= position < code.last
+                    found.append(_Execution(engine, position, code.at(position), start, time, ours))
+        return sorted(found, key=lambda e: (e.start, e.end))
+
+    def _span(self, executions: list[_Execution]) -> tuple[int, int]:
+        """From the first marker of the run to the last, in picoseconds, as neuron-explorer counts it."""
+        for run in self.top.messages(15):
+            begin, end = run.number(2), run.number(3)
+            if 0 < begin < end <= begin + LATEST_PS:
+                return begin, end
+        marks: dict[int, list[int]] = {marker: [] for marker in _MARKERS}
+        for e in executions:
+            if e.code[0] == _NOTIFY:
+                for marker in {e.code[36], e.code[40]} & set(marks):
+                    marks[marker].append((e.start + e.end) // 2)
+        first, last = marks.values()
+        if not first or not last or max(last) <= min(first):
+            raise ProfileError(f"{self.name}: no markers of the start and the end of a run among its instructions")
+        if max(last) - min(first) > LATEST_PS:
+            raise ProfileError(f"{self.name}: a run of more than an hour")
+        return min(first), max(last)
+
+    def _instructions(self, executions: list[_Execution], begin: int) -> list[MeasuredInstruction]:
+        after = _waited_for(executions)
+        return [
+            MeasuredInstruction(
+                id=number,
+                engine=_ENGINES[e.engine],
+                opcode=_OPCODES.get(e.code[0], f"OPCODE_{e.code[0]:02X}"),
+                start_ns=(e.start - begin) // 1000,
+                end_ns=(e.end - begin) // 1000,
+                after=after.get(number, ()),
+                line="",
+                ours=e.ours and e.code[0] != 0xA4,
+            )
+            for number, e in enumerate(executions)
+        ]
+
+    def _packets(self, begin: int, end: int) -> list[MeasuredPacket]:
+        """Elements whose read was recorded from its beginning to its end."""
+        makers = {(q.number(1), q.number(2)): _maker(q.bytes_of(4)) for q in self.core.messages(7)}
+        begun: dict[tuple[int, int], deque[int]] = {}
+        found = []
+        for identity, what, payload, time in sorted(self._records(_DMA), key=lambda record: record[3]):
+            engine, event, ring = what - _FIRST_DMA, payload & 15, payload >> 4 & 15
+            if not _FIRST_DMA <= what <= _LAST_DMA or ring == _RUNTIME_RING or not begin <= time <= end:
+                continue
+            if event == _READ_BEGINS:
+                begun.setdefault((engine, ring), deque()).append(time)
+            elif event == _READ_DONE and begun.get((engine, ring)):
+                start = begun[engine, ring].popleft()
+                maker = makers.get((engine + _FIRST_DMA_ENGINE, ring), "prepared")
+                found.append(MeasuredPacket(engine, maker, (start - begin) // 1000, (time - begin) // 1000, identity))
+        return found
+
+
+def _maker(queue: bytes) -> str:
+    """Who makes the descriptors of a queue: qSPDynamicHW, qPoolDynamic, or one of prepared ones."""
+    if b"Dynamic" not in queue:
+        return "prepared"
+    return "hardware" if queue.endswith(b"HW") else "software"
+
+
+def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
+    """The instructions that each one waited for, by its semaphores.
+
+    An instruction waits for one semaphore at most; further waits come before it as instructions of their own.
+    """
+    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: its value, and which instruction made it so
+    for number, e in sorted(enumerate(executions), key=lambda item: item[1].end):
+        if not e.ours:
+            continue
+        if e.code[0] == _DMA_TRIGGER:
+            semaphore, by = e.code[13], int.from_bytes(e.code[14:16], "little")
+        elif e.code[6] == _INCREMENTS:
+            semaphore, by = e.code[7], 1
+        else:
+            continue
+        values = raised.setdefault(semaphore, [])
+        values.append((values[-1][0] + by if values else by, number))
+    after: dict[int, tuple[int, ...]] = {}
+    pending: dict[int, list[int]] = {}
+    for number, e in enumerate(executions):
+        waits = pending.setdefault(e.engine, [])
+        if e.ours and e.code[4] == _AT_LEAST:
+            value = int.from_bytes(e.code[8:12], "little")
+            enough = (one for reached, one in raised.get(e.code[5], ()) if reached >= value)
+            one = next(enough, None)
+            if one is not None and executions[one].start < e.end:
+                waits.append(one)
+        if e.code[0] != _WAIT:
+            after[number], pending[e.engine] = tuple(waits), []
+    return after
