@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trninfer.benchmarks.measurements import family, load_all_kernel_rows, repository
-from trninfer.benchmarks.predictions import PredictedRow
+from trninfer.benchmarks.predictions import PredictedRow, predict_as_written
 from trninfer.simulator.timing.expected_error import KINDS, REST
 
 FILE = Path(__file__).resolve().parent / "data" / "left-out.csv"
@@ -40,6 +40,11 @@ class Record(NamedTuple):
 
 
 def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
+    """Return the records of predictions and their errors; a kernel that runs the instructions of its profile counts as
+    its source is written, which is how a stranger's kernel is predicted."""
+    as_written = predict_as_written(p.row for p in predictions)
+    errors = [as_written[p.row.id].error if p.row.id in as_written else e for p, e in zip(predictions, errors)]
+    predictions = [as_written.get(p.row.id, p) for p in predictions]
     return [Record(p.row.id, p.row.device, p.kind, p.predicted_us, e) for p, e in zip(predictions, errors)]
 
 

@@ -61,8 +61,9 @@ def main() -> None:
     studies: dict[str, Study] = {}
     left_out = leave_one_out(predictions, studies)
     families = leave_out(predictions, lambda prediction: family(prediction.row), studies)
+    records = records_of(predictions, families)
     if given.save:
-        save(records_of(predictions, families))
+        save(records)
     instructions = predict_instructions(load_instruction_rows())
     measured = compare_measured()
 
@@ -89,7 +90,7 @@ def main() -> None:
     ours = [p for p in predictions if not is_others(p.row)]
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
-    print(coverage_line(records_of(predictions, families)))
+    print(coverage_line(records))
     print(
         f"other people's kernels, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %"
     )

@@ -65,7 +65,7 @@ def load_other_rows() -> list[Measurement]:
 
 
 def load_attention_rows() -> list[Measurement]:
-    """Attention of a third repository in phases and fused, whose profiles are public (latency-kernels-attention.csv)."""
+    """Attention in phases and fused, of a third repository (latency-kernels-attention.csv)."""
     return _load("latency-kernels-attention.csv")
 
 

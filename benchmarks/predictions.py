@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pool
 
 from trninfer import simulator
 from trninfer.benchmarks.error_statistics import percentage_error
-from trninfer.benchmarks.measurements import Measurement, launch_of, load_all_kernel_rows
+from trninfer.benchmarks.measurements import Launch, Measurement, launch_of, load_all_kernel_rows
 from trninfer.simulator.timing.constants import constants, override
 
 
@@ -60,6 +60,18 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
     return [latency for latency, _, _ in _predict(tasks)]
 
 
+def predict_as_written(rows: Iterable[Measurement]) -> dict[str, PredictedRow]:
+    """Predict the rows whose kernel runs the instructions of a profile, as their source is written instead; by id."""
+    found = {}
+    for row in rows:
+        launch = launch_of(row)
+        if "as_compiled" in launch.parameters:
+            run = _run(replace(launch, parameters={**launch.parameters, "as_compiled": False}))
+            latency, error, kind = float(run.latency_us), run.latency_error, run.kind
+            found[row.id] = PredictedRow(row, latency, fitted_to(row), error, kind)
+    return found
+
+
 def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None, str]]:
     given = [(row.id, change) for row, change in tasks]
     with Pool(maxtasksperchild=1) as pool:
@@ -77,7 +89,10 @@ def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]
 
 def run_of(row: Measurement) -> simulator.Run:
     """The kernel of a row, launched as it was measured, shapes only."""
-    launch = launch_of(row)
+    return _run(launch_of(row))
+
+
+def _run(launch: Launch) -> simulator.Run:
     return simulator.run(
         launch.kernel,
         *launch.arguments,

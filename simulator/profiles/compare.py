@@ -1,8 +1,9 @@
 """A measured run beside the prediction of the same kernel, instruction by instruction.
 
 Instructions are matched in order, on each engine and of each kind of operation; a matmul of float32 is two instructions
-of the chip, a weight load none of ours. Compared are durations: from the start until the result can be read. Where the
-medians of a kind differ, the constant of the timing model is named that would make them equal.
+of the chip, a weight load none of ours. Compared are durations: from the start until the result can be read; and the
+time from a result to the DMA by GpSimd that stores it. Where the medians of a kind differ, the constant of the timing
+model is named that would make them equal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 # Kinds of operation: the words that begin opcodes of the chip, and instructions of nki.isa.
 _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "matmul": (("MATMUL", "MATMULT"), ("nc_matmul", "nc_matmul_mx", "nc_transpose")),
+    "matmul": (("MATMUL", "MATMULT"), ("nc_matmul", "nc_matmul_mx")),
+    "transpose": (("TRANSPOSE",), ("nc_transpose",)),
     "two tensors": (("TENSOR_TENSOR",), ("tensor_tensor", "scalar_tensor_tensor")),
     "tensor and scalar": (("TENSOR_SCALAR",), ("tensor_scalar",)),
     "reduction": (("TENSOR_REDUCE",), ("tensor_reduce",)),
@@ -30,7 +32,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 # The constant that adds to the duration of a kind on an engine, and its nanoseconds for one of its unit.
 _CONSTANTS = {
-    ("tensor", "matmul"): "matmul_fill_ns",
+    ("tensor", ""): "matmul_fill_ns",
     ("vector", "memset"): "memset_fill_cycles",
     ("vector", ""): "vector_fill_cycles",
     ("scalar", "copy"): "scalar_copy_psum_fill_cycles",
@@ -60,11 +62,11 @@ class Difference(NamedTuple):
 
 def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
     """Return the differences by engine and kind of operation, the largest in all first."""
-    theirs: dict[tuple[str, str], list[float]] = {}
+    theirs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for instruction in measured.instructions:
         kind = kind_of(instruction)
         if kind:
-            theirs.setdefault((instruction.engine, kind), []).append(instruction.end_ns - instruction.start_ns)
+            theirs.setdefault((instruction.engine, kind), []).append((instruction.start_ns, instruction.end_ns))
     ours: dict[tuple[str, str], list[float]] = {}
     for event in predicted.timeline:
         kind = next((name for name, (_, ops) in _KINDS.items() if event.op in ops), "")
@@ -74,7 +76,34 @@ def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
         _difference(engine, kind, theirs.get((engine, kind), []), ours.get((engine, kind), []), predicted)
         for engine, kind in sorted({*theirs, *ours})
     ]
-    return sorted(found, key=_total, reverse=True)
+    return [*sorted(found, key=_total, reverse=True), *_software_dmas(measured, predicted)]
+
+
+def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
+    """From a result to the trigger of the DMA by GpSimd that waits for it, where the profile tells of any."""
+    ends = {i.id: i.end_ns for i in measured.instructions if kind_of(i)}
+    waited = []
+    for instruction in measured.instructions:
+        told = [ends[one] for one in instruction.after if one in ends]
+        if told and instruction.engine == "gpsimd" and instruction.opcode.startswith("DMA"):
+            waited.append(instruction.start_ns - max(told))
+    stores = [i.dma for i in predicted.program if i.dma is not None and i.dma.software and not i.dma.load]
+    if not waited or not stores:
+        return []
+    m, time = machine(predicted.target), median(waited)
+    ours = m.hop_gpsimd_ns + m.swdge_lead_ns + m.swdge_ns
+    lead = m.swdge_lead_ns + time - ours
+    return [
+        Difference(
+            engine="gpsimd",
+            kind="DMA after its data",
+            measured=len(waited),
+            predicted=len(stores),
+            measured_ns=time,
+            predicted_ns=ours,
+            explains=f"swdge_lead_ns={lead:.0f}" if abs(time - ours) > SAME * time and lead >= 0 else "",
+        )
+    ]
 
 
 def kind_of(instruction: MeasuredInstruction) -> str:
@@ -90,11 +119,14 @@ def _total(difference: Difference) -> float:
     return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
 
 
-def _difference(engine: str, kind: str, theirs: Sequence[float], ours: Sequence[float], run: Run) -> Difference:
-    measured = median(theirs) if theirs else 0.0
+def _difference(
+    engine: str, kind: str, theirs: Sequence[tuple[int, int]], ours: Sequence[float], run: Run
+) -> Difference:
+    durations = [end - start for start, end in theirs]
+    if kind == "matmul" and len(theirs) == 2 * len(ours):  # the two instructions of float32, one behind the other
+        durations = [second[1] - first[0] for first, second in zip(theirs[::2], theirs[1::2])]
+    measured = median(durations) if durations else 0.0
     predicted = median(ours) if ours else 0.0
-    if engine == "tensor" and len(theirs) == 2 * len(ours):  # the two instructions of float32
-        measured *= 2
     explains = ""
     if theirs and ours and abs(predicted - measured) > SAME * measured:
         explains = _explained(engine, kind, measured - predicted, run)

@@ -14,16 +14,15 @@ class ProfileError(Exception):
 
 
 class MeasuredInstruction(NamedTuple):
-    """An instruction as it ran, in nanoseconds from the start of the profile. `after`: the ids of those it waited for.
-    `line` is that of the kernel, "" where the profile has none."""
+    """An instruction as it ran, in nanoseconds from the start of the profile."""
 
     id: int
     engine: str  # one of ENGINES
-    opcode: str
+    opcode: str  # as neuron-explorer calls it, but TRANSPOSE for a MATMUL that transposes
     start_ns: int
     end_ns: int
-    after: tuple[int, ...]
-    line: str
+    after: tuple[int, ...]  # ids of the instructions it waited for
+    line: str  # of the kernel, "" where the profile has none
     ours: bool  # the kernel's, not the runtime's
 
 

@@ -1,9 +1,9 @@
 """Reader of raw profiles (NTFF), as far as public files show how they are laid out.
 
-AWS does not document the format. What is read here was worked out from files of versions 5 and 6 (trn2) that were
-published together with neuron-explorer's JSON of the same run, instruction by instruction: a byte for the version, seven
-for the length of a message, 128 in all; the message, in Protocol Buffers' encoding; then records of 16 bytes. The
-message holds each engine's instructions, of 64 bytes each, and says where the records of a core begin.
+AWS does not document the format. It was worked out from public files of versions 5 and 6 (trn2) that lie beside
+neuron-explorer's JSON of the same run, instruction by instruction. The header has 128 bytes: one for the version, seven
+for the length of a message. The message follows in Protocol Buffers' encoding, then the payload: records of 16 bytes.
+The message describes the instructions of each engine, 64 bytes each, and says where the records of a core lie.
 
 Every number of a file is checked before it is used: a profile comes from somebody else's machine.
 """
@@ -30,12 +30,12 @@ _START, _END = 0, 1  # of instructions, beside the engine
 _READ_BEGINS, _READ_DONE = 1, 5  # of DMA elements
 _RUNTIME_RING = 14
 _FIRST_DMA_ENGINE = 64
-_NOTIFY, _WAIT, _DMA_TRIGGER = 0xA6, 0xA0, 0xB8
+_MATMUL, _NOTIFY, _WAIT, _NOP, _DMA_TRIGGER = 0x02, 0xA6, 0xA0, 0xA4, 0xB8
 _MARKERS = {2: "first", 3: "last"}  # of a run, in the NOTIFY instructions of the runtime
 _AT_LEAST, _INCREMENTS = 5, 0x13  # what an instruction does with a semaphore
 _OPCODES = {  # as neuron-explorer calls them in JSON of the same runs; the others are named by their number
     0x01: "LDWEIGHTS",
-    0x02: "MATMUL",
+    _MATMUL: "MATMUL",
     0x21: "ACTIVATE",
     0x23: "ACT_TABLE_LOAD",
     0x41: "TENSOR_TENSOR",  # by the kernels that it ran in
@@ -47,7 +47,7 @@ _OPCODES = {  # as neuron-explorer calls them in JSON of the same runs; the othe
     0x49: "MEMSET",  # by the kernels that it ran in
     _WAIT: "EVENT_SEMAPHORE",
     0xA2: "DRAIN",
-    0xA4: "NOP",
+    _NOP: "NOP",
     0xA5: "WRITE",
     _NOTIFY: "NOTIFY",
     0xA9: "COMPARE_BRANCH",
@@ -162,8 +162,8 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
         raise ProfileError(f"{name}: {len(data)} bytes; an NTFF has {HEADER_BYTES} of header at least")
     if data[0] not in VERSIONS:
         raise ProfileError(
-            f"{name}: version {data[0]} of NTFF; known: {' and '.join(map(str, VERSIONS))}; export it: neuron-explorer "
-            "view -n FILE.neff -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only, then give FOLDER"
+            f"{name}: version {data[0]} of NTFF; known: {' and '.join(map(str, VERSIONS))}; export it instead: "
+            "neuron-explorer view -n FILE.neff -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only"
         )
     length = int.from_bytes(data[1:8], "little")
     if length > len(data) - HEADER_BYTES:
@@ -191,7 +191,7 @@ class _Reader:
     def run(self) -> MeasuredRun:
         executions = self._executions()
         begin, end = self._span(executions)
-        instructions = self._instructions([e for e in executions if begin <= e.start <= end], begin)
+        instructions = self._instructions([e for e in executions if begin <= e.start and e.end <= end], begin)
         packets = self._packets(begin, end)
         missing = ["lines of the kernel"] if packets else ["DMA packets", "lines of the kernel"]
         instructions.sort(key=lambda instruction: (instruction.start_ns, instruction.end_ns))
@@ -279,12 +279,12 @@ class _Reader:
             MeasuredInstruction(
                 id=number,
                 engine=_ENGINES[e.engine],
-                opcode=_OPCODES.get(e.code[0], f"OPCODE_{e.code[0]:02X}"),
+                opcode=_opcode(e.code),
                 start_ns=(e.start - begin) // 1000,
                 end_ns=(e.end - begin) // 1000,
                 after=after.get(number, ()),
                 line="",
-                ours=e.ours and e.code[0] != 0xA4,
+                ours=e.ours and e.code[0] != _NOP,
             )
             for number, e in enumerate(executions)
         ]
@@ -305,6 +305,12 @@ class _Reader:
                 maker = makers.get((engine + _FIRST_DMA_ENGINE, ring), "prepared")
                 found.append(MeasuredPacket(engine, maker, (start - begin) // 1000, (time - begin) // 1000, identity))
         return found
+
+
+def _opcode(code: bytes) -> str:
+    if code[0] == _MATMUL and code[34]:
+        return "TRANSPOSE"
+    return _OPCODES.get(code[0], f"OPCODE_{code[0]:02X}")
 
 
 def _maker(queue: bytes) -> str:

@@ -40,7 +40,7 @@ def read_profile(path: Path, core: int = 0) -> MeasuredRun:
         return read_ntff(path, core)
     if path.suffix == ".neff":
         raise ProfileError(
-            f"{path.name}: a program; give the profile of its run: the NTFF, or what neuron-explorer exports"
+            f"{path.name}: a program, no profile; give the NTFF of a run, or what neuron-explorer exports"
         )
     if path.suffix == ".parquet":
         raise ProfileError(f"{path.name}: one table of a profile; give the folder that it lies in")
@@ -172,11 +172,12 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
         )
         line = row.get("nki_source_location") or ""
         ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
+        is_transpose = opcode == "MATMUL" and row.get("instruction_type") == "TRANSPOSE"
         identity = row.get("id")
         yield MeasuredInstruction(
             id=identity if isinstance(identity, int) else -1 - number,
             engine=engine,
-            opcode=opcode[:_NAME],
+            opcode="TRANSPOSE" if is_transpose else opcode[:_NAME],
             start_ns=start,
             end_ns=end,
             after=after,

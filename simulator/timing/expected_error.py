@@ -15,10 +15,10 @@ REST = "rest"  # of few rows or one repository: two thirds of the measured famil
 NOT_VALIDATED = math.inf  # the error of a kind of which nobody has measured a kernel on that target
 ERRORS: dict[str, dict[str, float]] = {
     "trn1": {"launch": 0.3, "short": 0.3, "dma": 0.76, REST: 0.3},
-    "trn2": {"launch": 0.41, "short": 0.32, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.21, "dma": 0.21, REST: 0.21},
+    "trn2": {"launch": 0.49, "short": 0.32, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.21, "dma": 0.21, REST: 0.21},
     "trn3": {"short": 0.3, REST: 0.3},
 }
-DIFFERENCES = {"trn2": 0.1}
+DIFFERENCES = {"trn2": 0.11}
 """How far the ratio of the times of two kernels of one family is likely to be off: two ratios of three lie within, also
 where any one family is not counted. Targets with a few measured families only are left out."""
 SHORT_US = 100.0  # kernels that take less beside their launch: what a compiler adds shows

@@ -110,8 +110,8 @@ MOVEMENT: dict[str, Row] = {
         measured(
             576,
             "ns",
-            "before that, while GpSimd goes on: a result to the trigger of a DMA that waits for it takes 1,193 ns, 35 of "
-            "them the semaphore (hops.csv, from Vector and Scalar); 582 from DMA to DMA",
+            "before that, beside GpSimd's other work: from a result to the trigger of the DMA that waits for it 1,193 "
+            "ns (hops.csv), of which 35 are the semaphore and 582 the interval between two DMAs",
         ),
     ),
     "swdge_descriptor_ns": (

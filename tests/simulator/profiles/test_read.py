@@ -75,8 +75,7 @@ def test_a_forged_profile_is_one_line(tmp_path: Path, change: Any, told: str) ->
         ("a.json", b"[" * 200_000, "no JSON"),
         ("a.json", b"[1, 2]", "no profile with instructions"),
         ("a.json", b'{"n0": {"total_time": 0.0001}}', "a summary, which has no instructions"),
-        ("a.ntff", b"\x06", "a raw NTFF; export it: neuron-explorer view"),
-        ("a.neff", b"", "a raw NEFF; export it"),
+        ("a.neff", b"", "a program, no profile; give the NTFF of a run"),
         ("Instruction.parquet", b"PAR1", "one table of a profile; give the folder"),
     ],
 )
