@@ -23,7 +23,7 @@ KERNEL_HELP = "A Python file that launches the kernel, as simulate takes it; its
 
 def profile(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A profile: a folder of Parquet tables, or the JSON of a whole one.")
+        Path, typer.Argument(metavar="FILE", help="A profile: a raw NTFF, a folder of Parquet tables, or JSON.")
     ],
     kernel: Annotated[Path | None, typer.Option("--kernel", metavar="FILE", help=KERNEL_HELP)] = None,
     target: Annotated[
@@ -40,12 +40,12 @@ def profile(
     the critical path, walked back from what ended last. Beside the prediction: each kind of operation on each engine,
     and the constant of the timing model that would explain a difference, as bench --set takes it.
 
-    neuron-explorer writes what is read: neuron-explorer view -n FILE.neff -s FILE.ntff --output-format parquet
-    --output-file FOLDER --ingest-only. Up to SDK 2.33 --output-format json does, too.
+    A raw NTFF is read in versions 5 and 6 (trn2). Else export it: neuron-explorer view -n FILE.neff -s FILE.ntff
+    --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33 --output-format json works, too.
 
     \b
     Examples:
-      trninfer profile FOLDER
+      trninfer profile profile.ntff
       trninfer profile FOLDER --kernel my_kernel.py
       trninfer profile profile_full.json --core 1 --steps 30
 
