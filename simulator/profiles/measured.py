@@ -1,4 +1,4 @@
-"""What a profile measured, in the form that every reader of profiles gives it."""
+"""A measured run, in the form that all readers of profiles return."""
 
 from __future__ import annotations
 

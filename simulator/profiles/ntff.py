@@ -314,7 +314,7 @@ def _opcode(code: bytes) -> str:
 
 
 def _maker(queue: bytes) -> str:
-    """Who makes the descriptors of a queue: qSPDynamicHW, qPoolDynamic, or one of prepared ones."""
+    """Return the maker of a queue's descriptors: hardware (qSPDynamicHW), software (qPoolDynamic) or prepared."""
     if b"Dynamic" not in queue:
         return "prepared"
     return "hardware" if queue.endswith(b"HW") else "software"
