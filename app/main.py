@@ -44,6 +44,7 @@ COMMANDS = {
     "ffnn": (".ffnn", "ffnn"),
     "bench": (".bench.command", "bench"),
     "serve": (".serve", "serve"),
+    "load": (".load", "load"),
     "models": (".models", "models"),
     "doctor": (".doctor", "doctor"),
     "lint": (".lint", "lint"),

@@ -192,7 +192,7 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
     from ..runtime.launch_options import LaunchOptions
 
     local = _is_loopback(told.host)
-    token = _token(told.token_file)
+    token = read_token(told.token_file)
     if token is None and not local:
         token = secrets.token_urlsafe(24)
         write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
@@ -229,7 +229,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _token(path: Path | None) -> str | None:
+def read_token(path: Path | None) -> str | None:
     """The token on the first line of a file, else that of the environment; None where there is none."""
     from ..models.regular_files import describe, open_regular
 

@@ -78,8 +78,10 @@ def _annotated(hint: Any) -> Any:
 def _option(key: str, annotated: Any, default: object) -> OptionHelp:
     info = annotated.__metadata__[0]
     text: str = info.help
-    told = default in (None, False, inspect.Parameter.empty) or "[default:" in text
-    text = text if told else f"{text} [default: {default}]"
+    is_counted = getattr(info, "count", False)
+    told = default in (None, False, inspect.Parameter.empty) or is_counted or "[default:" in text
+    words = ",".join(map(str, default)) if isinstance(default, tuple) else default
+    text = text if told else f"{text} [default: {words}]"
     return OptionHelp(_usage(key, annotated), text, isinstance(info, typer.models.ArgumentInfo))
 
 
@@ -92,4 +94,4 @@ def _usage(key: str, annotated: Any) -> str:
     choices = (kind, *typing.get_args(kind))  # includes Literal[...] | None
     values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
     names = ", ".join([info.default, *info.param_decls])
-    return names if kind is bool else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
+    return names if kind is bool or getattr(info, "count", False) else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"

@@ -48,6 +48,12 @@ def test_a_command_is_read_off_its_function() -> None:
     assert not any(option.is_argument for option in options)
 
 
+def test_lists_and_counts_are_shown_as_they_are_typed() -> None:
+    options = {option.usage.split()[0]: option for command in read_commands() for option in command.options}
+    assert options["--batch-size"].text.endswith("[default: 1]") and options["--verbose,"].usage == "--verbose, -v"
+    assert not any("('" in option.text or "(1," in option.text for option in options.values())
+
+
 def test_its_docstring_is_a_summary_and_paragraphs() -> None:
     command = _read("cook", cook)
     assert isinstance(command, CommandHelp) and command.name == "cook"

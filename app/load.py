@@ -1,0 +1,245 @@
+"""`trninfer load`: requests to a server, and how long they take."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .bench.sweep_options import several
+from .errors import UsageError
+from .option_groups import seconds, takes_options, whole
+from .options import FormatOption, OutputOption, QuietOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..inference.load_client import Address, LoadPlan, LoadResult, Message
+
+MOST_CONCURRENT = 512
+THREADS_OF_RATE = 64  # requests in flight at a rate, unless --concurrency says otherwise
+MOST_PICTURES = 1000
+MOST_PICTURE_BYTES = 64 << 20  # of all pictures together
+
+HELP = """Send requests to a server, and report how long they take.
+
+URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServe or
+Triton. Requests have random tensors of the model's inputs, --batch-size of them; or
+they are pictures, named as PATH, which trninfer serve answers at /classify.
+
+--concurrency N keeps N requests in flight (several: 1,2,4,8 are a load each, one
+after another). --rate R sends R requests a second whether or not the server keeps up;
+times then begin when a request was due. A load ends after --duration seconds, or
+after --requests; the first --warmup seconds are not counted.
+
+Times are of answered requests, in milliseconds at this client: p50, p90, p95 and p99,
+the mean and the longest. Requests that fail are counted by kind: status 429, timeout,
+connection refused. Where this process is at work all the time, a line says that it
+may be the limit itself.
+
+\b
+Examples:
+  trninfer load http://127.0.0.1:8000
+  trninfer load http://127.0.0.1:8000 --concurrency 1,2,4,8,16 --duration 5
+  trninfer load http://127.0.0.1:8000 photos/ --rate 50
+  trninfer load http://127.0.0.1:8000 --requests 1000 --format json --output load.json
+  trninfer load https://models.example.org --model resnet --token-file token.txt
+
+Exit status: 0; 2 wrong usage, or a server that answered nothing; 130 interrupted.
+"""
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Options of a load."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="The model to ask, by its name on the server. [default: its only one]"
+        ),
+    ] = None
+    concurrency: Annotated[
+        Any,
+        typer.Option(
+            "--concurrency",
+            parser=several(whole(1, MOST_CONCURRENT)),
+            metavar="N[,N...]",
+            help=f"Requests in flight. [default: 1; with --rate up to {THREADS_OF_RATE}]",
+        ),
+    ] = None
+    rate: Annotated[
+        Any,
+        typer.Option(
+            "--rate",
+            parser=several(whole(1, 100_000)),
+            metavar="R[,R...]",
+            help="Requests to send a second, at a steady pace.",
+        ),
+    ] = None
+    duration: Annotated[
+        float,
+        typer.Option("--duration", parser=seconds(0.1, 3600), metavar="SECONDS", help="How long a load lasts."),
+    ] = 10.0
+    requests: Annotated[
+        int | None,
+        typer.Option("--requests", parser=whole(1, 10_000_000), metavar="N", help="End a load after N requests."),
+    ] = None
+    warmup: Annotated[
+        float,
+        typer.Option(
+            "--warmup", parser=seconds(0, 600), metavar="SECONDS", help="Send requests first that are not counted."
+        ),
+    ] = 1.0
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", parser=whole(1, 4096), metavar="N", help="Inputs of a request of tensors.")
+    ] = 1
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS", help="How long to wait for an answer."),
+    ] = 30.0
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="The server's token, on the first line of a file. [default: that of TRNINFER_TOKEN]",
+        ),
+    ] = None
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder of pictures too.")
+    ] = False
+    form: FormatOption = "table"
+    output: OutputOption = None
+    quiet: QuietOption = False
+
+    def plans(self) -> list[LoadPlan]:
+        """Return the loads, in the order in which they are run; UsageError for what exclude each other."""
+        from ..inference.load_client import LoadPlan
+
+        threads = self.concurrency or ((THREADS_OF_RATE,) if self.rate else (1,))
+        if self.rate and len(threads) > 1:
+            raise UsageError("--rate takes one --concurrency: the most requests in flight")
+        # Requests that are counted end a load; those of a warm-up would be among them.
+        warmup = 0.0 if self.requests is not None else self.warmup
+        return [
+            LoadPlan(count, self.duration, rate, self.requests, warmup, self.timeout)
+            for rate in self.rate or (None,)
+            for count in threads
+        ]
+
+
+@takes_options(HELP)
+def load(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8000.")],
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="Pictures to send: files, folders, globs.")
+    ] = None,
+    *,
+    options: LoadOptions,
+) -> None:
+    """Load a server as the options say."""
+    from ..inference.load_client import Address, LoadError, run_load, tensor_message
+    from .output import check_output
+    from .progress import progress_bar
+    from .serve import read_token
+
+    check_output(options.output)
+    plans = options.plans()
+    try:
+        address = Address.parse(url, read_token(options.token_file))
+        if paths:
+            if options.batch_size != 1 or options.model is not None:
+                raise UsageError("pictures are sent one a request, to /classify; leave out --batch-size and --model")
+            model, messages = "", _pictures(paths, options.recursive)
+        else:
+            model, message = tensor_message(address, options.model, options.batch_size, options.timeout)
+            messages = [message]
+    except LoadError as error:
+        raise UsageError(str(error)) from None
+    results = []
+    for plan in plans:
+        expected = plan.requests or round((plan.rate or 0) * plan.seconds) or 1
+        with progress_bar(_title(plan), expected, options.quiet or not (plan.requests or plan.rate)) as progress:
+            results.append(run_load(address, messages, plan, progress))
+    _write(address, model, results, options)
+    raise typer.Exit(0 if any(result.answered for result in results) else 2)
+
+
+def _title(plan: LoadPlan) -> str:
+    return f"{plan.rate:g} a second" if plan.rate is not None else f"{plan.concurrency} at once"
+
+
+def _pictures(paths: list[str], recursive: bool) -> list[Message]:
+    """Return a request for each picture; UsageError where there is none, or more than may be held."""
+    from ..inference.load_client import Message
+    from ..inference.search import find_pictures
+
+    names, problems = find_pictures(paths, recursive=recursive)
+    if problems:
+        raise UsageError(str(problems[0]))
+    messages, size = [], 0
+    for name in names[:MOST_PICTURES]:
+        body = Path(name).read_bytes()
+        size += len(body)
+        if size > MOST_PICTURE_BYTES:
+            break
+        messages.append(Message("/classify", body, 1, {"Content-Type": "application/octet-stream"}))
+    if not messages:
+        raise UsageError(f"{paths[0]}: no pictures to send")
+    return messages
+
+
+def _write(address: Address, model: str, results: list[LoadResult], options: LoadOptions) -> None:
+    from .output import stream_of, write_output
+    from .reports.console import to_text
+    from .reports.emit import emit_rows
+
+    if options.form != "table":
+        rows = [{"url": str(address), "model": model or None, **dataclasses.asdict(result)} for result in results]
+        emit_rows(rows, "load", options.form, options.output)
+        return
+    what = f"{model}, a batch of {options.batch_size} a request" if model else "pictures"
+    title = f"load on {address}: {what}"
+    stream = stream_of(options.output)
+    write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)
+
+
+def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
+    """Print a row for each load, and what is to be known about them."""
+    from .reports.console import Column, cell, print_line, print_rows
+
+    def numbers(heading: str, texts: list[str], rank: int = 0) -> Column:
+        return Column(heading, [cell(text) for text in texts], rank=rank)
+
+    def times(heading: str, name: str, rank: int = 0) -> Column:
+        values: list[float | None] = [getattr(result, name) for result in results]
+        return numbers(heading, ["-" if value is None else f"{value:,.2f}" for value in values], rank)
+
+    is_rate = any(result.rate is not None for result in results)
+    first = [f"{result.rate:g}" if result.rate is not None else str(result.concurrency) for result in results]
+    failed = [sum(result.errors.values()) for result in results]
+    columns = [
+        Column("rate" if is_rate else "concurrency", [cell(text, "bold") for text in first], False),
+        numbers("requests/s", [f"{result.requests_per_second:,.1f}" for result in results]),
+        numbers("inputs/s", [f"{result.inputs_per_second:,.1f}" for result in results], 5),
+        times("p50 ms", "p50_ms"),
+        times("p90 ms", "p90_ms", 3),
+        times("p95 ms", "p95_ms", 2),
+        times("p99 ms", "p99_ms"),
+        times("mean ms", "mean_ms", 6),
+        times("max ms", "max_ms", 4),
+        Column("errors", [cell(str(count), "bold red" if count else "") for count in failed], rank=1),
+    ]
+    print_rows(console, title, columns)
+    for text, result in zip(first, results):
+        where = f" at {'rate' if is_rate else 'concurrency'} {text}" if len(results) > 1 else ""
+        if result.errors:
+            kinds = ", ".join(f"{kind}: {count:,}" for kind, count in result.errors.items())
+            print_line(console, f"errors{where}: {kinds}", "red")
+        if result.is_client_busy:
+            share = f"{100 * result.client_share:.0f} %"
+            print_line(console, f"this client was at work {share} of the time{where}: it may be the limit itself")

@@ -1,0 +1,347 @@
+"""A load on a server of the Open Inference Protocol: requests from several threads, and how long each took.
+
+Works with any server of the protocol's version 2 (KServe, Triton, `trninfer serve`). Only the standard library is
+used: a thread holds one connection and sends one request after another.
+
+Times are from before a request is sent until its answer has been read. With a rate, they are from the time at which
+the request was due, so that a server that falls behind is not spared (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+MOST_ANSWER_BYTES = 64 << 20  # of one answer that is read
+BUSY_CLIENT = 0.9  # share of a core from which on the client itself may be the limit
+PERCENTILES = (50, 90, 95, 99)
+_NUMPY = {
+    "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
+    "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
+}  # fmt: skip
+
+
+class LoadError(ValueError):
+    """A server that cannot be loaded; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server: `http://host:port/prefix`, and the headers of each request."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, url: str, token: str | None = None) -> Address:
+        """Read an address; LoadError for what is none."""
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            port = parts.port
+        except ValueError as error:
+            raise LoadError(f"{url}: not an address: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LoadError(f"{url}: not an address of the form http://HOST:PORT")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise LoadError(f"{url}: give host, port and path alone; a token goes by --token-file")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        default = 443 if parts.scheme == "https" else 80
+        return cls(parts.scheme, parts.hostname, port or default, parts.path.rstrip("/"), headers)
+
+    def connect(self, timeout: float) -> http.client.HTTPConnection:
+        """Return a connection that opens with its first request."""
+        if self.scheme == "https":
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=timeout, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def get(self, path: str, timeout: float) -> Any:
+        """Return a JSON document of the server; LoadError where there is none."""
+        connection = self.connect(timeout)
+        try:
+            connection.request("GET", self.prefix + path, headers=self.headers)
+            answer = connection.getresponse()
+            body = answer.read(MOST_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise LoadError(f"{self}{path}: {describe_failure(error)}") from None
+        finally:
+            connection.close()
+        if answer.status != 200:
+            hint = "; a token goes by --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
+            raise LoadError(f"{self}{path}: status {answer.status}{hint}")
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise LoadError(f"{self}{path}: the answer is not JSON") from None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A request that is sent again and again: its path, its body, and the inputs in it."""
+
+    path: str
+    body: bytes
+    inputs: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How requests are sent: by `concurrency` threads without a pause, or at `rate` requests a second.
+
+    It ends after `seconds`, or after `requests` where that is given. Requests of the first `warmup` seconds are sent
+    and not counted.
+    """
+
+    concurrency: int
+    seconds: float
+    rate: float | None = None
+    requests: int | None = None
+    warmup: float = 0.0
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """A load and what came of it: times in milliseconds, of answered requests alone; None where none was answered."""
+
+    concurrency: int
+    rate: float | None
+    seconds: float
+    requests: int
+    answered: int
+    inputs_per_second: float
+    requests_per_second: float
+    mean_ms: float | None
+    p50_ms: float | None
+    p90_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    errors: dict[str, int]
+    client_share: float
+
+    @property
+    def is_client_busy(self) -> bool:
+        """True if this process was at work nearly all the time, and may be what limits the figures."""
+        return self.client_share >= BUSY_CLIENT
+
+
+def tensor_message(address: Address, model: str | None, batch: int, timeout: float) -> tuple[str, Message]:
+    """Return the name of a model that a server has, and a request with random tensors of its inputs.
+
+    Without `model` the server's only one is taken, as its repository index, else `/about`, tells it. LoadError where
+    there is none, and for inputs that are no numbers.
+    """
+    name = model or _only_model(address, timeout)
+    document = address.get(f"/v2/models/{quote(name, safe='')}", timeout)
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    if not isinstance(inputs, list) or not inputs:
+        raise LoadError(f"{address}: the metadata of model {name!r} has no inputs")
+    generator, tensors, parts = np.random.default_rng(0), [], []
+    for spec in inputs:
+        datatype, shape = str(spec.get("datatype")), list(spec.get("shape", ()))
+        if datatype not in _NUMPY:
+            raise LoadError(f"{address}: input {spec.get('name')} is of {datatype}; name pictures to be sent instead")
+        shape = [batch if position == 0 else 1 if size == -1 else int(size) for position, size in enumerate(shape)]
+        values = generator.random(shape) * (1 if datatype.startswith(("FP", "BOOL")) else 100)
+        part = np.ascontiguousarray(values, np.dtype(_NUMPY[datatype])).tobytes()
+        tensors.append(
+            {"name": spec["name"], "shape": shape, "datatype": datatype, "parameters": {"binary_data_size": len(part)}}
+        )
+        parts.append(part)
+    head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream"}
+    return name, Message(f"/v2/models/{quote(name, safe='')}/infer", b"".join((head, *parts)), batch, headers)
+
+
+def _only_model(address: Address, timeout: float) -> str:
+    document = address.get("/about", timeout)
+    name = document.get("model") if isinstance(document, dict) else None
+    if not isinstance(name, str):
+        raise LoadError(f"{address}: does not say which model it serves; name one with --model")
+    return name
+
+
+def run_load(
+    address: Address,
+    messages: Sequence[Message],
+    plan: LoadPlan,
+    progress: Callable[[int], None] = lambda done: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> LoadResult:
+    """Send requests as planned, the messages in turn, and return what came of it.
+
+    Interruptions (Ctrl-C) end the load: the threads stop after the request at hand.
+    """
+    schedule = _Schedule(plan, clock)
+    workers = [_Worker(address, messages, schedule, plan.timeout) for _ in range(plan.concurrency)]
+    before = os.times()
+    for worker in workers:
+        worker.start()
+    try:
+        while any(worker.is_alive() for worker in workers):
+            workers[0].join(0.1)
+            if not workers[0].is_alive():
+                for worker in workers:
+                    worker.join(0.1)
+            progress(sum(len(worker.times) for worker in workers))
+    finally:
+        schedule.stop()
+        for worker in workers:
+            worker.join(plan.timeout + 1)
+    after = os.times()
+    spent = after.user + after.system - before.user - before.system
+    whole = max(clock() - schedule.began, 1e-9)
+    return _summary(plan, workers, max(schedule.ended - schedule.counted_from, 1e-9), spent / whole)
+
+
+def _summary(plan: LoadPlan, workers: Sequence[_Worker], seconds: float, client_share: float) -> LoadResult:
+    times = np.sort(np.concatenate([np.array(worker.times, np.float64) for worker in workers])) * 1e3
+    errors: dict[str, int] = {}
+    for worker in workers:
+        for kind, count in worker.errors.items():
+            errors[kind] = errors.get(kind, 0) + count
+    inputs = sum(worker.inputs for worker in workers)
+
+    def percentile(share: float) -> float | None:
+        return float(np.percentile(times, share, method="inverted_cdf")) if len(times) else None
+
+    p50, p90, p95, p99 = (percentile(share) for share in PERCENTILES)
+    return LoadResult(
+        concurrency=plan.concurrency,
+        rate=plan.rate,
+        seconds=seconds,
+        requests=len(times) + sum(errors.values()),
+        answered=len(times),
+        inputs_per_second=inputs / seconds,
+        requests_per_second=len(times) / seconds,
+        mean_ms=float(times.mean()) if len(times) else None,
+        p50_ms=p50,
+        p90_ms=p90,
+        p95_ms=p95,
+        p99_ms=p99,
+        max_ms=float(times[-1]) if len(times) else None,
+        errors=dict(sorted(errors.items(), key=lambda pair: -pair[1])),
+        client_share=client_share,
+    )
+
+
+class _Schedule:
+    """When each request is due; shared by the threads."""
+
+    def __init__(self, plan: LoadPlan, clock: Callable[[], float]) -> None:
+        self._plan, self.clock = plan, clock
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._sent = 0
+        self.began = clock()
+        self.counted_from = self.began + plan.warmup
+        self.ended = self.counted_from
+
+    def next(self) -> tuple[int, float] | None:
+        """Return the number of the next request, and when it is due, having waited for that; None at the end."""
+        plan = self._plan
+        with self._lock:
+            now = self.clock()
+            number, due = self._sent, now
+            if plan.rate is not None:
+                due = self.began + number / plan.rate
+            over = due >= self.counted_from + plan.seconds or self._stopped.is_set()
+            if over or (plan.requests is not None and number >= plan.requests):
+                return None
+            self._sent += 1
+        if due > now and self._stopped.wait(due - now):
+            return None
+        return number, due
+
+    def finish(self) -> float:
+        """Return the time now, at which a request ended."""
+        now = self.clock()
+        with self._lock:
+            self.ended = max(self.ended, now)
+        return now
+
+    def stop(self) -> None:
+        """End the load."""
+        self._stopped.set()
+
+
+class _Worker(threading.Thread):
+    """A thread with a connection of its own; a request that fails opens another."""
+
+    def __init__(self, address: Address, messages: Sequence[Message], schedule: _Schedule, timeout: float) -> None:
+        super().__init__(name="load", daemon=True)
+        self._address, self._messages, self._schedule, self._timeout = address, messages, schedule, timeout
+        self.times: list[float] = []  # seconds of each answered request that counts
+        self.errors: dict[str, int] = {}
+        self.inputs = 0
+
+    def run(self) -> None:
+        connection = self._address.connect(self._timeout)
+        while (turn := self._schedule.next()) is not None:
+            number, due = turn
+            message = self._messages[number % len(self._messages)]
+            failure = self._send(connection, message)
+            ended = self._schedule.finish()
+            if due < self._schedule.counted_from:
+                continue
+            if failure is None:
+                self.times.append(ended - due)
+                self.inputs += message.inputs
+            else:
+                self.errors[failure] = self.errors.get(failure, 0) + 1
+        connection.close()
+
+    def _send(self, connection: http.client.HTTPConnection, message: Message) -> str | None:
+        """Return None for an answer of status 200, else the kind of failure."""
+        headers = {**self._address.headers, **message.headers}
+        try:
+            connection.request("POST", self._address.prefix + message.path, message.body, headers)
+            if connection.sock is not None and connection.sock.family in (socket.AF_INET, socket.AF_INET6):
+                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            answer = connection.getresponse()
+            answer.read(MOST_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            return describe_failure(error)
+        if not answer.isclosed():
+            connection.close()
+            return "answer too large"
+        return None if answer.status == 200 else f"status {answer.status}"
+
+
+def describe_failure(error: Exception) -> str:
+    """Return the kind of failure in a few words, the same for all of a kind."""
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
+        return "connection closed"
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, ssl.SSLError):
+        return "TLS error"
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower()
+    return "not HTTP"

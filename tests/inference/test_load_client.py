@@ -1,0 +1,168 @@
+"""A load on a server: what is sent, what is counted, and how failures are told apart."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from trninfer.inference.load_client import Address, LoadError, LoadPlan, Message, run_load, tensor_message
+
+METADATA = {
+    "name": "net",
+    "inputs": [
+        {"name": "image", "datatype": "FP32", "shape": [-1, 1, 2, 3]},
+        {"name": "ids", "datatype": "INT32", "shape": [-1, -1]},
+    ],
+}
+
+
+class Server(ThreadingHTTPServer):
+    """A server whose answers take `delay` seconds; every `fails`-th request gets 429."""
+
+    daemon_threads = True
+    delay, fails = 0.0, 0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[tuple[str, bytes, dict[str, str]]] = []
+        self.together = self.most = 0
+        self.lock = threading.Lock()
+        self.documents = {"/about": {"model": "net"}, "/v2/models/net": METADATA}
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that went away are what is tested."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        document = self.server.documents.get(self.path)
+        self.answer(404 if document is None else 200, json.dumps(document).encode())
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            self.server.bodies.append((self.path, body, dict(self.headers)))
+            number = len(self.server.bodies)
+            self.server.together += 1
+            self.server.most = max(self.server.most, self.server.together)
+        time.sleep(self.server.delay)
+        with self.server.lock:
+            self.server.together -= 1
+        self.answer(429 if self.server.fails and number % self.server.fails == 0 else 200, b"{}")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    served = Server()
+    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield served
+    served.shutdown()
+    thread.join()
+    served.server_close()
+
+
+MESSAGES = [Message("/classify", b"a", 1), Message("/classify", b"bb", 1)]
+
+
+def test_tensors_follow_the_metadata(server) -> None:
+    address = Address.parse(server.url, "secret")
+    name, message = tensor_message(address, None, 3, 5.0)
+    size = int(message.headers["Inference-Header-Content-Length"])
+    head = json.loads(message.body[:size])
+    assert name == "net" and message.path == "/v2/models/net/infer" and message.inputs == 3
+    assert [(each["name"], each["shape"], each["parameters"]["binary_data_size"]) for each in head["inputs"]] == [
+        ("image", [3, 1, 2, 3], 72),
+        ("ids", [3, 1], 12),
+    ]
+    assert len(message.body) == size + 84
+    run_load(address, [message], LoadPlan(1, 5.0, requests=1))
+    path, body, headers = server.bodies[0]
+    assert (path, body, headers["Authorization"]) == (message.path, message.body, "Bearer secret")
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ({}, "status 404"),
+        ({"/about": {"model": 3}}, "name one with --model"),
+        ({"/about": {"model": "net"}, "/v2/models/net": {"inputs": []}}, "has no inputs"),
+        (
+            {"/about": {"model": "net"}, "/v2/models/net": {"inputs": [{"name": "x", "datatype": "BYTES"}]}},
+            "input x is of BYTES",
+        ),
+    ],
+)
+def test_servers_that_cannot_be_asked(server, documents: dict, told: str) -> None:
+    server.documents = documents
+    with pytest.raises(LoadError, match=told):
+        tensor_message(Address.parse(server.url), None, 1, 5.0)
+
+
+def test_requests_in_flight_and_failures_by_kind(server) -> None:
+    server.delay, server.fails = 0.03, 4
+    result = run_load(Address.parse(server.url), MESSAGES, LoadPlan(4, 10.0, requests=20))
+    assert server.most == 4 and len(server.bodies) == 20
+    assert {body for _, body, _ in server.bodies} == {b"a", b"bb"}
+    assert (result.requests, result.answered, result.errors) == (20, 15, {"status 429": 5})
+    assert result.p50_ms is not None and result.p99_ms is not None and result.max_ms is not None
+    assert 30 <= result.p50_ms <= result.p90_ms <= result.p95_ms <= result.p99_ms <= result.max_ms
+    assert result.inputs_per_second == pytest.approx(result.requests_per_second)
+
+
+def test_a_load_ends_by_itself_and_leaves_out_its_warm_up(server) -> None:
+    server.delay = 0.02
+    began = time.monotonic()
+    result = run_load(Address.parse(server.url), MESSAGES, LoadPlan(1, 0.3, warmup=0.2))
+    assert 0.5 <= time.monotonic() - began < 5
+    assert 0 < result.requests < len(server.bodies)
+
+
+def test_times_at_a_rate_begin_when_a_request_is_due(server) -> None:
+    """One thread against answers of 50 ms, 40 requests a second: each waits longer than the one before."""
+    server.delay = 0.05
+    result = run_load(Address.parse(server.url), MESSAGES, LoadPlan(1, 5.0, rate=40, requests=10))
+    assert result.answered == 10 and result.p50_ms is not None and result.max_ms is not None
+    assert result.max_ms >= 275 and result.p50_ms >= 150  # 50 ms and 25 ms more for each request before
+    server.delay = 0.0
+    steady = run_load(Address.parse(server.url), MESSAGES, LoadPlan(8, 0.5, rate=40))
+    assert steady.answered == 20
+
+
+def test_failures_have_names(server) -> None:
+    server.delay = 0.5
+    slow = run_load(Address.parse(server.url), MESSAGES, LoadPlan(1, 5.0, requests=1, timeout=0.1))
+    assert slow.errors == {"timeout": 1} and slow.answered == 0 and slow.p50_ms is None
+    refused = run_load(Address.parse("127.0.0.1:1"), MESSAGES, LoadPlan(1, 5.0, requests=2))
+    assert refused.errors == {"connection refused": 2}
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://u:p@host", "http://host/?a=1", "http://host:99999"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(LoadError):
+        Address.parse(url)
+
+
+def test_addresses() -> None:
+    assert str(Address.parse("localhost:8000")) == "http://localhost:8000"
+    assert str(Address.parse("https://[::1]/models/")) == "https://[::1]:443/models"
