@@ -9,6 +9,8 @@
         print(layer.name, layer.latency_us, answers.latency_kind)
 
     classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
+    print(trninfer.bench("digits-cnn", batch_size=16))  # the table of layers
+    network = trninfer.import_model("net.onnx", "net.safetensors").model
     digits = trninfer.Classifier("digits-cnn")  # loaded once, asked many times
     digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
@@ -34,8 +36,10 @@ from .version import __version__
 if TYPE_CHECKING:
     from . import simulator
     from .api.answers import Answers
+    from .api.benchmarks import Benchmark, bench
     from .api.classifiers import Classifier, Predictor
     from .api.functions import classify, classify_async, predict, predict_async
+    from .api.imports import ImportedModel, import_model
     from .inference.predictions import LabelProbability, OutputAnswer, Prediction
     from .inference.python_inputs import Picture, Rows
     from .inference.search import InputProblem
@@ -47,8 +51,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     ".api.answers": ("Answers",),
+    ".api.benchmarks": ("Benchmark", "bench"),
     ".api.classifiers": ("Classifier", "Predictor"),
     ".api.functions": ("classify", "classify_async", "predict", "predict_async"),
+    ".api.imports": ("ImportedModel", "import_model"),
     ".inference.predictions": ("LabelProbability", "OutputAnswer", "Prediction"),
     ".inference.python_inputs": ("Picture", "Rows"),
     ".inference.search": ("InputProblem",),
@@ -63,7 +69,9 @@ __all__ = [
     "Answers",
     "ArgumentError",
     "BackendUnavailable",
+    "Benchmark",
     "Classifier",
+    "ImportedModel",
     "InputError",
     "InputProblem",
     "KernelError",
@@ -80,8 +88,10 @@ __all__ = [
     "TargetError",
     "TrninferError",
     "__version__",
+    "bench",
     "classify",
     "classify_async",
+    "import_model",
     "load_model",
     "predict",
     "predict_async",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..inference.arguments import RunArguments
 from ..inference.predictions import Prediction
+from ..inference.scoring import Score
 from ..inference.search import InputProblem
 from ..models.errors import ArgumentError
 from ..models.files import Model
@@ -48,7 +49,8 @@ class Answers:
     `predictions` are in the order of the inputs; `errors` are the inputs that could not be answered, if the run
     collects them. `layers` has a row for each layer (or kernel launch), added up over all batches; `total_us` is
     the microseconds of all of them, and `latency_kind` says whether they were "predicted" or "measured". `notes` say
-    how files were read, such as which line was taken as a header.
+    how files were read, such as which line was taken as a header. `score` has accuracy, top 5, F1 by class and the
+    confusions where the right labels were given.
 
     It is a sequence of predictions: it has a length, is iterated over, and is indexed.
     """
@@ -63,6 +65,7 @@ class Answers:
     dtype: str
     errors: tuple[InputProblem, ...] = ()
     notes: tuple[str, ...] = ()
+    score: Score | None = None
     run: Run | None = field(default=None, compare=False)
 
     @property
@@ -198,6 +201,7 @@ class Answers:
         report.tables = [LayerTable(title, "", self.layers)]
         report.predictions = list(self.predictions)
         report.errors = list(self.errors)
+        report.score = self.score
         report.host_seconds = run.host_seconds
         return report
 

@@ -18,7 +18,7 @@ from ..inference.csv_tables import Header, check_header
 from ..inference.python_inputs import PathOnly, Picture, Rows
 from ..models.errors import ArgumentError, InputError
 from ..models.files import Model
-from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.launch_options import BackendName, Dtype, EightBitLayers, Per, Target
 from ..runtime.session import Session
 from .answers import Answers
 from .functions import answer_pictures, answer_rows, in_thread, load_for_pictures, load_for_rows
@@ -91,8 +91,22 @@ class Classifier(_Loaded):
         top_k: int = 5,
         layout: Layout | None = None,
         lnc: int = 1,
+        launches: Per = "network",
+        eight_bits: EightBitLayers = "inner",
+        calibrate: str | os.PathLike[str] | None = None,
     ) -> None:
-        arguments = RunArguments(dtype, target, backend, batch_size, top_k, layout=layout, lnc=lnc)
+        arguments = RunArguments(
+            dtype,
+            target,
+            backend,
+            batch_size,
+            top_k,
+            layout=layout,
+            lnc=lnc,
+            launches=launches,
+            eight_bits=eight_bits,
+            calibrate=calibrate,
+        )
         super().__init__(load_for_pictures(model, arguments), arguments)
 
     def classify(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
@@ -137,8 +151,12 @@ class Predictor(_Loaded):
         batch_size: int = 2048,
         top_k: int = 5,
         lnc: int = 1,
+        launches: Per = "network",
+        eight_bits: EightBitLayers = "inner",
     ) -> None:
-        arguments = RunArguments(dtype, target, backend, batch_size, top_k, lnc=lnc)
+        arguments = RunArguments(
+            dtype, target, backend, batch_size, top_k, lnc=lnc, launches=launches, eight_bits=eight_bits
+        )
         super().__init__(load_for_rows(model, arguments), arguments)
 
     def predict(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:

@@ -8,20 +8,25 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..inference.arguments import Layout, OnError, RunArguments
+from ..inference.columns import Columns
 from ..inference.csv_tables import Header, check_header
 from ..inference.feature_range import range_note
+from ..inference.picture_labels import PictureLabels
+from ..inference.predictions import Prediction
 from ..inference.python_inputs import Picture, PictureReader, RowReader, Rows
 from ..inference.running import PatientSession, run_batches
+from ..inference.scoring import Scorer
 from ..inference.search import InputProblem
 from ..inference.stream import Batch
-from ..models.errors import InputError, ModelError
+from ..models.errors import ArgumentError, InputError, ModelError
 from ..models.files import Model
 from ..models.inputs import FeatureInput
-from ..runtime.launch_options import BackendName, Dtype, Target
+from ..runtime.launch_options import BackendName, Dtype, EightBitLayers, Per, Target
 from ..runtime.session import BatchSession, Session
 from .answers import Answers, Run
 
@@ -42,6 +47,10 @@ def classify(
     layout: Layout | None = None,
     on_error: OnError = "raise",
     lnc: int = 1,
+    launches: Per = "network",
+    eight_bits: EightBitLayers = "inner",
+    calibrate: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
 ) -> Answers:
     """Answer pictures.
 
@@ -64,7 +73,11 @@ def classify(
     line's); `backend` "auto", "neuron" or "sim"; `top_k` how many labels a prediction has at most. With `cores` above
     1, or the address of a Ray cluster as `cluster`, workers share the batches (docs/cluster.md; a Ray cluster takes the
     extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on
-    trn1).
+    trn1). `launches` is "network", as few as possible, or "layer". In float8_e4m3, `eight_bits` names the layers that
+    may be, "inner" or "all", and `calibrate` is a folder of pictures for the scales.
+
+    `labels` scores the answers (`score` of the result): a folder with a folder for each label, a .csv, .tsv or .json of
+    names and labels, or a pattern of names such as "{label}-*.png".
 
     `on_error` "raise" raises InputError, naming the picture, for the first that cannot be answered; "collect" answers
     the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,
@@ -81,10 +94,14 @@ def classify(
         layout=layout,
         on_error=on_error,
         lnc=lnc,
+        launches=launches,
+        eight_bits=eight_bits,
+        calibrate=calibrate,
     )
     loaded = load_for_pictures(model, arguments)
+    right = None if labels is None else PictureLabels(os.fsdecode(labels), loaded.network.answer_labels)
     with arguments.open(loaded) as session:
-        return answer_pictures(inputs, loaded, session, arguments)
+        return answer_pictures(inputs, loaded, session, arguments, right)
 
 
 def predict(
@@ -101,6 +118,12 @@ def predict(
     header: Header = "auto",
     on_error: OnError = "raise",
     lnc: int = 1,
+    launches: Per = "network",
+    eight_bits: EightBitLayers = "inner",
+    columns: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    label_column: str | None = None,
 ) -> Answers:
     """Answer rows of features.
 
@@ -111,6 +134,10 @@ def predict(
     `input` of a prediction is the number of its row, from 0, over all of them. `header` says whether the first line of
     a .csv or .tsv is a header ("yes"), a row ("no"), or whichever it looks like ("auto"); `notes` of the result say
     what was taken, and a warning where it may have been meant otherwise.
+
+    Of a table (.csv, .tsv, .parquet), `columns` names the features in their order, `drop` columns that are left out,
+    `id_column` the one that names the rows in the answers, and `label_column` the right classes, which score the
+    answers (`score` of the result). Without names, a single column of text is taken as the id, and a note says so.
 
     The other arguments are as those of `classify`, and so are the errors; with `on_error` "collect", rows that hold NaN
     or infinity, and files that cannot be read, are in `errors`.
@@ -126,11 +153,14 @@ def predict(
         layout=None,
         on_error=on_error,
         lnc=lnc,
+        launches=launches,
+        eight_bits=eight_bits,
     )
     check_header(header)
+    chosen = choose_columns(columns, drop, id_column, label_column)
     loaded = load_for_rows(model, arguments)
     with arguments.open(loaded) as session:
-        return answer_rows(inputs, loaded, session, arguments, header)
+        return answer_rows(inputs, loaded, session, arguments, header, chosen)
 
 
 async def classify_async(inputs: Picture | Iterable[Picture], *arguments: Any, **options: Any) -> Answers:
@@ -181,21 +211,55 @@ def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments
     return loaded
 
 
-def answer_pictures(inputs: Any, model: Model, session: BatchSession, arguments: RunArguments) -> Answers:
-    """The answers of a session to pictures."""
+def choose_columns(
+    columns: Sequence[str], drop: Sequence[str], id_column: str | None, label_column: str | None
+) -> Columns:
+    """The columns of a table that are named; ArgumentError for what are no names."""
+    for name, value in (("columns", columns), ("drop", drop)):
+        if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+            raise ArgumentError(f"{name} is {value!r:.60}; a list of names of columns is needed")
+    for name, one in (("id_column", id_column), ("label_column", label_column)):
+        if one is not None and not isinstance(one, str):
+            raise ArgumentError(f"{name} is {one!r:.60}; the name of a column is needed, or None")
+    return Columns(tuple(columns), tuple(drop), id_column, label_column)
+
+
+def answer_pictures(
+    inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, right: PictureLabels | None = None
+) -> Answers:
+    """The answers of a session to pictures, scored where their right labels are known."""
     findings = _Findings(arguments, "picture")
     batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, findings.refuse)
-    return _answer("classify", model, batches, session, findings)
+    answers = _answer("classify", model, batches, session, findings)
+    return answers if right is None else _scored(answers, model, lambda answer: right.class_of(str(answer.input)))
+
+
+def _scored(answers: Answers, model: Model, right_class: Callable[[Prediction], int | None]) -> Answers:
+    """The same answers with their score. ArgumentError for a network without classes."""
+    labels = model.network.answer_labels
+    if not labels:
+        raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; they cannot be scored")
+    scorer = Scorer(labels, answers.run.arguments.top_k if answers.run is not None else 1)
+    for answer in answers:
+        scorer.add(answer, right_class(answer))
+    return replace(answers, score=scorer.score)
 
 
 def answer_rows(
-    inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, header: str = "auto"
+    inputs: Any,
+    model: Model,
+    session: BatchSession,
+    arguments: RunArguments,
+    header: str = "auto",
+    columns: Columns | None = None,
 ) -> Answers:
-    """The answers of a session to rows of features."""
+    """The answers of a session to rows of features, scored where a column has their right classes."""
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
     findings = _Findings(arguments, "row")
-    reader = RowReader(inputs, spec, arguments.batch_size, header, findings.refuse)
+    reader = RowReader(
+        inputs, spec, arguments.batch_size, header, findings.refuse, columns=columns, labels=model.network.labels
+    )
 
     def batches() -> Iterator[Batch]:
         for number, (names, rows) in enumerate(reader):
@@ -207,7 +271,9 @@ def answer_rows(
     answers = _answer("ffnn", model, batches(), session, findings)
     for note in findings.notes:
         warnings.warn(note, stacklevel=3)
-    return answers
+    if columns is None or columns.label_column is None:
+        return answers
+    return _scored(answers, model, lambda answer: reader.classes.get(answer.input))
 
 
 class _Findings:

@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import UsageError, complain
-from .text import count
 
 if TYPE_CHECKING:
     from ..models.files import Model
     from ..runtime.calibration import Agreement, Calibration
     from ..runtime.session import BatchSession
     from .options import RunOptions
-
-MOST_PICTURES = 64
-AT_ONCE = 8  # pictures that are read at a time
 
 
 def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
@@ -25,28 +21,16 @@ def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
     """
     if folder is None:
         return None
-    import itertools
+    from ..inference.calibration_pictures import read_pictures
+    from ..models.errors import InputError
 
-    import numpy as np
-
-    from ..inference.pictures import PictureBatches
-    from ..inference.search import find_pictures
-    from ..models.inputs import ImageInput
-    from ..runtime.calibration import Calibration
-
-    spec = model.network.input
-    if not isinstance(spec, ImageInput):
-        raise UsageError(f"--calibrate {folder}: {model.network.name} reads no pictures; leave it out")
-    paths, problems = find_pictures([str(folder)])
-    batches = PictureBatches(paths[:MOST_PICTURES], spec, AT_ONCE)
-    examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]
-    problems += batches.problems
+    try:
+        calibration, problems = read_pictures(folder, model)
+    except InputError as error:
+        raise UsageError(f"--calibrate {error}") from None
     for problem in problems:
         complain(f"--calibrate: {problem.input}: {problem.message}")
-    if not examples:
-        raise UsageError(f"--calibrate {folder}: no picture there can be read; a folder of pictures is needed")
-    inputs = np.stack(examples)
-    return Calibration(lambda: inputs, f"{count(len(inputs), 'picture')} of {folder}")
+    return calibration
 
 
 def is_compared(options: RunOptions) -> bool:

@@ -100,7 +100,7 @@ def import_model(
             staged.commit()
         except OSError as error:
             raise _unwritable(output, error) from None
-    write_stdout(_summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
+    write_stdout(summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
     for problem in checked.problems if checked is not None else ():
         complain(str(problem))
 
@@ -119,8 +119,8 @@ def _unwritable(output: Path, error: OSError) -> UsageError:
     return UsageError(f"--output {output}: cannot be written: {reason(error)}")
 
 
-def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> str:
-    """Describe an import: what was read, assumed, checked and written."""
+def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None) -> str:
+    """Describe an import: what was read, assumed, checked and, with an `output`, written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
     from .network_text import describe_answers, describe_preprocessing, first_labels
@@ -142,7 +142,8 @@ def _summary(imported: Imported, output: Path, trial: NetworkCheck | None) -> st
         lines.append(("labels", f"{first_labels(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
         lines += [(title if not position else "", note) for position, note in enumerate(notes)]
-    lines += [("checked", _describe(imported.comparison)), ("", _tried(trial)), ("wrote", str(output))]
+    lines += [("checked", _describe(imported.comparison)), ("", _tried(trial))]
+    lines += [("wrote", str(output))] if output is not None else []
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)
 
 

@@ -12,9 +12,9 @@ from ..models.errors import ArgumentError, ModelError
 from ..models.files import Model
 from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 from ..models.network import Network
-from ..runtime.backend import NETWORK_DTYPES
+from ..runtime.backend import EIGHT_BITS, NETWORK_DTYPES
 from ..runtime.choose import choose_backend
-from ..runtime.launch_options import LNC, BackendName, Dtype, Target
+from ..runtime.launch_options import LNC, BackendName, Dtype, EightBitLayers, LaunchOptions, Per, Target
 from ..runtime.open_model import open_model
 from ..runtime.session import BatchSession, Session
 
@@ -34,7 +34,9 @@ class RunArguments:
     shared out over `cores` workers, or over those of the Ray `cluster` at an address. `layout` is the order of axes of
     arrays: channels first or last; None leaves it to the model file for arrays of numbers, and is last for pixels.
     `on_error` says whether the first input that cannot be answered is raised, or all of them are collected. A launch
-    runs on `lnc` NeuronCores, 1 or 2, as one logical core.
+    runs on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as possible) or "layer". In
+    float8_e4m3, `eight_bits` names the layers that may be, "inner" or "all", and `calibrate` a folder of pictures for
+    the scales.
     """
 
     dtype: Dtype = "float32"
@@ -47,11 +49,17 @@ class RunArguments:
     layout: Layout | None = None
     on_error: OnError = "raise"
     lnc: int = 1
+    launches: Per = "network"
+    eight_bits: EightBitLayers = "inner"
+    calibrate: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, tuple(NETWORK_DTYPES))
         _check_choice("backend", self.backend, get_args(BackendName))
         _check_choice("on_error", self.on_error, get_args(OnError))
+        _check_choice("launches", self.launches, get_args(Per))
+        _check_choice("eight_bits", self.eight_bits, get_args(EightBitLayers))
+        self._check_eight_bits()
         if self.layout is not None:
             _check_choice("layout", self.layout, get_args(Layout))
         if self.target is not None and (not isinstance(self.target, str) or not 0 < len(self.target) <= 20):
@@ -62,6 +70,16 @@ class RunArguments:
         _check_whole("top_k", self.top_k)
         _check_whole("cores", self.cores, MAX_CORES)
         _check_whole("lnc", self.lnc, max(LNC))
+
+    def _check_eight_bits(self) -> None:
+        if self.calibrate is not None and not isinstance(self.calibrate, (str, os.PathLike)):
+            raise ArgumentError(f"calibrate is {_shown(self.calibrate)}; the path of a folder of pictures is needed")
+        changed = {"calibrate": self.calibrate is not None, "eight_bits": self.eight_bits != "inner"}
+        for name, is_given in changed.items():
+            if is_given and self.dtype != EIGHT_BITS:
+                raise ArgumentError(f"{name} is for dtype {EIGHT_BITS!r}, not {self.dtype!r}")
+        if self.lnc > 1 and self.launches == "layer":
+            raise ArgumentError("launches 'layer' launches kernels for one NeuronCore each; lnc must be 1")
 
     @property
     def is_shared(self) -> bool:
@@ -85,13 +103,23 @@ class RunArguments:
             target=self.target,
             lnc=self.lnc,
             address=self.cluster,
+            launches=self.launch_options(model),
         ) as session:
             yield session
 
     def session(self, model: Model, keep_timelines: bool = False) -> Session:
         """A session of a model in this process."""
         backend = choose_backend(self.backend, self.target, keep_timelines, self.lnc)
-        return Session(model, backend, self.dtype, self.batch_size)
+        return Session(model, backend, self.dtype, self.batch_size, self.launch_options(model))
+
+    def launch_options(self, model: Model) -> LaunchOptions:
+        """How a model is launched. InputError where the pictures of `calibrate` cannot be read."""
+        calibration = None
+        if self.calibrate is not None:
+            from .calibration_pictures import read_pictures
+
+            calibration, _ = read_pictures(self.calibrate, model)
+        return LaunchOptions(per=self.launches, calibration=calibration, eight_bits=self.eight_bits)
 
     def load(self, model: str | os.PathLike[str] | Model) -> Model:
         """A model whose arrays have the layout that was asked for. ModelError where it cannot be read."""

@@ -94,4 +94,8 @@ def _usage(key: str, annotated: Any) -> str:
     choices = (kind, *typing.get_args(kind))  # includes Literal[...] | None
     values = [value for choice in choices if typing.get_origin(choice) is Literal for value in typing.get_args(choice)]
     names = ", ".join([info.default, *info.param_decls])
-    return names if kind is bool or getattr(info, "count", False) else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
+    return (
+        names
+        if kind is bool or getattr(info, "count", False)
+        else f"{names} {'|'.join(values) or info.metavar or 'NAME'}"
+    )

@@ -405,3 +405,50 @@ def test_it_is_waited_for_and_can_be_cancelled(rows) -> None:
     assert answers.labels == trninfer.predict(rows[:3]).labels and len(nothing) == 0
     asyncio.run(cancelled())  # which also waits for the thread
     assert taken
+
+
+TABLE = "id,a,b,c,d,e,f,color\nx1,1,2,3,4,5,6,red\nx2,6,5,4,3,2,1,blue\nx3,0,0,nan,0,0,0,red\n"
+
+
+def test_tables_have_ids_and_right_classes(feature_model, tmp_path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(TABLE)
+    answers = trninfer.predict(
+        path, model=feature_model, backend="sim", id_column="id", label_column="color", on_error="collect"
+    )
+    assert [answer.input for answer in answers] == ["x1", "x2"] and answers.errors[0].input == "x3"
+    assert answers.score is not None and answers.score.total == 2
+    assert answers.to_dict()["score"]["total"] == 2
+    columns = ["a", "b", "c", "d", "e", "f"]
+    named = trninfer.predict(path, model=feature_model, backend="sim", columns=columns, on_error="collect")
+    assert [answer.input for answer in named] == [0, 1] and named.score is None
+    assert np.array_equal(named.probabilities, answers.probabilities)
+    with pytest.warns(UserWarning, match="taken as the id"):
+        found = trninfer.predict(path, model=feature_model, backend="sim", drop=["color"], on_error="collect")
+    assert [answer.input for answer in found] == ["x1", "x2"]
+    with pytest.raises(trninfer.InputError, match="has no column 'g'"):
+        trninfer.predict(path, model=feature_model, backend="sim", columns=["g"])
+    with pytest.raises(trninfer.ArgumentError, match="a list of names"):
+        trninfer.predict(path, model=feature_model, backend="sim", columns="abc")
+
+
+def test_pictures_are_scored_by_their_names(picture_model) -> None:
+    folder = Path(trninfer.__file__).parent / "samples"
+    pictures = [folder / "2-colour.png", folder / "7-clean-print.png"]
+    options = {"model": picture_model, "backend": "sim"}
+    answers = trninfer.classify(pictures, labels="{label}-*.png", launches="layer", **options)
+    assert answers.score is not None and answers.score.total == 2 and len(answers.layers) > 2
+    assert answers.score.correct == sum(answer.label == Path(str(answer.input)).name[0] for answer in answers)
+    with pytest.raises(trninfer.InputError, match="nowhere"):
+        trninfer.classify(pictures, labels="nowhere.csv", **options)
+
+
+def test_networks_in_eight_bits_have_their_own_pictures(picture_model) -> None:
+    folder = Path(trninfer.__file__).parent / "samples"
+    options = {"model": picture_model, "backend": "sim", "dtype": "float8_e4m3", "eight_bits": "all"}
+    own = trninfer.classify(folder / "7-clean-print.png", calibrate=folder, **options)
+    assert len(own) == 1 and own.run is not None
+    used = own.run.arguments.launch_options(own.run.model)
+    assert used.eight_bits == "all" and used.calibration is not None and "pictures of" in used.calibration.source
+    with pytest.raises(trninfer.InputError, match="no picture there"):
+        trninfer.classify(folder / "7-clean-print.png", calibrate=folder / "none", **options)

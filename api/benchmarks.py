@@ -1,0 +1,174 @@
+"""`trninfer.bench`: how long each layer of a network takes, as `trninfer bench` prints it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..inference.arguments import RunArguments
+from ..models.errors import ArgumentError
+from ..models.files import Model
+from ..runtime.floor import floor_of
+from ..runtime.launch_options import BackendName, Dtype, EightBitLayers, Per, Target
+from ..runtime.timing import LayerTiming
+from ..runtime.verify import Verification, Verifier
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ..app.reports.report import Report
+
+
+@dataclass(frozen=True, repr=False)
+class Benchmark:
+    """The time of one batch of a network, layer by layer.
+
+    `layers` has a row for each layer or launch; `total_us` is the microseconds of all of them, and `latency_kind` says
+    whether they were "predicted" or "measured". `floor_us` is the least time that a NeuronCore could take. `verify` is
+    the comparison with the NumPy reference, if it was asked for. `str()` of it is the table of the command.
+    """
+
+    layers: tuple[LayerTiming, ...]
+    total_us: float
+    floor_us: float
+    latency_kind: str
+    model: str
+    backend: str
+    target: str
+    dtype: str
+    batch_size: int
+    verify: Verification | None
+    _report: Report = field(compare=False)
+    _timelines: tuple[tuple[str, object], ...] = field(compare=False)
+
+    @property
+    def inputs_per_second(self) -> float:
+        """Inputs a second, with one batch after another."""
+        return self.batch_size / self.total_us * 1e6 if self.total_us else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `trninfer bench --format json`, as plain values."""
+        from ..app.reports.machine import to_document
+
+        section = {"kernel": None, "shape": None, "batch_size": self.batch_size}
+        document: dict[str, Any] = json.loads(json.dumps({**to_document(self._report), "bench": section}))
+        return document
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A table with a row for each layer and the fields of `LayerTiming`. ArgumentError without pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise ArgumentError("to_pandas needs pandas, which is not installed (pip install pandas)") from None
+        return pandas.DataFrame([vars(layer) for layer in self.layers])
+
+    def to_markdown(self) -> str:
+        """The table of layers in Markdown, as `--format markdown` writes it."""
+        from ..app.reports.machine import render
+
+        return render(self._report, "markdown")
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of `--report`: layers, timeline, roofline. ArgumentError where it cannot be written."""
+        from ..app.errors import UsageError
+        from ..app.reports.html import write_report
+
+        try:
+            write_report(Path(path), self._report, self._timelines)
+        except UsageError as error:
+            raise ArgumentError(str(error).replace("--report ", "")) from None
+
+    def __str__(self) -> str:
+        from ..app.reports.table import render
+
+        return render(self._report, False, None)
+
+    def __repr__(self) -> str:
+        time_us = f"{self.latency_kind} {self.total_us:,.1f} us"
+        return f"<Benchmark: {self.model}, a batch of {self.batch_size}, {time_us} on {self.target} in {self.dtype}>"
+
+
+def bench(
+    model: str | os.PathLike[str] | Model = "digits-cnn",
+    *,
+    batch_size: int = 1,
+    dtype: Dtype = "float32",
+    target: Target | None = None,
+    backend: BackendName = "auto",
+    lnc: int = 1,
+    launches: Per = "network",
+    eight_bits: EightBitLayers = "inner",
+    calibrate: str | os.PathLike[str] | None = None,
+    verify: bool = False,
+) -> Benchmark:
+    """Time one batch of a network, layer by layer; what `trninfer bench` prints.
+
+    `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; the other arguments are as
+    those of `classify`. On the simulator times are predicted from shapes alone; with `verify` random inputs (in
+    float8_e4m3 those of `calibrate`) are also computed and compared with the NumPy reference, see `verify` of the
+    result.
+
+    Raises ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    """
+    began = time.perf_counter()
+    arguments = RunArguments(
+        dtype=dtype,
+        target=target,
+        backend=backend,
+        batch_size=batch_size,
+        lnc=lnc,
+        launches=launches,
+        eight_bits=eight_bits,
+        calibrate=calibrate,
+    )
+    loaded = arguments.load(model)
+    session = arguments.session(loaded, keep_timelines=True)
+    verdict = None
+    if verify:
+        verifier = Verifier(loaded, dtype, session.info.latency_kind == "measured")
+        inputs = _inputs(loaded, arguments)
+        result = session.run(inputs)
+        verifier.check(inputs, result.classes, result.probabilities)
+        verdict = verifier.verdict
+    else:
+        result = session.time(batch_size)
+    floor = floor_of(loaded.network, dtype, batch_size, session.info.target, lnc)
+
+    from ..app.reports.report import LayerTable, Report
+
+    name = loaded.network.name
+    report = Report.on("bench", name, session.info, dtype)
+    report.tables = [LayerTable(f"{name}: a batch of {batch_size}", "", result.layers, floor)]
+    report.verify = verdict
+    report.host_seconds = time.perf_counter() - began
+    return Benchmark(
+        layers=result.layers,
+        total_us=report.total_us,
+        floor_us=floor.latency_us,
+        latency_kind=session.info.latency_kind,
+        model=name,
+        backend=session.info.name,
+        target=session.info.target,
+        dtype=dtype,
+        batch_size=batch_size,
+        verify=verdict,
+        _report=report,
+        _timelines=result.timelines,
+    )
+
+
+def _inputs(model: Model, arguments: RunArguments) -> np.ndarray:
+    """Random inputs of a batch; in 8 bits those that the scales are of, since others may go beyond them."""
+    from ..runtime.backend import EIGHT_BITS
+    from ..runtime.calibration import own_calibration
+
+    if arguments.dtype == EIGHT_BITS:
+        known = (arguments.launch_options(model).calibration or own_calibration(model.network)).inputs
+        return known[np.arange(arguments.batch_size) % len(known)]
+    return np.random.default_rng(0).standard_normal((arguments.batch_size, *model.network.input.shape), np.float32)

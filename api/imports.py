@@ -1,0 +1,121 @@
+"""`trninfer.import_model`: a network from ONNX, or from PyTorch weights, as `trninfer import` makes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..models.errors import ArgumentError, ModelError
+from ..models.files import Model, StagedModel
+
+if TYPE_CHECKING:
+    from ..models.importing import Comparison, Imported
+    from ..runtime.network_check import NetworkCheck
+
+
+@dataclass(frozen=True, repr=False)
+class ImportedModel:
+    """A network from elsewhere, ready for `classify`, `predict` and `bench`.
+
+    `path` is the model file, None where none was written. `notes` say what is other than in the file, `assumed` what
+    neither file nor caller said of pictures. `comparison` is that with ONNX Runtime, `check` that of the simulator with
+    the NumPy reference (None with `unchecked`). `str()` of it is what the command prints.
+    """
+
+    model: Model
+    path: Path | None
+    notes: tuple[str, ...]
+    assumed: tuple[str, ...]
+    comparison: Comparison
+    check: NetworkCheck | None
+    _imported: Imported = field(compare=False)
+
+    def __str__(self) -> str:
+        from ..app.import_model import summary
+
+        return summary(self._imported, self.path, self.check)
+
+    def __repr__(self) -> str:
+        where = f", {self.path}" if self.path is not None else ""
+        return f"<ImportedModel: {self.model.network.name} from {self._imported.source}{where}>"
+
+
+def import_model(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    pictures: Literal["digit", "photo"] | None = None,
+    invert: bool = False,
+    input_range: tuple[float, float] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    resize: int | None = None,
+    resize_mode: Literal["crop", "squash", "pad"] | None = None,
+    filter: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = None,
+    input_size: tuple[int, int] | None = None,
+    output_names: Sequence[str] = (),
+    output_kind: Literal["classes", "sigmoid", "values"] | None = None,
+    activation: str | None = None,
+    layers: str | None = None,
+    unchecked: bool = False,
+) -> ImportedModel:
+    """Read a network from an ONNX file, or from PyTorch weights in .safetensors, and check it; see `trninfer import`.
+
+    With `output` a model file is written, whole or not at all. `labels` are the names of the classes. The arguments
+    from `pictures` to `input_size` say how a picture becomes the network's input, where the file does not; `input_size`
+    is (height, width). `output_names` are the outputs to keep, `output_kind` what the leading one means. Of a state
+    dict, `activation` is between the layers of a perceptron, and `layers` spells another sequence.
+
+    The network is run beside ONNX Runtime where that is installed, and on the simulator in batches; ModelError where
+    answers differ, for what cannot run there unless `unchecked`, and for files that cannot be read. ArgumentError where
+    `output` cannot be written.
+    """
+    from ..models.importing import ImportOptions, PreprocessingOptions, import_network
+    from ..runtime.network_check import check_network
+
+    preprocessing = PreprocessingOptions(
+        input_range=input_range,
+        mean=None if mean is None else tuple(mean),
+        std=None if std is None else tuple(std),
+        resize=resize,
+        pictures=pictures,
+        invert=invert,
+        channel_order=channel_order,
+        size=input_size,
+        resize_mode=resize_mode,
+        filter=filter,
+    )
+    if isinstance(labels, str):
+        raise ArgumentError(f"labels is {labels!r:.60}; a list of names is needed")
+    options = ImportOptions(
+        output_names=tuple(output_names),
+        output_kind=output_kind,
+        activation=activation,
+        layers=layers,
+        unchecked=unchecked,
+    )
+    source = Path(path)
+    imported = import_network(source, preprocessing, None if labels is None else tuple(labels), options)
+    if not imported.comparison.passed:
+        error = imported.comparison.max_abs_error
+        raise ModelError(f"{source}: the imported network differs from ONNX Runtime by up to {error:.2g}")
+    model = Model(imported.network, dict(imported.tensors), imported.metadata)
+    try:
+        check = None if unchecked else check_network(model)
+    except ModelError as problem:
+        raise ModelError(f"{source}: {problem}; unchecked=True imports it all the same") from None
+    if check is not None and not check.passed:
+        raise ModelError(f"{source}: the imported network is computed wrongly on the simulator")
+    target = None if output is None else Path(output)
+    if target is not None:
+        try:
+            with StagedModel(target, model.network, model.tensors, imported.metadata) as staged:
+                staged.commit()
+        except OSError as failure:
+            raise ArgumentError(f"{target}: cannot be written: {failure.strerror or failure}") from None
+    return ImportedModel(model, target, imported.notes, imported.assumed, imported.comparison, check, imported)

@@ -1,0 +1,37 @@
+"""Pictures by which the scales of float8_e4m3 are found, read from a folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.files import Model
+from ..models.inputs import ImageInput
+from ..runtime.calibration import Calibration
+from .pictures import PictureBatches
+from .search import InputProblem, find_pictures
+
+MOST_PICTURES = 64
+AT_ONCE = 8  # pictures that are read at a time
+
+
+def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibration, list[InputProblem]]:
+    """Return the first MOST_PICTURES pictures of a folder as a network reads them, and those that cannot be read.
+
+    InputError where the network reads no pictures, or none can be read.
+    """
+    spec, name = model.network.input, os.fsdecode(folder)
+    if not isinstance(spec, ImageInput):
+        raise InputError(f"{name}: {model.network.name} reads no pictures; leave it out")
+    paths, problems = find_pictures([name])
+    batches = PictureBatches(paths[:MOST_PICTURES], spec, AT_ONCE)
+    examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]
+    problems += batches.problems
+    if not examples:
+        raise InputError(f"{name}: no picture there can be read; a folder of pictures is needed")
+    inputs = np.stack(examples)
+    plural = "" if len(inputs) == 1 else "s"
+    return Calibration(lambda: inputs, f"{len(inputs)} picture{plural} of {name}"), problems
