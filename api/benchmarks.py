@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,12 @@ from ..runtime.verify import Verification, Verifier
 if TYPE_CHECKING:
     import pandas
 
-    from ..app.reports.report import Report
+
+class _Made(NamedTuple):
+    """The report of a bench, and its timelines."""
+
+    report: Any
+    timelines: tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,8 +49,7 @@ class Benchmark:
     dtype: str
     batch_size: int
     verify: Verification | None
-    _report: Report = field(compare=False)
-    _timelines: tuple[tuple[str, object], ...] = field(compare=False)
+    _made: _Made = field(compare=False)
 
     @property
     def inputs_per_second(self) -> float:
@@ -57,7 +61,7 @@ class Benchmark:
         from ..app.reports.machine import to_document
 
         section = {"kernel": None, "shape": None, "batch_size": self.batch_size}
-        document: dict[str, Any] = json.loads(json.dumps({**to_document(self._report), "bench": section}))
+        document: dict[str, Any] = json.loads(json.dumps({**to_document(self._made.report), "bench": section}))
         return document
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -72,7 +76,7 @@ class Benchmark:
         """The table of layers in Markdown, as `--format markdown` writes it."""
         from ..app.reports.machine import render
 
-        return render(self._report, "markdown")
+        return render(self._made.report, "markdown")
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of `--report`: layers, timeline, roofline. ArgumentError where it cannot be written."""
@@ -80,14 +84,14 @@ class Benchmark:
         from ..app.reports.html import write_report
 
         try:
-            write_report(Path(path), self._report, self._timelines)
+            write_report(Path(path), self._made.report, self._made.timelines)
         except UsageError as error:
             raise ArgumentError(str(error).replace("--report ", "")) from None
 
     def __str__(self) -> str:
         from ..app.reports.table import render
 
-        return render(self._report, False, None)
+        return render(self._made.report, False, None)
 
     def __repr__(self) -> str:
         time_us = f"{self.latency_kind} {self.total_us:,.1f} us"
@@ -127,7 +131,11 @@ def bench(
         eight_bits=eight_bits,
         calibrate=calibrate,
     )
-    loaded = arguments.load(model)
+    return _bench(arguments.load(model), arguments, verify, began)
+
+
+def _bench(loaded: Model, arguments: RunArguments, verify: bool, began: float) -> Benchmark:
+    batch_size, dtype = arguments.batch_size, arguments.dtype
     session = arguments.session(loaded, keep_timelines=True)
     verdict = None
     if verify:
@@ -138,7 +146,7 @@ def bench(
         verdict = verifier.verdict
     else:
         result = session.time(batch_size)
-    floor = floor_of(loaded.network, dtype, batch_size, session.info.target, lnc)
+    floor = floor_of(loaded.network, dtype, batch_size, session.info.target, arguments.lnc)
 
     from ..app.reports.report import LayerTable, Report
 
@@ -158,8 +166,7 @@ def bench(
         dtype=dtype,
         batch_size=batch_size,
         verify=verdict,
-        _report=report,
-        _timelines=result.timelines,
+        _made=_Made(report, result.timelines),
     )
 
 

@@ -18,7 +18,8 @@ from ..inference.csv_tables import Header, check_header
 from ..inference.feature_range import range_note
 from ..inference.picture_labels import PictureLabels
 from ..inference.predictions import Prediction
-from ..inference.python_inputs import Picture, PictureReader, RowReader, Rows
+from ..inference.python_inputs import Picture, PictureReader, Rows
+from ..inference.python_rows import RowReader
 from ..inference.running import PatientSession, run_batches
 from ..inference.scoring import Scorer
 from ..inference.search import InputProblem

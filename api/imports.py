@@ -6,14 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from ..models.errors import ArgumentError, ModelError
 from ..models.files import Model, StagedModel
-
-if TYPE_CHECKING:
-    from ..models.importing import Comparison, Imported
-    from ..runtime.network_check import NetworkCheck
+from ..models.importing import Comparison, ImportOptions, PreprocessingOptions, import_network
+from ..runtime.network_check import NetworkCheck, check_network
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +29,7 @@ class ImportedModel:
     assumed: tuple[str, ...]
     comparison: Comparison
     check: NetworkCheck | None
-    _imported: Imported = field(compare=False)
+    _imported: Any = field(compare=False)  # models.importing.Imported
 
     def __str__(self) -> str:
         from ..app.import_model import summary
@@ -75,9 +73,6 @@ def import_model(
     answers differ, for what cannot run there unless `unchecked`, and for files that cannot be read. ArgumentError where
     `output` cannot be written.
     """
-    from ..models.importing import ImportOptions, PreprocessingOptions, import_network
-    from ..runtime.network_check import check_network
-
     preprocessing = PreprocessingOptions(
         input_range=input_range,
         mean=None if mean is None else tuple(mean),
@@ -99,19 +94,28 @@ def import_model(
         layers=layers,
         unchecked=unchecked,
     )
-    source = Path(path)
-    imported = import_network(source, preprocessing, None if labels is None else tuple(labels), options)
+    names = None if labels is None else tuple(labels)
+    return _import(Path(path), None if output is None else Path(output), preprocessing, names, options)
+
+
+def _import(
+    source: Path,
+    target: Path | None,
+    pictures: PreprocessingOptions,
+    labels: tuple[str, ...] | None,
+    options: ImportOptions,
+) -> ImportedModel:
+    imported = import_network(source, pictures, labels, options)
     if not imported.comparison.passed:
         error = imported.comparison.max_abs_error
         raise ModelError(f"{source}: the imported network differs from ONNX Runtime by up to {error:.2g}")
     model = Model(imported.network, dict(imported.tensors), imported.metadata)
     try:
-        check = None if unchecked else check_network(model)
+        check = None if options.unchecked else check_network(model)
     except ModelError as problem:
         raise ModelError(f"{source}: {problem}; unchecked=True imports it all the same") from None
     if check is not None and not check.passed:
         raise ModelError(f"{source}: the imported network is computed wrongly on the simulator")
-    target = None if output is None else Path(output)
     if target is not None:
         try:
             with StagedModel(target, model.network, model.tensors, imported.metadata) as staged:

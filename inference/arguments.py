@@ -113,7 +113,7 @@ class RunArguments:
         return Session(model, backend, self.dtype, self.batch_size, self.launch_options(model))
 
     def launch_options(self, model: Model) -> LaunchOptions:
-        """How a model is launched. InputError where the pictures of `calibrate` cannot be read."""
+        """Return the options of launches of a model. InputError where the pictures of `calibrate` cannot be read."""
         calibration = None
         if self.calibrate is not None:
             from .calibration_pictures import read_pictures

@@ -106,7 +106,7 @@ class Message:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How requests are sent: by `concurrency` threads without a pause, or at `rate` requests a second.
+    """A way to send requests: by `concurrency` threads without a pause, or at `rate` requests a second.
 
     It ends after `seconds`, or after `requests` where that is given. Requests of the first `warmup` seconds are sent
     and not counted.
@@ -247,7 +247,7 @@ def _summary(plan: LoadPlan, workers: Sequence[_Worker], seconds: float, client_
 
 
 class _Schedule:
-    """When each request is due; shared by the threads."""
+    """The times at which requests are due; shared by the threads."""
 
     def __init__(self, plan: LoadPlan, clock: Callable[[], float]) -> None:
         self._plan, self.clock = plan, clock

@@ -11,9 +11,27 @@ from typing import Any
 import trninfer
 
 _GROUPS = {
-    "Functions": ("classify", "predict", "classify_async", "predict_async", "load_model"),
+    "Functions": (
+        "classify",
+        "predict",
+        "classify_async",
+        "predict_async",
+        "bench",
+        "import_model",
+        "load_model",
+    ),
     "Objects that are loaded once": ("Classifier", "Predictor"),
-    "Results": ("Answers", "Prediction", "LabelProbability", "OutputAnswer", "InputProblem", "LayerTiming", "Model"),
+    "Results": (
+        "Answers",
+        "Prediction",
+        "LabelProbability",
+        "OutputAnswer",
+        "InputProblem",
+        "LayerTiming",
+        "Model",
+        "Benchmark",
+        "ImportedModel",
+    ),
     "Errors": (
         "TrninferError",
         "InputError",

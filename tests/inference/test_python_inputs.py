@@ -10,12 +10,12 @@ from PIL import Image
 from trninfer.inference.python_inputs import (
     PathOnly,
     PictureReader,
-    RowReader,
     as_array,
     is_array,
     prepare_picture,
     separate,
 )
+from trninfer.inference.python_rows import RowReader
 from trninfer.models.errors import InputError
 from trninfer.models.inputs import FeatureInput, ImageInput, NamedInput, SeveralInputs
 
