@@ -258,9 +258,8 @@ def answer_rows(
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
     findings = _Findings(arguments, "row")
-    reader = RowReader(
-        inputs, spec, arguments.batch_size, header, findings.refuse, columns=columns, labels=model.network.labels
-    )
+    reader = RowReader(inputs, spec, arguments.batch_size, header, findings.refuse, columns)
+    reader.labels = model.network.labels
 
     def batches() -> Iterator[Batch]:
         for number, (names, rows) in enumerate(reader):

@@ -122,4 +122,12 @@ def _import(
                 staged.commit()
         except OSError as failure:
             raise ArgumentError(f"{target}: cannot be written: {failure.strerror or failure}") from None
-    return ImportedModel(model, target, imported.notes, imported.assumed, imported.comparison, check, imported)
+    return ImportedModel(
+        model=model,
+        path=target,
+        notes=imported.notes,
+        assumed=imported.assumed,
+        comparison=imported.comparison,
+        check=check,
+        _imported=imported,
+    )

@@ -25,7 +25,8 @@ class RowReader:
 
     A row is named by the id that its table has for it, else by its number, from 0 over all files, arrays and blocks.
     `refuse` is called with the name of a row, or of a file, that cannot be used, and why. `notes` say how files were
-    read. `classes` has the right class of each row whose table has a column of them; of `labels`, or its number.
+    read. `classes` has the right class of each row whose table has a column of them: one of `labels`, which the caller
+    sets, or its number.
     """
 
     def __init__(
@@ -36,7 +37,6 @@ class RowReader:
         header: str,
         refuse: Refuse,
         columns: Columns | None = None,
-        labels: Sequence[str] = (),
     ) -> None:
         self._inputs = inputs
         self._spec = spec
@@ -44,7 +44,7 @@ class RowReader:
         self._header = header
         self._refuse = refuse
         self._columns = columns or Columns()
-        self._labels = labels
+        self.labels: Sequence[str] = ()
         self.notes: list[str] = []
         self.classes: dict[int | str, int] = {}
 
@@ -75,7 +75,7 @@ class RowReader:
         if source.sides is None or source.sides.labels is None:
             return
         column = str(self._columns.label_column)
-        classes = column_classes(source.name, column, source.sides.labels, self._labels)
+        classes = column_classes(source.name, column, source.sides.labels, self.labels)
         self.classes |= {name: int(found) for name, found in zip(names, classes) if found >= 0}
 
 

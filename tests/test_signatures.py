@@ -19,6 +19,8 @@ NKI = {  # by the folder that they are in: their signatures are AWS's
 
 # Functions with more parameters, and why.
 LONGER = {
+    "api/benchmarks.py bench": "the Python interface",
+    "api/imports.py import_model": "the Python interface",
     "api/classifiers.py __init__": "of two classifiers of the Python interface",
     "api/functions.py classify": "the Python interface",
     "api/functions.py predict": "the Python interface",
