@@ -1,4 +1,4 @@
-"""Networks from elsewhere: ONNX files, and PyTorch state dicts in .safetensors, as networks of ours.
+"""Imports networks: ONNX files, and PyTorch state dicts in .safetensors.
 
 Reading a file executes nothing: ONNX is decoded as data and checked node by node, and no pickle is ever loaded.
 """
@@ -140,7 +140,7 @@ def import_network(
 
 @dataclass(frozen=True)
 class _Properties:
-    """Properties of pictures and classes stated by the user and by files beside the network."""
+    """Properties of pictures and classes stated by the user or by files beside the network."""
 
     pictures: PreprocessingOptions
     labels: tuple[str, ...] | None
@@ -148,11 +148,12 @@ class _Properties:
     notes: tuple[str, ...]
 
     def with_pictures(self, pictures: PreprocessingOptions) -> _Properties:
-        """Return the same with properties of pictures where nothing else states them."""
+        """Return the same with properties of pictures that nothing else states."""
         return replace(self, pictures=self.pictures.over(pictures))
 
     def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
-        """The labels of the leading output and where they are from: the user, files beside it, or the file itself."""
+        """Return the labels of the leading output and their source: the user, files beside the network, or the file
+        itself."""
         if self.labels is not None:
             return self.labels, "the user"
         head = leading.output.boxes
@@ -166,7 +167,7 @@ class _Properties:
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """True if numbers that look like values have a name each in the file: the chances of a classifier."""
+    """True if the file names each of the numbers that look like values: the probabilities of a classifier."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 
@@ -186,7 +187,7 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
 
 
 def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
-    """Import the ONNX file `path`, which is unpacked in `file`."""
+    """Import the ONNX file `path`, whose unpacked content is `file`."""
     try:
         graph = read_onnx(file)
     except ModelError as error:
@@ -200,7 +201,7 @@ def _read_and_import(path: Path, file: Path, properties: _Properties, options: I
 def _find_boxes(
     outputs: list[BuiltOutput], source: GraphSource, spec: BoxSpec | None, labels: int | None
 ) -> FoundBoxes | None:
-    """Return the outputs of a detector; None where the network is none."""
+    """Return the outputs of a detector; None if the network is not one."""
     if isinstance(source.input, ImageInput):
         return find_head(outputs, (source.input.height, source.input.width), spec, labels)
     if spec is not None:
@@ -209,7 +210,7 @@ def _find_boxes(
 
 
 def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[str]:
-    """Return what was guessed of a detector."""
+    """Return notes on what was guessed about a detector."""
     head = found.outputs[0].output.boxes
     notes = [found.note] if found.note else []
     if head is not None and head.ended and labels is None and "classes" not in found.spec.fields:
@@ -227,7 +228,7 @@ class _Meaning(NamedTuple):
 
 
 def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
-    """Return a walk over the nodes of a cut; ModelError where its inputs cannot be read."""
+    """Return a walk over the nodes of a cut; ModelError if its inputs cannot be read."""
     try:
         return Walk(graph, part, graph_input(graph, part, properties.pictures))
     except ModelError as error:
@@ -246,7 +247,7 @@ def _decide_outputs(walk: Walk, graph: Graph, part: Cut, properties: _Properties
         found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
     if found is not None:
         outputs = found.outputs
-        if spec is None:  # guessed: pictures too are those of its kind
+        if spec is None:  # guessed, so the conversion of pictures is that of its kind
             properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
             source = graph_input(graph, part, properties.pictures)
             walk.importer.builder.input = source.input

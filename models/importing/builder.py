@@ -1,4 +1,4 @@
-"""A network on its way: layers, their tensors and shapes, and views made real where a layer needs them in order."""
+"""A network being built: layers, their tensors and shapes, and views made contiguous for layers that need it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .fold import MAX_PARAMETERS
 from .fuse import fuse_layers
 from .view import View
 
-MAX_ADDED = 4_000  # layers before any are merged
-MAX_NAME = 200  # characters of an output's name
+MAX_ADDED = 4_000  # layers before merging
+MAX_NAME = 200  # longest output name
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltOutput:
-    """An output of a network on its way: its name, its layer, the shape of one example in the file, its meaning."""
+    """An output of a network being built: its name, its layer, the shape of one example in the file, its meaning."""
 
     name: str
     layer: str
@@ -34,7 +34,8 @@ class BuiltOutput:
 
 
 class NetworkBuilder:
-    """Collects layers, with names that count up, and their tensors. Methods raise ModelError for what does not fit."""
+    """Collects layers, with numbered names, and their tensors. Methods raise ModelError for anything that does
+    not fit."""
 
     def __init__(self, source: Input) -> None:
         self.input = source
@@ -46,12 +47,12 @@ class NetworkBuilder:
         self._arranged: dict[tuple[View, Shape], str] = {}
 
     def name(self, stem: str) -> str:
-        """A name that no layer has yet."""
+        """Return an unused layer name."""
         self._names[stem] += 1
         return f"{stem}{self._names[stem]}"
 
     def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> str:
-        """Append a layer that names what it reads, with its tensors by the last part of their names; gives its name."""
+        """Append a layer, with its tensors by the last part of their names; return its name."""
         shape = layer.output_shape(*(self.shapes[name] for name in layer.inputs))
         if math.prod(shape) > MAX_ELEMENTS:
             raise ModelError(f"gives {describe_shape(shape)}, which is too large")
@@ -64,14 +65,14 @@ class NetworkBuilder:
             self._parameters += own[name].size
         if self._parameters > MAX_PARAMETERS:
             raise ModelError(f"more than {MAX_PARAMETERS} weights are too many")
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as that
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite and are refused as such
             self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in own.items()}
         self.layers[layer.name] = layer
         self.shapes[layer.name] = shape
         return layer.name
 
     def arrange(self, view: View, shape: Shape) -> str:
-        """Return the layer whose output is the view's numbers in logical order, in `shape`, adding one where needed."""
+        """Return the layer whose output is the view's numbers in logical order, in `shape`, adding one if necessary."""
         arrangement = view.arrangement()
         while arrangement is not None and len(arrangement[0]) > MAX_AXES:
             view = self._with_an_axis_less(view, *arrangement)
@@ -106,7 +107,7 @@ class NetworkBuilder:
         return Transpose(self.name("transpose"), split, order, shape, inputs=inputs)
 
     def _chance_and_rest(self, last: str) -> str:
-        """1 - p and p of a single probability: two classes, the second of which it is the chance of."""
+        """Return 1 - p and p of a single probability: two classes, p being the second's."""
         rest = Affine(self.name("rest"), (1,), inputs=(last,))
         self.add(rest, {"scale": -np.ones(1), "shift": np.ones(1)})
         return self.add(Concat(self.name("classes"), inputs=(rest.name, last)))
@@ -114,10 +115,10 @@ class NetworkBuilder:
     def finish(
         self, name: str, outputs: Sequence[BuiltOutput], labels: tuple[str, ...] | None
     ) -> tuple[Network, dict[str, np.ndarray]]:
-        """Return the network of these outputs, the first of which leads, and its tensors.
+        """Return the network with these outputs, the first leading, and its tensors.
 
-        `labels` are those of the leading output; without them, classes are numbered. A single probability for which
-        there are two labels is that of the second.
+        `labels` are those of the leading output; by default, classes are numbered. A single probability with two labels
+        is the second's.
         """
         outputs = [self._as_features(built) for built in outputs]
         leading, output = outputs[0], outputs[0].output
@@ -148,13 +149,13 @@ class NetworkBuilder:
 
 
 def _labels(output: Output, shape: Shape) -> tuple[str, ...]:
-    """Numbers as labels, where an output needs some."""
+    """Return numbers as labels, if an output needs labels."""
     count = math.prod(shape) if output.boxes is None else output.boxes.classes
     is_labelled = output.kind in ("classes", "boxes") or (output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()
 
 
 def _printable(name: str) -> str:
-    """A name of the file as one that can be printed in a table."""
+    """Return a name from the file in a form that can be printed in a table."""
     shown = "".join(char if char.isprintable() else "?" for char in name).strip()
     return shown[:MAX_NAME] or "output"

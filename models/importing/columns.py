@@ -1,4 +1,4 @@
-"""Tokens one after another, as a class token stands before those of an image: columns of one image."""
+"""Concatenation of tokens, such as a class token before an image's tokens, as columns of one image."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .view import Factor, View
 
 
 def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: int) -> View | None:
-    """Return values along an axis that is the pixels of each one's layer, one after another; None where it is not.
+    """Concatenate values along an axis that consists of the pixels of each one's layer; None if it does not.
 
-    Each is padded by zeros to all of the columns, and the sum of them is all; constants are added to it.
+    Each is padded with zeros to all columns and the padded images are added; constants are added to the sum.
     """
     views = [importer.views.get(name) for name in names]
     found = [view for view in views if view is not None]

@@ -1,6 +1,6 @@
-"""Arithmetic on weights that leaves a network's answer as it is: what an import folds into fewer, plainer layers.
+"""Arithmetic on weights with which an import folds layers into others without changing the result.
 
-All of it is done in float64 and rounded once, to float32.
+Everything is computed in float64 and rounded once, to float32.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 
 from ..errors import ModelError
 
-MAX_PARAMETERS = 1 << 29  # of a network: 2 GiB in float32, over three times a VGG-19
+MAX_PARAMETERS = 1 << 29  # parameters of a network: 2 GiB in float32, over three times a VGG-19
 
 
 class ScaleShift(NamedTuple):
-    """y = x * scale + shift, one number of each for a channel or feature; float64 [C]."""
+    """y = x * scale + shift, with one pair for each channel or feature; float64 [C]."""
 
     scale: np.ndarray
     shift: np.ndarray
@@ -24,7 +24,7 @@ class ScaleShift(NamedTuple):
 def batch_norm(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
 ) -> ScaleShift:
-    """Batch normalization with its statistics fixed, as it is after training; ModelError where they do not fit."""
+    """Return batch normalization with fixed statistics, as after training; ModelError if they do not fit."""
     if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
         raise ModelError("the scale, bias, mean and variance of a batch normalization are not of one length")
     spread = variance.astype(np.float64) + epsilon
@@ -35,7 +35,7 @@ def batch_norm(
 
 
 def after_conv2d(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
-    """Weight [Cout, Cin, k, k] and bias [Cout] of a convolution with an affine map of its output folded in."""
+    """Fold an affine map of the output into weight [Cout, Cin, k, k] and bias [Cout] of a convolution."""
     return (
         (weight * affine.scale[:, None, None, None]).astype(np.float32),
         (bias * affine.scale + affine.shift).astype(np.float32),
@@ -43,10 +43,10 @@ def after_conv2d(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tu
 
 
 def after_dense(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
-    """Weight [F, F'] and bias [F'] of a dense layer with an affine map of its output folded in."""
+    """Fold an affine map of the output into weight [F, F'] and bias [F'] of a dense layer."""
     return (weight * affine.scale).astype(np.float32), (bias * affine.scale + affine.shift).astype(np.float32)
 
 
 def after_affine(scale: np.ndarray, shift: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
-    """Scale and shift of an affine map with another one after it folded in."""
+    """Fold an affine map into the scale and shift of the one before it."""
     return (scale * affine.scale).astype(np.float32), (shift * affine.scale + affine.shift).astype(np.float32)

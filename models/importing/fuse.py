@@ -1,8 +1,8 @@
-"""Layers merged into the ones before them where the result is the same: the passes at the end of an import.
+"""The passes at the end of an import: layers are merged into preceding ones without changing the result.
 
-A pass looks at one layer and what it reads; it applies where nothing else reads that. Batch normalisations go into
-weights, activations into the layer before, pools of 2x2 into plain convolutions, zeros around an image into the padding
-of what reads it, and x * sigmoid(x) becomes silu.
+A pass examines one layer and its inputs, and applies if nothing else reads these. Batch normalisations are folded into
+weights, activations into the layer before, 2x2 pools into plain convolutions, zero padding into the layer that reads
+it, and x * sigmoid(x) becomes silu.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SIXTH = 1 / 6
 def fuse_layers(
     layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], outputs: Sequence[str]
 ) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
-    """Return the layers that `outputs` depend on, merged, the first of them last; their tensors; and the outputs."""
+    """Return the merged layers that `outputs` depend on, the first output last; their tensors; and the outputs."""
     fusing = _Fusing(layers, tensors, shapes, outputs)
     for fuse in _PASSES:
         fusing.run(fuse)
@@ -53,7 +53,7 @@ def fuse_layers(
 
 
 class _Fusing:
-    """The state of the passes: layers by name in order, and how often each is read."""
+    """The state of the passes: layers by name in order, and the number of readers of each."""
 
     def __init__(
         self,
@@ -69,9 +69,8 @@ class _Fusing:
         self._drop_unread()
 
     def run(self, fuse: Callable[[_Fusing, Layer], Layer | str | None]) -> None:
-        """Offer each layer to a pass. It gives a layer that takes this one's place, the name of one that gives the same
-        already, or None where it does not apply.
-        """
+        """Offer each layer to a pass, which returns a replacement, the name of an existing layer with the same value,
+        or None if it does not apply."""
         renamed: dict[str, str] = {}
         for name in tuple(self.layers):
             layer = self.layers[name]
@@ -95,12 +94,12 @@ class _Fusing:
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:
-        """The layer that the first input of `layer` is, where nothing else reads it."""
+        """Return the first input of `layer` if nothing else reads it."""
         name = layer.inputs[0]
         return self.layers.get(name) if self.reads[name] == 1 and name not in self.outputs else None
 
     def absorb(self, source: Layer, **changes: object) -> str:
-        """Change a layer in its place; what reads the one that asked now reads it."""
+        """Replace a layer in place; readers of the layer that asked now read the replacement."""
         self.layers[source.name] = dataclasses.replace(source, **changes)  # type: ignore[arg-type]
         return source.name
 
@@ -133,7 +132,7 @@ def _free(name: str, taken: Mapping[str, Layer]) -> str:
 
 
 def _swish(state: _Fusing, layer: Layer) -> Layer | None:
-    """x * sigmoid(x), x * hardsigmoid(x), x * tanh(softplus(x)) and x * (x > limit) as one activation."""
+    """Merge x * sigmoid(x), x * hardsigmoid(x), x * tanh(softplus(x)) and x * (x > limit) into one activation."""
     if not isinstance(layer, Combine) or layer.operation != "multiply" or layer.activation != "identity":
         return None
     for x, gate in (layer.inputs, layer.inputs[::-1]):
@@ -144,7 +143,7 @@ def _swish(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _gate_of(state: _Fusing, x: str, name: str) -> tuple[str, tuple[float, ...]] | None:
-    """The activation, with its parameters, that x times the layer `name` is; None where it is none."""
+    """Return the activation, with its parameters, equal to x times the layer `name`; None if there is none."""
     gate = state.layers.get(name)
     if not isinstance(gate, Activation) or state.reads[name] != 1:
         return None
@@ -164,7 +163,7 @@ def _gate_of(state: _Fusing, x: str, name: str) -> tuple[str, tuple[float, ...]]
 
 
 def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:
-    """clip(x + 3, 0, 6) / 6 as hardsigmoid."""
+    """Merge clip(x + 3, 0, 6) / 6 into hardsigmoid."""
     if not isinstance(layer, Affine) or layer.activation != "identity":
         return None
     clip = state.source(layer)
@@ -185,7 +184,7 @@ def _all(state: _Fusing, layer: Affine, scale: float, shift: float) -> bool:
 
 
 def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
-    """(x * clip(x + 3, 0, 6)) / 6, as some write hardswish."""
+    """Merge (x * clip(x + 3, 0, 6)) / 6, a spelling of hardswish."""
     if not isinstance(layer, Affine) or not _all(state, layer, _SIXTH, 0.0):
         return None
     product = state.source(layer)
@@ -202,7 +201,7 @@ def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _affine(state: _Fusing, layer: Layer) -> str | None:
-    """Numbers that change nothing are dropped; those for channels go into the weights before them."""
+    """Drop numbers that change nothing; fold numbers for channels into the preceding weights."""
     if not isinstance(layer, Affine):
         return None
     if layer.activation == "identity" and _all(state, layer, 1.0, 0.0):
@@ -231,7 +230,7 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> str:
-    """Numbers for channels become those of the normalisation before them."""
+    """Fold numbers for channels into the preceding normalisation."""
     affine = fold.ScaleShift(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
     names = (f"{norm.name}.scale", f"{norm.name}.shift")
     folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
@@ -240,7 +239,7 @@ def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> st
 
 
 def _activation(state: _Fusing, layer: Layer) -> str | None:
-    """An activation goes into the layer before it; a relu after a relu is dropped."""
+    """Merge an activation into the layer before it; drop a relu after a relu."""
     if not isinstance(layer, Activation):
         return None
     if layer.activation == "identity":
@@ -256,7 +255,7 @@ def _activation(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _max_pool(state: _Fusing, layer: Layer) -> str | None:
-    """A maximum over 2x2 pixels goes into a plain convolution before it, and so does a monotone activation after it."""
+    """Merge a maximum over 2x2 pixels, and a monotone activation after it, into a preceding plain convolution."""
     if isinstance(layer, Activation):
         before = state.source(layer)
         if not isinstance(before, Conv2d) or before.pool_size == 1 or before.activation != "identity":
@@ -277,7 +276,7 @@ def _max_pool(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _padding(state: _Fusing, layer: Layer) -> Layer | None:
-    """Zeros around an image become the padding of the convolution or pool that reads it."""
+    """Merge zero padding of an image into the convolution or pool that reads it."""
     if not isinstance(layer, (Conv2d, Pool)):
         return None
     zeros = state.source(layer)
@@ -290,7 +289,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     if max(a / b for a, b in zip(padding, layer.spans * 2)) >= 1 or layer.ceil_mode:
         return None
     if layer.method == "max":
-        # Zero is then at most the window's other values.
+        # Then zero never exceeds the window's other values.
         before = state.layers.get(zeros.inputs[0])
         low = getattr(before, "activation_parameters", ()) or (math.inf,)
         activation = getattr(before, "activation", "")
@@ -348,7 +347,7 @@ def _are_picked_alone(state: _Fusing, source: str) -> bool:
     return all(isinstance(layer, (ChannelShuffle, ChannelSlice)) or layer.name == source for layer in readers)
 
 
-# In this order: gates are found before activations go into other layers.
+# Order matters: gates are found before activations are merged into other layers.
 _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _affine,
     _gated_after_scale,
@@ -361,7 +360,7 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
 
 
 def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
-    """Taps that are padding everywhere are dropped."""
+    """Drop taps that always fall on padding."""
     if not isinstance(layer, Conv2d) or not any(layer.padding):
         return None
     name = f"{layer.name}.weight"

@@ -1,4 +1,4 @@
-"""The state of an import: what each value of the graph is, a constant or a view of a layer, and the layers so far."""
+"""The state of an import: each value of the graph as a constant or a view of a layer, and the layers so far."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Importer:
         self.builder = builder
         self.constants = dict(constants)
         self.views = dict(views)
-        self.wanted = wanted  # the values that something reads
-        self.batch = batch  # entries of the batch's axis: 1 where it is not fixed
+        self.wanted = wanted  # the values that are read
+        self.batch = batch  # size of the batch axis, 1 if it is not fixed
         self.opset = opset
-        self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read a value
-        self.values: set[str] = set()  # layers whose numbers are known to be values, not scores
-        self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer that their views name
-        self.notes: list[str] = []  # what the user should know of the import, each once
+        self.readers: Mapping[str, Sequence[Node]] = {}  # the readers of each value
+        self.values: set[str] = set()  # layers known to hold values, not scores
+        self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer named in their views
+        self.notes: list[str] = []  # notes for the user, each once
 
     def note(self, text: str) -> None:
         """Add a note, once."""
@@ -44,7 +44,7 @@ class Importer:
             self.notes.append(text)
 
     def data(self, node: Node, position: int = 0) -> View:
-        """An input that depends on the network's input."""
+        """Return an input that depends on the network's input."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         if name not in self.views:
             raise ModelError(
@@ -53,14 +53,14 @@ class Importer:
         return self.views[name]
 
     def image(self, node: Node) -> View:
-        """The first input as [batch, channels, ...]."""
+        """Return the first input as [batch, channels, ...]."""
         view = self.data(node).with_batch()
         if not view.batched or len(view.axes) not in (2, 3):
             raise ModelError(f"takes images, but {self.describe(view)} comes in")
         return view
 
     def constant(self, node: Node, position: int) -> np.ndarray | None:
-        """A constant input as it is; None where it is left out."""
+        """Return a constant input unchanged; None if it is omitted."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         if name in self.views:
             raise ModelError(
@@ -71,21 +71,21 @@ class Importer:
         return self.constants.get(name)
 
     def weight(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray:
-        """A constant input as float32."""
+        """Return a constant input as float32."""
         values = self.constant(node, position)
         if values is None:
             raise ModelError(f"its input number {position + 1} is missing")
         if values.ndim not in ranks or values.dtype.kind in "iub" or not values.size:
             raise ModelError(f"its weight {node.inputs[position]!r} is {values.dtype} of shape {list(values.shape)}")
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as that
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite and are refused as such
             return values.astype(np.float32, copy=False)
 
     def optional(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray | None:
-        """A constant input as float32; None where it is left out."""
+        """Return a constant input as float32; None if it is omitted."""
         return None if self.constant(node, position) is None else self.weight(node, position, ranks)
 
     def scalar(self, node: Node, position: int, default: float) -> float:
-        """A constant input that is one number."""
+        """Return a constant input that is one number."""
         values = self.constant(node, position)
         if values is None:
             return default
@@ -105,7 +105,7 @@ class Importer:
         return View.of(name, self.builder.shapes[name])
 
     def name(self, stem: str) -> str:
-        """A name that no layer has yet."""
+        """Return an unused layer name."""
         return self.builder.name(stem)
 
     def shape(self, view: View) -> Shape:
@@ -122,7 +122,7 @@ class Importer:
         return self.builder.arrange(view, (size,))
 
     def axis(self, view: View, axis: int) -> int:
-        """An axis as ONNX counts them, as one of the view's without the batch; ModelError for the batch's own."""
+        """Convert an axis in ONNX's numbering to the view's, without the batch; ModelError for the batch axis."""
         if not -view.rank <= axis < view.rank:
             raise ModelError(f"has an axis {axis}, but {self.describe(view)} comes in")
         inner = axis % view.rank - view.batched
@@ -131,9 +131,9 @@ class Importer:
         return inner
 
     def single(self, view: View) -> View:
-        """A view with its batch as an ordinary axis of one entry, for steps that move it or mix it with others.
+        """Return a view with its batch as an ordinary axis of size 1, for steps that move it or mix it with others.
 
-        ModelError where the file fixes a batch of several.
+        ModelError if the file has a fixed batch of several.
         """
         if not view.batched:
             return view
@@ -142,13 +142,13 @@ class Importer:
         return View(view.layer, ((), *view.axes), False)
 
     def describe(self, view: View) -> str:
-        """A view's shape for messages, as ONNX has it."""
+        """Return a view's shape for messages, in ONNX's order."""
         sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]
         return f"[{', '.join(sizes)}]"
 
 
 def without_height(view: View, rank: int) -> View:
-    """A layer's output (C, H, W) as a view with `rank` axes: two where the height of 1 was put in for the layer."""
+    """View a layer's output (C, H, W) with `rank` axes: two if the height of 1 was added for the layer."""
     return view if rank == 3 else View(view.layer, (view.axes[0], view.axes[2]), view.batched)
 
 

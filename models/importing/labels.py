@@ -1,4 +1,4 @@
-"""Names of classes: those of ImageNet, and those in files of several kinds."""
+"""Names of classes: ImageNet's, and those in files of several formats."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from ..errors import ModelError
 from .preprocessor import read_id2label
 
 _FOLDER = Path(__file__).resolve().parent
-_NAMED = ("label", "labels", "name", "names", "class", "class_name", "category", "synset_name")  # columns of a table
+# columns of labels in a table
+_NAMED = ("label", "labels", "name", "names", "class", "class_name", "category", "synset_name")
 _NUMBERED = ("id", "index", "idx", "class_index", "class_id", "number", "")
 
 
 def imagenet_labels() -> tuple[str, ...]:
-    """The 1,000 classes of ImageNet's challenge, in the order in which torchvision's networks give them."""
+    """Return the 1,000 classes of the ImageNet challenge, in the order of torchvision's networks."""
     return tuple((_FOLDER / "imagenet_labels.txt").read_text("utf-8").split("\n")[:1000])
 
 
 def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
-    """Return the labels in a file: JSON (a list, id2label, or names with their numbers), a table, or a line each.
+    """Parse the labels in a file: JSON (a list, id2label, or names with numbers), a table, or one per line.
 
-    `suffix` is that of the file's name; only .csv and .tsv are tables. ModelError says what is wrong, without the name
-    of the file.
+    `suffix` is that of the file's name; only .csv and .tsv are tables. ModelError describes the problem without the
+    file's name.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -64,16 +65,16 @@ def _as_labels(data: Any) -> tuple[str, ...] | None:
         return tuple(map(str, data)) if all(isinstance(label, (str, int)) for label in data) else None
     if not isinstance(data, dict):
         return None
-    if data and all(type(number) is int for number in data.values()):  # names with their numbers, as Keras has them
+    if data and all(type(number) is int for number in data.values()):  # names with their numbers, as in Keras
         turned = {str(number): name for name, number in data.items()}
         return read_id2label(turned) if len(turned) == len(data) else None
-    if data and all(isinstance(pair, list) and len(pair) == 2 for pair in data.values()):  # Keras' ImageNet index
+    if data and all(isinstance(pair, list) and len(pair) == 2 for pair in data.values()):  # Keras's ImageNet index
         return read_id2label({number: pair[1] for number, pair in data.items()})
     return read_id2label(data)
 
 
 def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
-    """The column of labels: that which is named so, else the last; in the order of a column of numbers, if there is."""
+    """Return the column of labels, by its name or the last one, sorted by a column of numbers if there is one."""
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
     except csv.Error as error:

@@ -1,8 +1,8 @@
-"""Adaptive average pooling as torch.export spells it out, in dozens of nodes: windows that are not all of one size.
+"""Adaptive average pooling as torch.export writes it, in dozens of nodes: windows of different sizes.
 
-The pixels of all windows are gathered, [N, C, rows, window rows, columns, window columns], what fills up the smaller
-windows is set to zero, and the window's pixels are added one by one and divided by their number; or their mean is
-taken, where the windows are of one size.
+The pixels of all windows are gathered, [N, C, rows, window rows, columns, window columns], the padding of smaller
+windows is set to zero, and the pixels of each window are added one by one and divided by their number; if all windows
+have one size, their mean is taken.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _zeroed(
 
 
 def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """An array broadcast to a shape, if it can be."""
+    """Broadcast an array to a shape, if possible."""
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
@@ -100,8 +100,8 @@ def _quotient(
     members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
 ) -> Node | None:
     """The sum of all pixels of a window over their number; the nodes from the windows on are added to the members."""
-    sums: dict[str, Counter[tuple[int, int]]] = {}  # what has been added up of a window, by the value's name
-    rows = {}  # which row of the windows a value has
+    sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window summed so far, by the value's name
+    rows = {}  # the window row of each value
     source = members[-1].outputs[0]
     waiting = list(readers.get(source, ()))
     while waiting:
@@ -121,7 +121,7 @@ def _quotient(
         elif node.op == "Add" and len(node.inputs) == 2 and all(given in sums for given in node.inputs):
             sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
         elif node.op == "Add":
-            continue  # the other one comes later, and this node with it
+            continue  # its other operand comes later
         elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
             each = {(row, column) for row in range(shape[1]) for column in range(shape[3])}
             divisor = _spread(entry, counted.shape)

@@ -1,4 +1,4 @@
-"""Attributes of ONNX nodes, each of the type and length that its operation has."""
+"""Attributes of ONNX nodes, checked for the type and length that their operator requires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .onnx_file import Node
 
 
 def integers(node: Node, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
-    """An attribute that is a list of `count` integers."""
+    """Return an attribute that is a list of `count` integers."""
     value = node.attributes.get(name, default)
     if not isinstance(value, tuple) or len(value) != count or not all(isinstance(item, int) for item in value):
         raise ModelError(f"its {name} is not {count} integers")
@@ -17,13 +17,13 @@ def integers(node: Node, name: str, count: int, default: tuple[int, ...]) -> tup
 
 
 def listed(node: Node, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """An attribute that is a list of integers, however long."""
+    """Return an attribute that is a list of integers of any length."""
     value = node.attributes.get(name, default)
     return integers(node, name, len(value) if isinstance(value, tuple) else 1, default)
 
 
 def integer(node: Node, name: str, default: int) -> int:
-    """An attribute that is an integer."""
+    """Return an integer attribute."""
     value = node.attributes.get(name, default)
     if not isinstance(value, int):
         raise ModelError(f"its {name} is not an integer")
@@ -31,7 +31,7 @@ def integer(node: Node, name: str, default: int) -> int:
 
 
 def number(node: Node, name: str, default: float) -> float:
-    """An attribute that is a number, finite unless that is its default."""
+    """Return a number attribute, finite unless that is its default."""
     value = node.attributes.get(name, default)
     if not isinstance(value, (int, float)) or not (np.isfinite(value) or value == default):
         raise ModelError(f"its {name} is not a finite number")
@@ -39,7 +39,7 @@ def number(node: Node, name: str, default: float) -> float:
 
 
 def numbers(node: Node, name: str, default: tuple[float, ...] = ()) -> tuple[float, ...]:
-    """An attribute that is a list of finite numbers."""
+    """Return an attribute that is a list of finite numbers."""
     value = node.attributes.get(name, default)
     if not isinstance(value, tuple) or not all(np.isfinite(item) for item in value):
         raise ModelError(f"its {name} are not finite numbers")
@@ -47,7 +47,7 @@ def numbers(node: Node, name: str, default: tuple[float, ...] = ()) -> tuple[flo
 
 
 def text(node: Node, name: str, default: str) -> str:
-    """An attribute that is a string."""
+    """Return a string attribute."""
     value = node.attributes.get(name, default)
     if not isinstance(value, str):
         raise ModelError(f"its {name} is not a string")

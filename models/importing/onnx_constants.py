@@ -1,4 +1,5 @@
-"""The part of an ONNX graph that does not depend on the data: weights on their way, and arithmetic on shapes."""
+"""The part of an ONNX graph that does not depend on the data: weights before their final form, and arithmetic on
+shapes."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 from .onnx_reference import REFERENCE_OPS, evaluate_by_reference
 
-MAX_MADE = 1 << 24  # numbers that folding may hold, or twice those of the file where that is more
-MAX_WORK = 24  # times that many numbers may be made in all: weights that are standardised take a dozen steps
+MAX_MADE = 1 << 24  # numbers that folding may hold, or twice those of the file if that is more
+MAX_WORK = 24  # times this many numbers may be computed in total: standardising weights takes a dozen steps
 
 
 class Folder:
@@ -25,10 +26,10 @@ class Folder:
         self._opset = opset
         self._left = max(MAX_MADE, 2 * numbers)
         self._work_left = MAX_WORK * self._left
-        self._sizes: dict[str, int] = {}  # numbers that were made and are held, by the value's name
+        self._sizes: dict[str, int] = {}  # computed numbers that are held, by the value's name
 
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
-        """The outputs of a node; ModelError where it is of no kind that is evaluated, or of too many numbers."""
+        """Return the outputs of a node; ModelError for an operator that is not evaluated, or too many numbers."""
         if node.op in REFERENCE_OPS and node.op not in CONSTANT_OPS:
             found = evaluate_by_reference(node, inputs, self._opset, self._left)
             size = sum(value.size for value in found)
@@ -50,7 +51,7 @@ class Folder:
         return made if isinstance(made, tuple) else (np.asarray(made),)
 
     def release(self, name: str) -> None:
-        """Note that a value that was made is no longer held."""
+        """Record that a computed value is no longer held."""
         self._left += self._sizes.pop(name, 0)
 
     def _spend(self, numbers: int) -> None:
@@ -113,7 +114,7 @@ def _slice(node: Node, inputs: Any) -> np.ndarray:
 
 
 def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> tuple[list[int], ...]:
-    """(starts, ends, axes from 0, steps) of a Slice, from its inputs or, before opset 10, its attributes."""
+    """Return (starts, ends, axes from 0, steps) of a Slice, from its inputs or, before opset 10, its attributes."""
     given = [
         value.ravel().tolist() if value is not None else None for value in (*inputs[1:], *(None,) * (5 - len(inputs)))
     ]
@@ -150,7 +151,7 @@ def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) ->
 
 
 def axes_of(node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[int, ...] | None:
-    """Axes from the second input (newer opsets) or an attribute; None where none are given."""
+    """Return axes from the second input (newer opsets) or an attribute; None if there are none."""
     if len(inputs) > 1 and inputs[1] is not None:
         return tuple(int(axis) for axis in inputs[1].ravel()[:16])
     return listed(node, "axes") if "axes" in node.attributes else None
@@ -188,7 +189,7 @@ def _cast(node: Node, inputs: Any) -> np.ndarray:
 
 def _reduce(reduction: Callable[..., np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
     def reduce(node: Node, inputs: Any) -> np.ndarray:
-        none = () if integer(node, "noop_with_empty_axes", 0) else None  # None: all of them
+        none = () if integer(node, "noop_with_empty_axes", 0) else None  # None: all axes
         return reduction(inputs[0], axis=axes_of(node, inputs) or none, keepdims=bool(integer(node, "keepdims", 1)))
 
     return reduce
@@ -197,7 +198,7 @@ def _reduce(reduction: Callable[..., np.ndarray]) -> Callable[[Node, Any], np.nd
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind not in "iu":
         return a / b
-    return (a - np.fmod(a, b)) // b  # towards zero, as in C
+    return (a - np.fmod(a, b)) // b  # rounds towards zero, as in C
 
 
 def _remainder(node: Node, inputs: Any) -> np.ndarray:
@@ -205,12 +206,12 @@ def _remainder(node: Node, inputs: Any) -> np.ndarray:
 
 
 def _extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
-    """The largest or smallest of any number of inputs."""
+    """Return a function for the largest or smallest of any number of inputs."""
     return lambda node, inputs: functools.reduce(choose, inputs)
 
 
 def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
-    """(x - zero point) * scale, the two of the whole tensor or of each entry of an axis; float32."""
+    """Return (x - zero point) * scale, float32; both are for the whole tensor or for each entry of an axis."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2] if len(inputs) > 2 else None
     if x is None or scale is None:

@@ -1,4 +1,4 @@
-"""The part of an ONNX graph that the wanted outputs depend on, its nodes in an order in which they can be read."""
+"""The part of an ONNX graph that the wanted outputs depend on, in an order in which it can be read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..errors import ModelError
 from ..network import MAX_OUTPUTS
 from .onnx_file import Graph, Node
 
-MAX_CUT_OFF = 8  # nodes at the end that only point at the answer
-MAX_NAMED = 8  # outputs that a message names
+MAX_CUT_OFF = 8  # final nodes that only select the answer
+MAX_NAMED = 8  # outputs named in a message
 
-_POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # nodes that name the largest of the scores before them
+_POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # nodes that select the largest of preceding scores
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The part of a graph that the wanted outputs depend on, and the inputs that it reads."""
+    """The part of a graph that the wanted outputs depend on, and the inputs it reads."""
 
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -30,7 +30,8 @@ class Cut:
 
 
 def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
-    """Return what the outputs `wanted`, by default all that can be answers, depend on; ModelError where none can be."""
+    """Return the part that the outputs `wanted` (by default all possible answers) depend on; ModelError if there are
+    none."""
     producers: dict[str, Node] = {}
     given = {entry.name for entry in graph.inputs}
     for node in graph.nodes:
@@ -59,9 +60,9 @@ def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
 
 
 def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node]:
-    """Return the nodes with each after those that it reads, otherwise in the order of the file; Keras writes others.
+    """Sort the nodes topologically, otherwise in the order of the file; Keras writes other orders.
 
-    Nodes of a cycle are left as they are, at the end.
+    Nodes of a cycle are left at the end, unchanged.
     """
     place = {id(node): number for number, node in enumerate(nodes)}
     done: set[int] = set()
@@ -88,7 +89,7 @@ def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node
 
 
 def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the outputs that can be answers, without nodes that only point at the largest, and what is left out."""
+    """Return the outputs that can be answers, without nodes that only select the largest, and the nodes left out."""
     for name in wanted:
         if name not in producers:
             raise ModelError(
@@ -119,7 +120,7 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
 
 
 def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
-    """True if a value is an input of the graph as it is, such as the state of a network that has none."""
+    """True if a value is an unchanged input of the graph, such as the state of a network without one."""
     for _ in range(MAX_CUT_OFF):
         node = producers.get(output)
         if node is None:
@@ -131,7 +132,7 @@ def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
 
 
 def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:
-    """Return the scores that an output points at the largest of, and the nodes that are left out."""
+    """Return the scores that an output selects the largest of, and the nodes left out."""
     notes: list[str] = []
     while (node := producers[output]).op in _POINTING and producers.keys() & set(node.inputs[:1]):
         if len(notes) > MAX_CUT_OFF:

@@ -1,4 +1,4 @@
-"""An ONNX file as plain data: nodes, constants, what goes in and out. Nothing is computed and nothing executed.
+"""An ONNX file as plain data: nodes, constants, inputs and outputs. Nothing is computed or executed.
 
 The package `onnx`, an optional extra, decodes the file; only this module and onnx_tensors.py see its objects.
 """
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_FILE_BYTES = 2 << 30  # no protobuf message is larger
-COPIED = 1 << 20  # bytes at a time
+COPIED = 1 << 20  # bytes copied at a time
 MAX_NODES = 10_000
-MIN_OPSET = 7  # before it, Gemm, BatchNormalization and Dropout meant something else
+MIN_OPSET = 7  # earlier versions of Gemm, BatchNormalization and Dropout differ
 
 INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
 
@@ -58,7 +58,7 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str,
 
 @dataclass(frozen=True)
 class Node:
-    """An operation; inputs that are left out have an empty name. What the branches of an `If` read are inputs too."""
+    """An operation; omitted inputs have an empty name."""
 
     op: str
     name: str
@@ -76,30 +76,30 @@ class GraphInput:
 
     name: str
     shape: tuple[int | None, ...]
-    dtype: np.dtype[Any] | None  # None for a type that is not read
+    dtype: np.dtype[Any] | None  # None for an unsupported type
     type_name: str = ""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph as the file has it."""
+    """A graph as in the file."""
 
     name: str
     nodes: tuple[Node, ...]
     constants: Mapping[str, np.ndarray]
     inputs: tuple[GraphInput, ...]
     outputs: tuple[str, ...]
-    scores: frozenset[str]  # the outputs that may be scores: floating point numbers, or whole ones that stand for them
+    scores: frozenset[str]  # outputs that may be scores: floating point numbers, or integers that represent them
     opset: int
     made_by: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # constants that are text
-    path: Path = Path()  # of the file, for `cut` alone
-    stripped: Stripped | None = None  # the file without weights, where they are too many to be read again
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # text constants
+    path: Path = Path()  # path of the file, used only by `cut`
+    stripped: Stripped | None = None  # the file without weights, if these are too many to be read again
 
 
 def read_onnx(path: Path) -> Graph:
-    """The graph of an ONNX file; ModelError, one line, for anything that is not one or that has no such graph."""
+    """Read the graph of an ONNX file; ModelError, one line, if the file is not one or has no such graph."""
     model = _decoded(path)
     try:
         return _graph(model, path)
@@ -111,7 +111,7 @@ def read_onnx(path: Path) -> Graph:
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """The file itself, or for FILE.onnx.gz an unpacked copy that goes away again; ModelError if it is no such file."""
+    """Yield the file itself, or for FILE.onnx.gz a temporary unpacked copy; ModelError if it is not a gzip file."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -161,7 +161,7 @@ def _decoded(path: Path) -> onnx.ModelProto:
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     """Return the model with only the nodes that `nodes` depend on, and some of its outputs.
 
-    The file is read again, if it was not stripped: what it holds is not kept beside the network.
+    Unless it was stripped, the file is read again, because its content is not kept beside the network.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -251,7 +251,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
 
 
 def _texts(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
-    """The constants that are text, such as names of classes."""
+    """Return the text constants, such as names of classes."""
     from onnx import TensorProto
 
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -266,7 +266,7 @@ def _texts(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
 
 
 def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
-    """True if an output is not of a type that only indices and labels have."""
+    """True if an output's type is not one that only indices and labels have."""
     from onnx import TensorProto
 
     scores = [TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE]
@@ -275,7 +275,7 @@ def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its local functions written out, where that does not make it too large."""
+    """Return the model with its local functions inlined, unless that makes it too large."""
     from onnx import inliner
 
     inside = {(function.domain, function.name): function for function in model.functions}
@@ -296,12 +296,12 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"its functions make more than {MAX_NODES} nodes")
     try:
         return inliner.inline_local_functions(model)
-    except Exception as error:  # the package's own exceptions have no common base
+    except Exception as error:  # the package's exceptions have no common base class
         raise ModelError(f"its functions cannot be written out: {' '.join(str(error).split())[:120]}") from None
 
 
 def _check_text(*names: object) -> None:
-    """ModelError where a name is no text: protobuf gives bytes for what is no UTF-8."""
+    """Raise ModelError if a name is not text: protobuf returns bytes for invalid UTF-8."""
     if not all(isinstance(name, str) for name in names):
         raise ModelError("a name in it is no text: not an ONNX file, or corrupt")
 

@@ -1,7 +1,6 @@
-"""An ONNX graph as layers: what the wanted output depends on, node by node, each by the operator's own function.
+"""An ONNX graph as layers: the nodes that the wanted output depends on, each converted by its operator's function.
 
-All blockers are reported at once: a node that cannot be had makes what depends on it unknown, and the
-walk goes on with the rest.
+All unsupported nodes are reported at once: values that depend on one are unknown, and the walk continues with the rest.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from .operators.reducing import softmax_over
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
-MAX_TOLD = 5  # things in the way that a message names
+MAX_TOLD = 5  # unsupported nodes named in a message
 
-# What people meet, and what they can do. Others are simply not supported.
+# Common unsupported operators, with advice; others are simply not supported.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonMaxSuppression": "detection is not supported; --output-name can name the scores before it",
@@ -52,7 +51,7 @@ _PLAIN = "this operator is not supported (docs/networks.md lists those that are)
 
 
 def unsupported(graph: Graph, cut: Cut) -> str:
-    """The operators of a cut that no input's sizes would make supported, in words; empty where there are none."""
+    """Describe the operators of a cut that no input size would make supported; empty if there are none."""
     blockers: dict[tuple[str, str], list[Node]] = {}
     for node in join_patterns(cut.nodes, graph.constants, cut.outputs):
         if not _is_known(node):
@@ -65,7 +64,7 @@ def _is_known(node: Node) -> bool:
 
 
 class Walk:
-    """Goes through the nodes of a cut, and collects the blockers."""
+    """Walks over the nodes of a cut, and collects the unsupported ones."""
 
     def __init__(self, graph: Graph, cut: Cut, source: GraphSource) -> None:
         wanted = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
@@ -81,7 +80,7 @@ class Walk:
         self._blockers: dict[tuple[str, str], list[Node]] = {}
 
     def run(self) -> list[BuiltOutput]:
-        """Return the outputs, the leading one first; ModelError that names all blockers."""
+        """Return the outputs, the leading one first; ModelError naming all unsupported nodes."""
         for node in self._cut.nodes:
             if node.op == "Constant" and not node.inputs:
                 self._try(node)
@@ -111,14 +110,14 @@ class Walk:
         return self._spell_out_inner_softmaxes(outputs)
 
     def _release(self, names: Iterable[str]) -> None:
-        """Let constants go that no node reads any more."""
+        """Drop constants that no later node reads."""
         for name in names:
             if name in self.importer.constants and name not in self._cut.outputs:
                 del self.importer.constants[name]
                 self._folder.release(name)
 
     def _find_outputs(self) -> list[FoundOutput]:
-        """The outputs that depend on the input, in the order in which they are reported."""
+        """Return the outputs that depend on the input, in the order in which they are reported."""
         found = []
         for name in self._cut.outputs:
             view = self.importer.views.get(name)
@@ -132,7 +131,7 @@ class Walk:
         return in_order(self.importer, found)
 
     def _advice(self) -> str:
-        """Return advice to use the outputs that do not depend on a blocker, if there are any."""
+        """Return advice to use outputs that do not depend on unsupported nodes, if there are any."""
         free = [name for name in self._cut.outputs if not self._unknown & self._cut.needed(name)]
         if not free:
             return ""
@@ -207,7 +206,7 @@ class Walk:
                 raise ModelError(f"its output {name!r} is used, which is not supported")
 
     def _spell_out_inner_softmaxes(self, outputs: list[BuiltOutput]) -> list[BuiltOutput]:
-        """Compute a softmax that other layers read, such as a gate, by its steps: the layer is for answers alone."""
+        """Replace softmaxes that other layers read, such as gates, by their steps: the layer is for answers only."""
         layers = self.importer.builder.layers
         for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
             if any(name in layer.inputs for layer in self.importer.builder.layers.values()):
@@ -216,7 +215,7 @@ class Walk:
         return outputs
 
     def _spell_out(self, name: str) -> str:
-        """Put the steps of a softmax in its place; returns the last of them."""
+        """Replace a softmax by its steps; return the last of them."""
         builder = self.importer.builder
         softmax = builder.layers[name]
         assert isinstance(softmax, Softmax)
@@ -245,7 +244,7 @@ def _remedy(op: str) -> str:
 
 
 def _describe(blockers: dict[tuple[str, str], list[Node]]) -> str:
-    """Return all blockers in one line."""
+    """Describe all unsupported nodes in one line."""
     lines = []
     first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Attention"]))
     for (_, message), nodes in first[:MAX_TOLD]:

@@ -1,4 +1,4 @@
-"""Inputs of a graph: an image with its channels first or last, a row, or an array; and the graph's view of it."""
+"""Inputs of a graph: an image with channels first or last, a row, or an array; and the graph's view of it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .view import View
 
 _COLOURS = (1, 3)
 
-# Operators allowed between the input and the step that decides its layout.
+# Operators that may come between the input and the step that decides its layout.
 _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "DequantizeLinear", "Dropout", "Clip")
 
 
 @dataclass(frozen=True)
 class SourcePart:
-    """One input of a graph: how the graph sees it, with entries of its batch; see `assumed` for `inner`.
+    """One input of a graph: the graph's view of it, with the batch size; see `assumed` for `inner`.
 
-    `view` reads the numbers in the order of the network's input. `scale` is that of whole numbers.
+    `view` reads the numbers in the order of the network's input. `scale` is that of integers.
     """
 
     name: str
@@ -61,11 +61,11 @@ class GraphSource:
 
     @property
     def batch(self) -> int:
-        """Entries of the batch's axis: 1 where it is not fixed."""
+        """Size of the batch axis, 1 if it is not fixed."""
         return max(part.batch for part in self.parts)
 
     def views(self, importer: Importer) -> dict[str, View]:
-        """Return how the graph sees each input, by its name; several are sliced out of the row that holds them."""
+        """Return the graph's view of each input, by name; several inputs are slices of one row."""
         source, views = self.input, {}
         for part in self.parts:
             view = part.view
@@ -81,7 +81,7 @@ class GraphSource:
 
 
 def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> GraphSource:
-    """Return what a graph reads; ModelError for what cannot be read."""
+    """Return the inputs of a graph; ModelError for an unsupported one."""
     if len(part.sources) > MAX_INPUTS:
         raise ModelError(f"it has {len(part.sources)} inputs; {MAX_INPUTS} are the most")
     given = {entry.name: entry for entry in graph.inputs}
@@ -92,7 +92,7 @@ def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> Graph
 def _source(
     graph: Graph, part: Cut, given: GraphInput, options: PreprocessingOptions, is_one_of_several: bool
 ) -> SourcePart:
-    """One input of a graph; where it is one of several, options for pictures are for those that are pictures."""
+    """Return one input of a graph; among several inputs, options for pictures apply to those that are pictures."""
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
     if given.dtype is None:
         raise ModelError(
@@ -107,7 +107,7 @@ def _source(
         batched = False
     else:
         batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
-    batched = batched or sizes == [None]  # a number for each entry of the batch
+    batched = batched or sizes == [None]  # one number for each entry of the batch
     batch = (sizes.pop(0) or 1) if batched else 1
     if len(sizes) == 4:
         return _volume(given, given.dtype, sizes, options, batch, scale)
@@ -142,7 +142,7 @@ def _volume(
     batch: int,
     scale: Scale | None,
 ) -> SourcePart:
-    """An input of images with three sides, [C, D, H, W]: as an image of C x D channels."""
+    """Return an input of images with three sides, [C, D, H, W], as an image of C x D channels."""
     channels, depth, *sides = sizes
     height, width = _fixed(given.name, list(sides), "HW", options)
     if channels is None or depth is None:
@@ -157,7 +157,7 @@ def _volume(
 def _sizes_by_weights(
     sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
 ) -> list[int | None]:
-    """The sizes of an input with its channels or features, if they are not fixed, as the first weights have them."""
+    """Fill in the number of channels or features of an input, if it is not fixed, from the first weights."""
     names = {name}
     for node in part.nodes:
         if not names.intersection(node.inputs):
@@ -184,7 +184,7 @@ def _sizes_by_weights(
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:
-    """True if an example of several axes, or of none, is a row of features: at most one axis is longer than 1."""
+    """True if an example is a row of features: at most one of its axes is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
     told = options.is_given and not is_one_of_several
@@ -205,7 +205,7 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
 
 
 def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
-    """True if the first step makes one example, [1, ...], of a whole input of fixed sizes: one without a batch."""
+    """True if the first step turns a whole input of fixed sizes, without a batch, into one example, [1, ...]."""
     first = next((node for node in part.nodes if given.name in node.inputs), None)
     if first is None or None in given.shape or len(given.shape) not in (2, 3) or given.shape[0] == 1:
         return False
@@ -219,7 +219,7 @@ def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
 
 
 def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str) -> bool:
-    """True if an input [features, columns] is first multiplied by weights from the left."""
+    """True if an input [features, columns] is first multiplied by weights on the left."""
     names = {name}
     for node in part.nodes if len(sizes) == 2 else ():
         if not names.intersection(node.inputs):
@@ -237,7 +237,7 @@ def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, n
 
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
-    """The axes of one example by name: "CHW", "HWC", "HW", "CW"; nothing for a row."""
+    """Return the axes of one example by name: "CHW", "HWC", "HW", "CW"; empty for a row."""
     if len(sizes) < 2:
         return ""
     first = _first(nodes, weights, name)
@@ -267,7 +267,7 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 
 def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
-    """The sizes with those that are not fixed filled in from the options; ModelError where that cannot be."""
+    """Return the sizes with open ones filled in from the options; ModelError if that is not possible."""
     told = dict(zip("HW", options.size or ()))
     usual = {**dict(zip("HW", options.usual_size or ())), **told}
     result = []
@@ -286,9 +286,10 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
 
 
 def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, float] | None:
-    """The range of pixels for which the graph's first steps are made, where it starts with arithmetic of its own.
+    """Return the range of pixels that the graph's first steps expect, if it starts with arithmetic of its own.
 
-    Whole numbers (uint8), less more than 2 or by more than 2: pixels of 0 to 255; other arithmetic: of 0 to 1.
+    Integers (uint8), or arithmetic that subtracts more than 2 or divides by more than 2, expect pixels of 0 to 255;
+    other arithmetic expects 0 to 1.
     """
     names, found = {given.name}, None
     for node in part.nodes:

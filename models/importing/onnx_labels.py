@@ -1,4 +1,4 @@
-"""Names of classes that an ONNX file holds: in its metadata, its nodes, or the list that its answer is picked from."""
+"""Names of classes inside an ONNX file: in its metadata, its nodes, or the list that its answer is selected from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from .onnx_file import Graph
 from .preprocessor import read_id2label
 
-# Keys of a file's metadata under which exporters keep names: Ultralytics' is `names`.
+# Metadata keys under which exporters store names; Ultralytics uses `names`.
 _KEYS = ("names", "labels", "classes", "class_names", "id2label")
 _ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 MAX_TEXT = 1 << 20
 
 
 def labels_in(graph: Graph, count: int) -> tuple[str, ...] | None:
-    """Return `count` names of classes that a file holds; None where it holds none, or not as many."""
+    """Return `count` names of classes found in a file; None if there are none, or another number of them."""
     for names in _candidates(graph):
         if len(names) == count and all(name and name.isprintable() for name in names):
             return names
@@ -34,7 +34,7 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
             value = node.attributes.get(name)
             if isinstance(value, tuple) and value:
                 yield tuple(map(str, value))
-    for node in graph.nodes:  # of which an index chooses one
+    for node in graph.nodes:  # a list from which an index selects one
         if node.op in ("ai.onnx.ml.ArrayFeatureExtractor", "Gather") and node.inputs:
             texts, numbers = graph.texts.get(node.inputs[0]), graph.constants.get(node.inputs[0])
             if texts:
@@ -44,7 +44,7 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
 
 
 def _parse(text: str) -> tuple[str, ...] | None:
-    """Names that are written as JSON, as a Python literal, or with commas between them."""
+    """Parse names written as JSON, as a Python literal, or separated by commas."""
     data: Any = None
     if 0 < len(text) <= MAX_TEXT:
         for read in (json.loads, ast.literal_eval):

@@ -1,4 +1,4 @@
-"""The meaning of a graph's outputs, as their last steps show it, and the order in which they are reported."""
+"""The meaning of a graph's outputs, inferred from their last steps, and the order in which they are reported."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .view import View
 
 ARRANGING = (Flatten, Reshape, Transpose)
 
-# Names of outputs that look like answers, and of those that are on the way to one.
+# Names that outputs with answers have, and names of intermediate outputs.
 _ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
 _ON_THE_WAY = ("feature", "embed", "hidden", "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
 
 
 @dataclass(frozen=True)
 class FoundOutput:
-    """An output of a graph: its name, how it reads a layer, and its meaning."""
+    """An output of a graph: its name, its view of a layer, and its meaning."""
 
     name: str
     view: View
@@ -31,23 +31,24 @@ class FoundOutput:
 
 
 def meaning_of(importer: Importer, view: View) -> Output:
-    """Return what the numbers of an output mean, as its last step shows it."""
+    """Infer the meaning of an output from its last step."""
     layers = importer.builder.layers
     count = math.prod(view.shape)
     layer = _last_step(layers, view.layer)
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")
     array = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
-    array = array or (len(view.shape) == 2 and min(view.shape) > 1)  # an image; or a table, of boxes or points
-    again = count > 1 and count in _images(importer.builder.input)  # an image from an image, perhaps as a row
+    array = array or (len(view.shape) == 2 and min(view.shape) > 1)  # an image, or a table of boxes or points
+    again = count > 1 and count in _images(importer.builder.input)  # an image computed from an image, perhaps as a row
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
         return Output("values" if array or again else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
         return Output("classes", "softmax")
-    while isinstance(layer, Affine) and layer.activation == "identity":  # an action from -2 to 2, say
+    while isinstance(layer, Affine) and layer.activation == "identity":  # for example, an action from -2 to 2
         layer = layers.get(layer.inputs[0])
     values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
-    values = values or (isinstance(layer, Combine) and layer.operation == "divide")  # by its norm, as embeddings are
+    # divided by its norm, like embeddings
+    values = values or (isinstance(layer, Combine) and layer.operation == "divide")
     values = values or (layer is not None and layer.name in importer.values)
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
@@ -61,7 +62,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
 
 
 def _is_flattened_map(importer: Importer, name: str) -> bool:
-    """True if the numbers of a layer are those of images or tables of more than one pixel each."""
+    """True if a layer's numbers are images or tables with more than one pixel each."""
     layers, shapes = importer.builder.layers, importer.builder.shapes
     layer = _last_step(layers, name)
     if isinstance(layer, Concat):
@@ -70,10 +71,10 @@ def _is_flattened_map(importer: Importer, name: str) -> bool:
 
 
 def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOutput]:
-    """Return the outputs with the one that looks like scores first, the others in the order of the file.
+    """Return the outputs, first the one that looks like scores, the others in the order of the file.
 
-    Beside another output, a row of numbers without a name that says classes, or one that another output is computed
-    from, is values.
+    If there are other outputs, a row of numbers counts as values unless its name suggests classes, or if another output
+    is computed from it.
     """
     if len(outputs) == 1:
         return list(outputs)
@@ -105,7 +106,7 @@ def _is_column(found: FoundOutput, outputs: Sequence[FoundOutput]) -> bool:
 
 
 def _rank(found: FoundOutput, is_ancestor: bool) -> float:
-    """Return how little an output looks like the answer."""
+    """Return a sort key: smaller for outputs that look more like the answer."""
     kinds = {"softmax": 0.0, "log_softmax": 0.0, "raw": 2.0, "": 1.0 if found.output.kind == "sigmoid" else 4.0}
     rank = kinds[found.output.scores] + 2.0 * is_ancestor
     if _is_named(found, _ANSWERS):
@@ -134,7 +135,7 @@ def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
 
 
 def _last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
-    """Return the layer that computes a value, not one that only arranges it."""
+    """Return the layer that computes a value, skipping layers that only rearrange it."""
     layer = layers.get(name)
     while isinstance(layer, ARRANGING):
         layer = layers.get(layer.inputs[0])
@@ -148,7 +149,7 @@ def _images(source: Input) -> list[int]:
 
 
 def _is_a_chance_and_the_rest(builder: NetworkBuilder, layer: Concat) -> bool:
-    """True if two numbers are 1 - p and p of a sigmoid's p, as scikit-learn has them for two classes."""
+    """True if two numbers are 1 - p and p for a sigmoid's p, as scikit-learn writes two classes."""
     if len(layer.inputs) != 2:
         return False
     rest, chance = (builder.layers.get(name) for name in layer.inputs)

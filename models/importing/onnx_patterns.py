@@ -23,12 +23,12 @@ LARGE = 17.0  # from here on softplus(x) is x in float32
 def join_patterns(
     nodes: Sequence[Node], constants: Mapping[str, np.ndarray], outputs: Collection[str] = ()
 ) -> list[Node]:
-    """Return the nodes with each such group as one node, in the place of the group's last.
+    """Replace each such group of nodes by one node, at the position of the group's last.
 
-    A group is left as it is where something else, or one of `outputs`, reads a value within it.
+    A group is kept if something else, or one of `outputs`, reads a value inside it.
     """
     search = _Search(nodes, constants, outputs)
-    joined: dict[int, Node] = {}  # by the identity of the node whose place they take
+    joined: dict[int, Node] = {}  # replacements, by the identity of the replaced node
     gone: set[int] = set()
     for node in nodes:
         found = None

@@ -1,4 +1,4 @@
-"""The check after an import: the golden model of the imported network against ONNX Runtime, on random input."""
+"""The check after an import: compares the golden model of the network with ONNX Runtime, on random input."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from .onnx_input import GraphSource, SourcePart
 from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
 
-# Beyond these the comparison is left out: it would take minutes, or memory that nobody expects of an import.
+# Limits of the comparison, which would otherwise take minutes or unexpectedly much memory.
 MAX_ELEMENTS = 1 << 27  # outputs of all layers together, for the file's batch
 MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
-AT_ONCE = 1 << 24  # of the examples that run at a time, where that is more than one
-LEAST_COMPARED = 1e-6  # below it, numbers may be what is left of roundings
-LEAST = 1 << 10  # numbers that a layer counts as for one example, at least
-MAX_RANDOM = 1 << 22  # numbers of the input; where there are more, they come again
-EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # how many are compared, and the multiply-accumulates up to which they are
+AT_ONCE = 1 << 24  # numbers of the examples that run at a time, if more than one
+LEAST_COMPARED = 1e-6  # smaller numbers may be rounding errors
+LEAST = 1 << 10  # least numbers counted for a layer and example
+MAX_RANDOM = 1 << 22  # random numbers of the input; longer inputs repeat them
+EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # number of examples, and the largest multiply-accumulates for it
 
 _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by function
-_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
+# operators that keep the order of numbers
+_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")
 
 # Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
 # numbers of 8 bits, whose rounding in every layer the imported network leaves out.
@@ -40,12 +41,12 @@ WHOLE_TOLERANCE = 0.25
 
 
 class RejectedError(ModelError):
-    """ONNX Runtime does not run the file; the message is its own."""
+    """ONNX Runtime refuses the file; the message is its own."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of the comparison, of the output that differs most; `skipped` says why there was none."""
+    """The result of the comparison for the output with the largest difference; `skipped` says why there was none."""
 
     skipped: str = ""
     max_abs_error: float = 0.0
@@ -55,7 +56,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """True if nothing speaks against the import."""
+        """True if nothing contradicts the import."""
         return bool(self.skipped) or self.max_abs_error <= self.tolerance * self.largest_output
 
     @property
@@ -68,7 +69,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ImportedGraph:
-    """A file and the network that was made of it: what is compared."""
+    """A file and the network imported from it."""
 
     path: Path
     graph: Graph
@@ -76,7 +77,7 @@ class ImportedGraph:
     source: GraphSource
     network: Network
     tensors: Mapping[str, np.ndarray]
-    names: tuple[str, ...]  # of the network's outputs, as the file has them
+    names: tuple[str, ...]  # names of the network's outputs in the file
     notes: tuple[str, ...] = ()
 
 
@@ -104,7 +105,7 @@ def compare(imported: ImportedGraph) -> Comparison:
     expected = _run_file(imported, arrays, [found or name for found, name in zip(before, imported.names)])
     inputs = _network_input(imported, arrays)
     step = max(1, AT_ONCE // _numbers(imported.network))
-    with np.errstate(all="ignore"):  # numbers that overflow differ, or do not
+    with np.errstate(all="ignore"):  # overflows show up as differences
         runs = [
             run_network(network, imported.tensors, inputs[first : first + step]).outputs
             for first in range(0, count, step)
@@ -136,12 +137,12 @@ def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequ
 
 
 def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
-    """The values `names` of the file for all examples, [count, size] each."""
+    """Return the values `names` of the file for all examples, [count, size] each."""
     import onnxruntime
 
     graph, part, parts = imported.graph, imported.part, imported.source.parts
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its complaints come back as exceptions
+    options.log_severity_level = 4  # errors are raised as exceptions anyway
     whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
     whole = whole and len(part.sources) == len(graph.inputs)
     try:
@@ -161,7 +162,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
                 shape = (batch, *each.view.shape) if each.view.batched else each.view.shape
                 fed[each.name] = np.ascontiguousarray(array[first : first + batch].reshape(shape), each.dtype)
             found.append([np.asarray(value) for value in session.run(list(names), fed)])
-    except Exception as error:  # ONNX Runtime has no common base for what it raises
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
         raise RejectedError(f"ONNX Runtime does not run it: {' '.join(str(error).split())[:200]}") from None
     return [_rows([values[number] for values in found], batch) for number in range(len(names))]
 
@@ -174,7 +175,7 @@ def _rows(values: Sequence[np.ndarray], batch: int) -> np.ndarray:
 
 
 def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Random examples [count, *shape] of one input, in the order of axes of the file."""
+    """Return random examples [count, *shape] of one input, in the file's order of axes."""
     shape = (count, *part.view.shape)
     numbers = min(math.prod(shape), MAX_RANDOM)
     if part.dtype.kind in "iu":
@@ -185,14 +186,14 @@ def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.
 
 
 def _network_input(imported: ImportedGraph, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The same examples as the network reads them."""
+    """Return the same examples in the network's order of axes."""
     parts, spec = imported.source.parts, imported.network.input
     found = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
     return spec.pack(found) if isinstance(spec, SeveralInputs) else found[parts[0].name]
 
 
 def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:
-    """Return arrays of examples [count, ...] as the network's file has them as [count, C, H, W] or [count, F]."""
+    """Convert examples [count, ...] in the file's order of axes to [count, C, H, W] or [count, F]."""
     if not isinstance(source, ImageInput):
         return x.reshape(len(x), *source.shape)
     examples = x.reshape(len(x), *source.array_shape)
@@ -219,7 +220,7 @@ def _too_large(network: Network, batch: int) -> str:
 
 
 def _affordable(network: Network) -> int:
-    """The number of examples that are compared: fewer of a network that takes long."""
+    """Return the number of examples to compare: fewer for a slow network."""
     work = _work(network)
     return next((count for count, most in EXAMPLES if count * work <= most), 1)
 

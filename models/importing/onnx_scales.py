@@ -1,4 +1,4 @@
-"""The scale and zero point of whole numbers that go into a graph or come out of it."""
+"""The scale and zero point of integers that are inputs or outputs of a graph."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OUTPUT = {
     "QLinearConcat": (0, 1),
 }
 
-# Operators that hand whole numbers on as they are.
+# Operators that pass integers on unchanged.
 _HANDING_ON = (
     "Identity",
     "Reshape",
@@ -57,18 +57,18 @@ _HANDING_ON = (
 
 @dataclass(frozen=True)
 class Scale:
-    """Whole numbers x that stand for (x - zero) * scale."""
+    """Integers x that represent (x - zero) * scale."""
 
     scale: float
     zero: int
 
     def dequantize(self, x: np.ndarray) -> np.ndarray:
-        """Return the numbers that x stand for, float32."""
+        """Return the numbers represented by x, float32."""
         return (x.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
 
 
 def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
-    """Return the scale of a graph's input of whole numbers, as the first node that needs it has it; None without."""
+    """Return the scale of an integer input, from the first node that has it; None if there is none."""
     names = {name}
     for node in nodes:
         read = [place for place, given in enumerate(node.inputs) if given in names]
@@ -83,7 +83,7 @@ def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name
 
 
 def output_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
-    """Return the scale of an output of whole numbers; None where no node gives it one."""
+    """Return the scale of an integer output; None if no node has it."""
     producers = {output: node for node in nodes for output in node.outputs}
     for _ in range(len(nodes)):
         node = producers.get(name)

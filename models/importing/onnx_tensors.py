@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 MAX_RANK = 8
 
-# ONNX Runtime holds the weights of a file twice while it reads it. Where those of LARGE bytes or more take MANY bytes
-# together, it runs the graph without them, and gets those that were read as inputs.
+# ONNX Runtime holds the weights of a file twice while loading it. If tensors of at least LARGE bytes take MANY bytes
+# together, it runs the graph without them and gets them as inputs.
 LARGE = 1 << 20
 MANY = 1 << 27
 
 
 class UnknownTypeError(ModelError):
-    """A tensor of a type that is not read, such as text; only a node that needs it makes that an error."""
+    """A tensor of an unsupported type, such as text; it is an error only for nodes that need it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Stripped:
 
 
 def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripped | None:
-    """Make inputs of the large weights of a decoded file; None, and the file as it was, where they are not many."""
+    """Turn the large weights of a decoded file into inputs; None, and the file unchanged, if they are few."""
     from onnx import TensorProto, helper
 
     graph = model.graph
@@ -58,7 +58,7 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
     kept = [tensor for tensor in graph.initializer if tensor.name not in taken]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    listed = {value.name for value in graph.input}  # as old files do
+    listed = {value.name for value in graph.input}  # as in old files
     graph.input.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
         for name, dims in taken.items()
@@ -68,14 +68,14 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
 
 
 class TensorReader:
-    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may name the same bytes beside it."""
+    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may refer to the same external bytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = MAX_PARAMETERS
 
     def read(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The values of a tensor."""
+        """Return the values of a tensor."""
         from onnx import TensorProto, numpy_helper
 
         where = f"tensor {tensor.name!r}"
@@ -111,7 +111,7 @@ class TensorReader:
 
 
 def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtype[Any], folder: Path) -> np.ndarray:
-    """Values from a file beside the model's."""
+    """Read values from a file beside the model's."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     location = fields.get("location", "")
     numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]

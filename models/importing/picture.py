@@ -8,11 +8,11 @@ from ..checks import MAX_CHANNELS, MAX_SIDE
 from ..errors import ModelError
 from ..inputs import FeatureInput, ImageInput, Input, PartInput
 
-# Means and deviations of red, green and blue over ImageNet, as torchvision's and timm's presets have them.
+# Means and deviations of red, green and blue over ImageNet, as in torchvision's and timm's presets.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-SMALL_SIDE = 96  # networks that read less were trained on whole pictures of their own size, such as CIFAR's and MNIST's
+SMALL_SIDE = 96  # smaller networks were trained on whole pictures of their size, such as CIFAR's and MNIST's
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,23 @@ class PreprocessingOptions:
 
     @property
     def is_given(self) -> bool:
-        """True if the user said anything that only a picture can have."""
+        """True if the user gave any option that only applies to pictures."""
         return not self.is_beside and self != PreprocessingOptions()
 
     def over(self, others: PreprocessingOptions) -> PreprocessingOptions:
-        """Return these options, and those of `others` where these say nothing."""
+        """Return these options, completed by `others`."""
         own = {name: value for name, value in vars(self).items() if value not in (None, False)}
         are_beside = bool(own.pop("is_beside", not own)) and not (others == self == PreprocessingOptions())
-        if self.pictures == "digit":  # which is found and cut out in a way of its own
+        if self.pictures == "digit":  # it has its own way of finding and cropping
             others = PreprocessingOptions(usual_size=others.usual_size)
-        if self.input_range or self.mean or self.std:  # one triple, not parts of two
+        if self.input_range or self.mean or self.std:  # use one triple, not parts of two
             others = replace(others, input_range=None, mean=None, std=None)
         return replace(others, **own, is_beside=are_beside)
 
 
 def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
-    """The input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError where it cannot be."""
+    """Return the input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError if that is not
+    possible."""
     if len(shape) == 1:
         if options.is_given:
             raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
@@ -80,7 +81,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         low, high = high, low
     imagenet = _is_imagenet(channels, pictures, options)
     bgr = options.channel_order == "bgr"
-    step = -1 if bgr else 1  # the usual numbers are in the order red, green, blue
+    step = -1 if bgr else 1  # the default numbers are in the order red, green, blue
     mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
     mode, side = options.resize_mode or "crop", max(height, width)
@@ -111,9 +112,9 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
 
 
 def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, float] | None = None) -> list[str]:
-    """Return what was assumed of the pictures, each in words: what neither an option nor the file says.
+    """Return the assumptions about pictures in words: everything that neither an option nor the file states.
 
-    `inner` is the range of pixels for which the network's own first steps are made, where it has such steps.
+    `inner` is the range of pixels that the network's own first steps expect, if it has such steps.
     """
     if not isinstance(source, ImageInput) or source.preprocess == "none":
         return []
@@ -142,10 +143,10 @@ def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) ->
 
 
 def default_resize(height: int, width: int) -> int:
-    """The shorter side before the middle is cut out.
+    """Return the shorter side of the picture before the centre crop.
 
-    A small network reads the whole picture; a larger one what torchvision's presets cut out, 224 of 256 pixels, in
-    proportion.
+    A small network reads the whole picture, a larger one what torchvision's presets crop, in proportion: 224 of 256
+    pixels.
     """
     side = max(height, width)
     return side if side < SMALL_SIDE else min(MAX_SIDE, round(side * 256 / 224))

@@ -1,4 +1,4 @@
-"""Files of networks that are not read, each with the line that converts it."""
+"""Network files that are not supported, each with the command that converts it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from ..regular_files import describe, open_regular
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_HEAD = 16  # bytes by which a format is recognised
+_HEAD = 16  # leading bytes that identify a format
 
-# Formats that are known by their names alone, and what to do.
+# Formats recognised by name only, with advice.
 _OTHERS = {
     ".pb": "a TensorFlow graph; python -m tf2onnx.convert --saved-model FOLDER --output {onnx}",
     ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made of",
@@ -24,7 +24,7 @@ _OTHERS = {
 
 
 def refuse(path: Path) -> str:
-    """Return why a file that is neither ONNX nor safetensors is not read, and the line that converts it."""
+    """Explain why a file that is neither ONNX nor safetensors is not supported, with the command that converts it."""
     if path.is_dir():
         if (path / "saved_model.pb").is_file():
             return f"{path}: a TensorFlow model; {_tf2onnx('--saved-model', path)}"
@@ -49,7 +49,7 @@ def refuse(path: Path) -> str:
 
 
 def _archive(path: Path) -> str:
-    """Identify a ZIP archive: Keras' own format, TorchScript, or a pickle of PyTorch."""
+    """Identify a ZIP archive: Keras's own format, TorchScript, or a PyTorch pickle."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()[:10_000]
@@ -79,9 +79,9 @@ def _pickled(path: Path) -> str:
 
 
 def _export(load: str, path: Path) -> str:
-    """The line that writes an ONNX file of a PyTorch network; the size of its pictures has to be known."""
+    """Return the line that exports a PyTorch network to ONNX; the size of its pictures must be known."""
     source, onnx = (json.dumps(str(path.with_suffix(end))) for end in (path.suffix, ".onnx"))
-    # TorchScript has no Python source that torch.export could follow.
+    # TorchScript has no Python source for torch.export.
     more, way = (", weights_only=False", True) if load == "torch.load" else ("", False)
     call = f"torch.onnx.export({load}({source}{more}).eval(), torch.zeros(1, 3, 224, 224), {onnx}, dynamo={way})"
     return f"{_python(f'import torch; {call}')}, with the size of its own pictures"
@@ -93,7 +93,7 @@ def _keras(path: Path) -> str:
 
 
 def _python(code: str) -> str:
-    """A line of the shell that runs Python."""
+    """Return a shell command that runs Python code."""
     return f"python -c {shlex.quote(code)}"
 
 

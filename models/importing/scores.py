@@ -1,8 +1,8 @@
-"""Products of two values: the scores of attention on their way, and the layer that they end in.
+"""Products of two values: attention scores until they are complete, and the layer they become.
 
-A product of two values is no layer by itself. It becomes the scores of an attention, a view of a layer that does not
-exist, which reshapes and transposes move as any other view. Scales, biases and masks are collected; a softmax over the
-keys and a product with a third value complete it.
+A product of two values is not a layer. It becomes the scores of an attention, a view of a layer that does not exist
+yet, which reshapes and transposes move like any other view. Scales, biases and masks are collected; a softmax over the
+keys and a product with a third value complete the attention.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ OF_TWO_VALUES = (
     "multiplies two values that depend on the input; supported as attention, a softmax over keys and a product with a "
     "third value, alone"
 )
-LARGEST_BIAS = 30_000.0  # float16 holds it, and its exponential is 0
-LARGE = 1_000.0  # a number below minus this is that of a mask
+LARGEST_BIAS = 30_000.0  # fits float16, and its negative exponential is 0
+LARGE = 1_000.0  # numbers below minus this are a mask
 MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", "Dropout", "MatMul", "Einsum", "Flatten")
 
 
@@ -82,7 +82,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
     if right.shape[-1] == 1 and right.shape[-2] > MAX_TOKENS:
         products = combine_views(importer, "multiply", left, right.permuted(turned))
         return sum_axes(importer, products, (last,), True)
-    if right.shape[-1] == 1:  # a mean of tokens by weights, as global context has it: those of a single query
+    if right.shape[-1] == 1:  # a weighted mean of tokens, as in global context: those of a single query
         one = _one_token(importer, right.permuted(turned))
         weights = Scores(one, right)
         return _attend(importer, _view(importer, weights, left.batched), left.permuted(turned)).permuted(turned)
@@ -90,7 +90,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
 
 
 def change_scores(importer: Importer, node: Node) -> None:
-    """Scale or mask scores, add a bias to them, or take their softmax."""
+    """Scale or mask scores, add a bias, or apply the softmax."""
     place = next(n for n, name in enumerate(node.inputs) if name in importer.views)
     view = importer.data(node, place)
     scores = importer.scores[view.layer]
@@ -147,7 +147,7 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
 
 
 def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:
-    """Numbers in place of some scores: a large negative one is that of a mask."""
+    """Replace some scores by a number; a large negative one is a mask."""
     condition = importer.constant(node, 0)
     if condition is None or place == 0:
         raise ModelError(OF_TWO_VALUES)

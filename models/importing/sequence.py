@@ -1,4 +1,4 @@
-"""A plain sequence of layers on a builder, for files that hold weights and no graph."""
+"""A plain sequence of layers on a builder, for files that have weights but no graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .view import View
 
 
 class Sequence:
-    """Each method appends a step to the last one; ModelError for what does not fit."""
+    """Each method appends a step; ModelError if it does not fit."""
 
     def __init__(self, source: Input) -> None:
         self.builder = NetworkBuilder(source)
@@ -35,7 +35,7 @@ class Sequence:
         stride: int = 1,
         groups: int = 1,
     ) -> None:
-        """Convolution: weight [Cout, Cin / groups, kh, kw], bias [Cout]."""
+        """Append a convolution: weight [Cout, Cin / groups, kh, kw], bias [Cout]."""
         outputs, inputs, height, width = weight.shape
         layer = Conv2d(
             self.builder.name("conv"),
@@ -50,23 +50,23 @@ class Sequence:
         self.last = self.builder.add(layer, {"weight": weight, "bias": _or_zeros(bias, outputs)})
 
     def dense(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
-        """x @ weight [F, F'] + bias [F']; an image is flattened first."""
+        """Append x @ weight [F, F'] + bias [F']; an image is flattened first."""
         self.flatten()
         layer = Dense(self.builder.name("dense"), weight.shape[0], weight.shape[1], inputs=(self.last,))
         self.last = self.builder.add(layer, {"weight": weight, "bias": _or_zeros(bias, weight.shape[1])})
 
     def affine(self, affine: fold.ScaleShift) -> None:
-        """A number for each channel (or feature) to multiply by, and one to add."""
+        """Append a scale and a shift for each channel (or feature)."""
         layer = Affine(self.builder.name("affine"), affine.scale.shape, inputs=(self.last,))
         self.last = self.builder.add(layer, {"scale": affine.scale, "shift": affine.shift})
 
     def activate(self, activation: str, parameters: tuple[float, ...] = ()) -> None:
-        """An activation, element by element."""
+        """Append an elementwise activation."""
         layer = Activation(self.builder.name(activation), activation, parameters, inputs=(self.last,))
         self.last = self.builder.add(layer)
 
     def pool(self, method: str, window: int, stride: int) -> None:
-        """Maximum or average over square windows; a window of 0 is the whole image."""
+        """Append a maximum or average over square windows; a window of 0 is the whole image."""
         if len(self.shape) != 3:
             raise ModelError(f"a pool takes an image, but {self.shape[0]} features come in")
         size = (window, window) if window else (self.shape[1], self.shape[2])
@@ -75,11 +75,11 @@ class Sequence:
         self.last = self.builder.add(layer)
 
     def flatten(self) -> None:
-        """(C, H, W) to features; features stay as they are."""
+        """Convert (C, H, W) to features; features are unchanged."""
         self.last = self.builder.arrange(View.of(self.last, self.shape), (math.prod(self.shape),))
 
     def softmax(self, log: bool = False) -> None:
-        """Probabilities over the features, or their logarithms."""
+        """Append probabilities over the features, or their logarithms."""
         self.flatten()
         self.last = self.builder.add(Softmax(self.builder.name("softmax"), log, inputs=(self.last,)))
 

@@ -1,8 +1,8 @@
-"""Affine maps moved into the layers that read them, as Keras's order (BatchNorm behind ReLU) needs.
+"""Moves affine maps into the layers that read them, as Keras's order (BatchNorm behind ReLU) needs.
 
-A map of positive scales goes on behind a maximum, any map behind an average; what is left goes into the weights of the
-convolutions and dense layers that read it. Zeros around an image are not of the map: a convolution with padding gets
-the shifts by one more channel, which the convolution before computes, one inside the image and so zero around it.
+A map with positive scales moves behind a maximum, any map behind an average; it is then folded into the weights of the
+convolutions and dense layers that read it. Zero padding is not mapped: a convolution with padding gets the shifts
+through one more channel, computed by the convolution before it, which is one inside the image and so zero around it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from ..layers import Affine, Conv2d, Dense, Flatten, Layer, Pool
 from ..layers.activation import activate
 
-WHOLE_TILES = 128  # channels of which one more would take another tile of the partitions
-LEAST_CONSTANT = 0.1  # that the activation of the convolution before makes of one
+WHOLE_TILES = 128  # one more than a multiple of these channels would take another tile of partitions
+LEAST_CONSTANT = 0.1  # least value that the previous convolution's activation may map one to
 
 
 def sink_affines(

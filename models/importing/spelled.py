@@ -21,19 +21,19 @@ from .fold import batch_norm
 from .picture import PreprocessingOptions, network_input
 from .sequence import Sequence
 
-BATCH_NORM_EPSILON = 1e-5  # PyTorch's default; a state dict does not have it
+BATCH_NORM_EPSILON = 1e-5  # PyTorch's defaults default, which a state dict does not contain
 MAX_STEPS = 1_000
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 
 _DEFAULTS = {"leaky_relu": (0.01,), "elu": (1.0,), "hardsigmoid": (1 / 6, 0.5)}  # PyTorch's
 _PARTS = {"padding": 0, "stride": 1, "groups": 1}
-_MAX_GUESSED = 1_024  # the side of a square image that is tried
+_MAX_GUESSED = 1_024  # largest side of a square image to try
 
 
 def build_spelled(
     file: TensorFile, shapes: Mapping[str, Shape], layers: str, options: PreprocessingOptions
 ) -> tuple[Sequence, Output]:
-    """The steps of `layers` on the tensors of a file; ModelError that names the step that does not fit."""
+    """Build the steps of `layers` on the tensors of a file; ModelError names a step that does not fit."""
     steps = [step.strip() for step in layers.split(",") if step.strip()]
     if not 1 <= len(steps) <= MAX_STEPS:
         raise ModelError(f"--layers has {len(steps)} steps; 1 to {MAX_STEPS} are allowed")
@@ -158,7 +158,7 @@ def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:
             window, stride = int(_number(parts[0])), max(1, int(_number(parts[-1])))
             side = (side - window) // stride + 1
         elif name == "globalpool":
-            return False  # any size fits
+            return False  # every size fits
         if side < 1:
             return False
     return False

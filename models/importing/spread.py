@@ -1,7 +1,7 @@
-"""Views with axes of one repeated along those axes, as ONNX broadcasts them: exact products with ones.
+"""Broadcasting of views by exact products with ones: axes of size 1 are repeated, as in ONNX.
 
-A channel is handed to all channels by a convolution of 1x1 ones, a column to all columns by a depthwise one whose
-window meets one number and zeros, and a row likewise. Each sum has one term that is not zero, so that nothing is
+A channel is copied to all channels by a 1x1 convolution with ones; a column is copied to all columns by a depthwise
+convolution whose window meets one number and zeros, and a row likewise. Each sum has one nonzero term, so nothing is
 rounded.
 """
 
@@ -23,7 +23,7 @@ def spread(importer: Importer, source: str, shape: Shape) -> str:
         raise ModelError(f"{list(before)} cannot be repeated until it is {list(shape)}")
     if len(shape) == 1:
         return source if before == shape else _spread_feature(importer, source, shape[0])
-    # Rows and columns come first, while there are few channels.
+    # Rows and columns first, while there are few channels.
     return _spread_channel(importer, _spread_sides(importer, source, shape), shape[0])
 
 

@@ -1,8 +1,8 @@
-"""PyTorch state dicts in .safetensors: networks of the VGG family, perceptrons, and sequences that the user spells.
+"""PyTorch state dicts in .safetensors: VGG networks, perceptrons, and sequences given by the user.
 
-A state dict has weights, but no structure. That of a VGG follows from the names: torchvision and timm number the
-modules of `features` one by one, convolutions, batch normalizations, activations and pools alike, so that a gap means
-a pool. A perceptron's follows from the order of its layers; its activation is unknown, and must be given.
+A state dict has weights, but no structure. A VGG's structure follows from its names: torchvision and timm number all
+modules of `features`, convolutions, batch normalizations, activations and pools alike, so that a gap means a pool. A
+perceptron's follows from the order of its layers; its activation is unknown and must be given.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VGG_BLOCKS = {
     (2, 2, 3, 3, 3): "vgg16",
     (2, 2, 4, 4, 4): "vgg19",
 }
-VGG_SHRINKS = 32  # five pools of 2
+VGG_SHRINKS = 32  # five pools of size 2
 
 ACTIVATIONS = tuple(name for name, parameters in ACTIVATION_PARAMETERS.items() if not parameters)
 

@@ -1,4 +1,4 @@
-"""Building blocks of operators: activations, numbers on a view, and two views combined."""
+"""Building blocks of operators: activations, constants applied to a view, and combinations of two views."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def channel_numbers(
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
-    if ordered.arrangement() is not None:  # a channel shuffle, say: its order has to be made real
+    if ordered.arrangement() is not None:  # a channel shuffle, for example, whose order must be made contiguous
         whole = whole_shape(shape)
         order = tuple(range(len(shape)))
         ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)
@@ -86,7 +86,7 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     """view * scale + shift, with numbers that broadcast over it."""
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
-    if scale.size == shift.size == 1 and rank <= view.rank:  # whatever order its numbers are in
+    if scale.size == shift.size == 1 and rank <= view.rank:  # the order of its numbers does not matter
         whole = importer.shape(view)[:1]
         layer = Affine(importer.name("affine"), whole, inputs=(view.layer,))
         numbers = {"scale": np.broadcast_to(scale.ravel(), whole), "shift": np.broadcast_to(shift.ravel(), whole)}
@@ -132,7 +132,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     extents = tuple(map(max, first.shape, second.shape))
     order = first.order()
     large, small = first.permuted(order), second.permuted(order)
-    if large.arrangement() is not None and first.shape == second.shape:  # the second may be in an order of its own
+    if large.arrangement() is not None and first.shape == second.shape:  # the second may have another order
         order = second.order()
         large, small = first.permuted(order), second.permuted(order)
     if large.arrangement() is not None and small.arrangement() is not None:
@@ -150,7 +150,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
     target = whole_shape(small.shape)
     other = importer.builder.arrange(small, target)
-    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # which the kernel takes as it is
+    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # which the kernel supports directly
     other = spread(importer, other, (whole[0], 1, 1) if by_channel else whole)
     made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))

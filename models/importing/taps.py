@@ -1,4 +1,4 @@
-"""Filters without the taps that never meet the image, as dilated ones have them on images that are small."""
+"""Removes filter taps that never meet the image, as in dilated filters on small images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Co
 
 
 def _met(layer: Conv2d, axis: int, side: int) -> range:
-    """Return the taps along an axis without the first and last that are padding wherever the filter is."""
+    """Return the taps along an axis without leading and trailing ones that always fall on padding."""
     step, apart = layer.stride[axis], layer.dilation[axis]
     before, after = layer.padding[axis], layer.padding[axis + 2]
     taps = layer.kernel_size[axis]
@@ -34,7 +34,7 @@ def _met(layer: Conv2d, axis: int, side: int) -> range:
     padding = before
 
     def is_met(tap: int) -> bool:
-        first = tap * apart - padding  # the row of the first output
+        first = tap * apart - padding  # the row read for the first output
         return any(0 <= first + output * step < side for output in range(outputs))
 
     start, end = 0, taps

@@ -1,8 +1,8 @@
-"""A value of a graph as a view of a layer's output: reshapes and transposes that move nothing yet.
+"""Values of a graph as views of a layer's output: reshapes and transposes that move nothing yet.
 
-A layer's output is stored row by row. A logical axis is a product of factors, each an extent and the stride it has
-there, outer factors first; reshaping splits and joins factors, transposing puts axes in another order, and neither
-computes anything. Only a layer that needs its input in another order makes the order real, as `arrangement` describes.
+A layer's output is stored row by row. A logical axis is a product of factors, each with an extent and a stride there,
+outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything. Only
+a layer that needs its input in another order makes that order real, as `arrangement` describes.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ..errors import ModelError
 
 @dataclass(frozen=True)
 class Factor:
-    """`extent` numbers, each `stride` numbers after the one before."""
+    """`extent` numbers at a distance of `stride`."""
 
     extent: int
     stride: int
 
 
-Axis = tuple[Factor, ...]  # without factors: an axis of one
+Axis = tuple[Factor, ...]  # without factors: an axis of size 1
 
 
 @dataclass(frozen=True)
 class View:
-    """A value as a view of the output of `layer`, example by example; `batched`: an axis of the batch comes before."""
+    """A value as a view of the output of `layer` for one example; `batched`: it has a batch axis in front."""
 
     layer: str
     axes: tuple[Axis, ...]
@@ -47,11 +47,11 @@ class View:
 
     @property
     def rank(self) -> int:
-        """Axes as ONNX counts them, with the batch's."""
+        """Number of axes in ONNX's counting, including the batch."""
         return len(self.axes) + self.batched
 
     def with_batch(self) -> View:
-        """The same with its first axis as that of the batch, where it has none and the axis has one entry."""
+        """Return the same with its first axis, if that has one entry, as the batch axis."""
         if self.batched or not self.axes or self.axes[0]:
             return self
         return View(self.layer, self.axes[1:], True)
@@ -86,7 +86,7 @@ class View:
         known = sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda axis: -strides[axis])
         result = list(known)
         for axis, stride in enumerate(strides):
-            if not stride:  # before the first known axis that comes later
+            if not stride:  # placed before the next axis with a known stride
                 place = next((i for i, other in enumerate(result) if other > axis and strides[other]), len(result))
                 result.insert(place, axis)
         return tuple(result)
@@ -100,7 +100,7 @@ class View:
         return tuple(other for other in range(len(self.axes)) if other != axis)
 
     def arrangement(self) -> tuple[Shape, tuple[int, ...]] | None:
-        """(split, order) of the transpose that makes the view's order real; None if it is in order already."""
+        """Return (split, order) of the transpose that makes the view contiguous; None if it is already."""
         factors = _joined([factor for axis in self.axes for factor in axis])
         if len(factors) <= 1:
             return None

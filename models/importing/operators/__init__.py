@@ -1,4 +1,4 @@
-"""Conversion of ONNX operators: a function of the importer and the node for each, a file for each family."""
+"""Conversion of ONNX operators: a function of importer and node for each, one file for each family."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Activations, element by element: they apply to the output of a layer, however it is viewed."""
+"""Elementwise activations: they apply to the output of a layer, whatever the view."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, channel_numbers, clip, combine_views
 from .comparing import is_zero_or_one, nonzero
 
-BOOL = 9  # ONNX's number of the type
+BOOL = 9  # ONNX's number for the type
 
 
 def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
-    """An operator that is one of our activations, with attributes and their defaults as its parameters."""
+    """Return an operator for one of our activations, with attributes and their defaults as its parameters."""
 
     def operator(importer: Importer, node: Node) -> None:
         parameters = tuple(number(node, name, default) for name, default in attributes)
@@ -49,7 +49,7 @@ def _bias_gelu(importer: Importer, node: Node) -> None:
 
 
 def _quick_gelu(importer: Importer, node: Node) -> None:
-    """x * sigmoid(alpha * x)."""
+    """Convert x * sigmoid(alpha * x)."""
     view = importer.data(node)
     scaled = affine_view(importer, view, np.full(1, number(node, "alpha", 1.702)), np.zeros(1))
     importer.give(node, combine_views(importer, "multiply", view, activate(importer, scaled, "sigmoid")))
@@ -84,7 +84,7 @@ def _swish(importer: Importer, node: Node) -> None:
 
 
 def _celu(importer: Importer, node: Node) -> None:
-    """alpha * elu(x / alpha)."""
+    """Convert alpha * elu(x / alpha)."""
     alpha = number(node, "alpha", 1.0)
     if not alpha > 0:
         raise ModelError("its alpha is not above 0")

@@ -1,4 +1,4 @@
-"""Sums, products and the like: of two values, or of a value and numbers, whatever way either is laid out."""
+"""Sums, products and similar operators of two values, or of a value and constants, for all views."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def _pow(importer: Importer, node: Node) -> None:
 
 
 def power(importer: Importer, view: View, exponent: float) -> View:
-    """A view to a power; fractions other than a half are of numbers above 0."""
+    """Raise a view to a power; fractions other than a half require numbers above 0."""
     if exponent == 1:
         return view
     if exponent == 0.5:
         return activate(importer, view, "sqrt")
     if exponent == -1:
         return activate(importer, view, "reciprocal")
-    if exponent in (2, 3, 4):  # of any sign
+    if exponent in (2, 3, 4):  # for numbers of any sign
         square = combine_views(importer, "multiply", view, view)
         if exponent == 2:
             return square
@@ -77,7 +77,7 @@ def power(importer: Importer, view: View, exponent: float) -> View:
 
 
 def _sum(importer: Importer, node: Node) -> None:
-    """Any number of values, or their mean."""
+    """Convert the sum or mean of any number of values."""
     total = importer.data(node)
     for position in range(1, len(node.inputs)):
         total = combine_views(importer, "add", total, importer.data(node, position))

@@ -1,4 +1,4 @@
-"""Comparisons, logic and choices, on numbers that are 0 or 1, and activations that are made of them."""
+"""Comparisons, logic and choices on numbers that are 0 or 1, and activations made of them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..view import View
 
 _TURNED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
 
-# Activations whose results may be infinite, so that a product with 0 is not 0.
+# Activations whose results may be infinite, so that a product with 0 may not be 0.
 _UNBOUNDED = ("exp", "reciprocal", "power", "log", "softplus")
 
 
 def _compare(importer: Importer, node: Node) -> None:
-    """1 where a comparison holds, else 0."""
+    """Return 1 where a comparison holds, else 0."""
     if len(node.inputs) != 2:
         raise ModelError(f"has {len(node.inputs)} inputs")
     op, views = node.op, [importer.views.get(name) for name in node.inputs]
     if views[0] is not None and views[1] is not None:
         view, limits = combine_views(importer, "subtract", views[0], views[1]), np.zeros(1)
     else:
-        first = int(views[0] is None)  # the place of the data
+        first = int(views[0] is None)  # index of the data operand
         view, given = importer.data(node, first), importer.constant(node, 1 - first)
         if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
             raise ModelError("compares with what is not finite numbers")
@@ -40,7 +40,7 @@ def _compare(importer: Importer, node: Node) -> None:
 
 
 def _comparison(importer: Importer, op: str, view: View, limit: float) -> View:
-    """1 where a view compares so with a number, else 0."""
+    """Return 1 where a view compares with a number, else 0."""
     if op == "Greater":
         return activate(importer, view, "step", (limit,))
     if op == "LessOrEqual":
@@ -62,7 +62,7 @@ def _scaled(importer: Importer, view: View, factor: float) -> View:
 
 
 def _logic(operation: str) -> Callable[[Importer, Node], None]:
-    """Two values of 0 and 1 combined."""
+    """Return an operator that combines two values of 0 and 1."""
 
     def operator(importer: Importer, node: Node) -> None:
         given = [importer.constants.get(name) for name in node.inputs]
@@ -86,7 +86,7 @@ def _xor(importer: Importer, node: Node) -> None:
 
 
 def _where(importer: Importer, node: Node) -> None:
-    """The second input where the first is 1, else the third."""
+    """Return the second input where the first is 1, else the third."""
     condition = importer.constants.get(node.inputs[0])
     mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
     parts = []
@@ -103,7 +103,7 @@ def _where(importer: Importer, node: Node) -> None:
 
 
 def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray) -> View | None:
-    """One of the values of a choice where it is chosen, else 0; None for a constant zero."""
+    """Return one of the values of a choice where it is chosen, else 0; None for a constant zero."""
     values = importer.constants.get(node.inputs[place])
     if values is not None:
         values = _finite(values.astype(np.float64))
@@ -117,20 +117,20 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
         return affine_view(importer, view, mask, np.zeros(1))
     if not _may_be_infinite(importer, view.layer):
         return combine_views(importer, "multiply", view, mask)
-    bound = _scaled(importer, mask, float(np.finfo(np.float32).max))  # 0 where it is not chosen, else no bound
+    bound = _scaled(importer, mask, float(np.finfo(np.float32).max))  # 0 where not chosen, else unbounded
     low = combine_views(importer, "minimum", view, bound)
     return combine_views(importer, "maximum", low, _scaled(importer, bound, -1))
 
 
 def nonzero(importer: Importer, view: View) -> View:
-    """1 where a view is not 0, else 0."""
+    """Return 1 where a view is not 0, else 0."""
     return view if is_zero_or_one(importer, view) else _not(importer, _comparison(importer, "Equal", view, 0.0))
 
 
 def is_zero_or_one(importer: Importer, view: View) -> bool:
     """True if a value is a result of comparisons: 0 and 1."""
     layer = importer.builder.layers.get(view.layer)
-    if isinstance(layer, Affine) and layer.activation == "identity":  # one less it
+    if isinstance(layer, Affine) and layer.activation == "identity":  # one minus it
         scale, shift = (importer.builder.tensors[f"{layer.name}.{part}"] for part in ("scale", "shift"))
         layer = importer.builder.layers.get(layer.inputs[0]) if (scale == -1).all() and (shift == 1).all() else None
     if isinstance(layer, Combine) and layer.operation in ("multiply", "maximum", "add"):
@@ -139,7 +139,7 @@ def is_zero_or_one(importer: Importer, view: View) -> bool:
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
-    """Numbers with infinity as the largest float32, since 0 times infinity is no number."""
+    """Replace infinity by the largest float32, since 0 times infinity is NaN."""
     largest = float(np.finfo(np.float32).max)
     return np.clip(values, -largest, largest)
 
@@ -163,7 +163,7 @@ def _shrink(importer: Importer, node: Node) -> None:
     view, limit, bias = importer.data(node), number(node, "lambd", 0.5), number(node, "bias", 0.0)
     if limit < 0:
         raise ModelError(f"its lambd is {limit:g}, which is below 0")
-    if limit == bias:  # a softshrink: what a clip leaves over
+    if limit == bias:  # softshrink: the part outside a clip
         importer.give(node, combine_views(importer, "subtract", view, clip(importer, view, -limit, limit)))
         return
     above = _comparison(importer, "Greater", view, limit)

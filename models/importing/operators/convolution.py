@@ -18,8 +18,8 @@ from ..scores import multiply_values, scale_scores
 from ..steps import activate, affine_view, combine_views
 from ..view import View
 
-MAX_IN_PLACE = 64  # groups of channels that are multiplied by the same weights where they are
-MAX_VOLUME = 1 << 24  # weights of a convolution over three sides, written out for every depth
+MAX_IN_PLACE = 64  # groups of channels that can be multiplied in place by the same weights
+MAX_VOLUME = 1 << 24  # weights of a three-dimensional convolution, expanded for every depth
 
 Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
