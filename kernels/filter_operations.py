@@ -191,6 +191,7 @@ class Answers(Operation):
     ending: Ending = Ending.RAW
 
     has_answers: ClassVar[bool] = True
+    has_scores: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE

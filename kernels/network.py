@@ -25,6 +25,7 @@ from .operations.elementwise import combine, scale_and_shift, slope
 from .operations.launch import Launch
 from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
+from .operations.pixel_argmax import find_pixel_classes
 from .operations.pool import pool_maxima, pool_means
 from .operations.row_groups import pool_row_groups
 from .operations.scores import compute_scores, find_answers
@@ -44,6 +45,7 @@ from .program import (
     LocalResponseNorm,
     MaxPool,
     Pad,
+    PixelArgmax,
     Rearrange,
     Resident,
     Room,
@@ -82,6 +84,7 @@ BODIES: dict[type, Any] = {
     LocalResponseNorm: normalize_responses,
     MaxPool: pool_maxima,
     Pad: pad,
+    PixelArgmax: find_pixel_classes,
     Rearrange: rearrange,
     ReshapePixels: reshape_pixels,
     Resident: assume_resident,
@@ -132,7 +135,8 @@ def run_network(
         program: a `Program`.
     Returns:
         What the program's outputs are, in the order of its operations: of `Answers` the scores [B', N] of x's dtype and
-        the classes int32 [B'], the first of the largest; of a room for output [B', C', H', W'].
+        the classes int32 [B'], the first of the largest; of `PixelArgmax` int32 [B', H', W']; of a room for output
+        [B', C', H', W'].
     """
     fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
     inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]

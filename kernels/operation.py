@@ -89,7 +89,9 @@ class Operation:
     packing: ClassVar[Packing]  # allowed packing of the images of its first operand
 
     is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
-    has_answers: ClassVar[bool] = False  # its value is scores and classes in HBM, which the launch returns
+    has_answers: ClassVar[bool] = False  # its value is in HBM, and the launch returns it
+    has_scores: ClassVar[bool] = False  # its answers are scores and classes, not classes alone
+    reads_hbm: ClassVar[bool] = False  # it can read its first operand from HBM, as operations with filters can
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if it can compute some rows of its value alone, reading windows of (rows, columns)."""

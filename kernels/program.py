@@ -57,6 +57,7 @@ from .value_operations import LocalResponseNorm as LocalResponseNorm
 from .value_operations import Norm as Norm
 from .value_operations import Numbered as Numbered
 from .value_operations import Pad as Pad
+from .value_operations import PixelArgmax as PixelArgmax
 from .value_operations import Rearrange as Rearrange
 from .value_operations import RowSoftmax as RowSoftmax
 from .value_operations import Slope as Slope

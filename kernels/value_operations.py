@@ -9,6 +9,8 @@ from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
 from .places import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
 
+SEARCHED_BYTES = 8 * 1024  # of a partition: numbers of the pixels whose classes are found at a time
+
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
     """Return the bytes of a partition of two values in float32, of the size of an operation's; none in a room."""
@@ -254,6 +256,25 @@ class Interleave(Operation):
     def rows_read(self, rows: Rows) -> Rows:
         """See `Operation`."""
         return rows[0] // self.step[0], ceil_div(rows[1], self.step[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelArgmax(Operation):
+    """The channel with the largest number at each pixel, of equals the first, as int32 in HBM: a class map."""
+
+    has_answers: ClassVar[bool] = True
+    reads_hbm: ClassVar[bool] = True
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: pixels of all channels, and what is loaded of them, two of each."""
+        return 2 * SEARCHED_BYTES * (1 + (around.tiles if around.reads_hbm else 0))
+
+    def can_cut_rows(self, window: Pair) -> bool:
+        """Return False."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from ..kernels.program import (
-    Answers,
     Convolution,
     Memory,
     Operation,
@@ -79,7 +78,7 @@ class Footprint:
     def value(self, number: int) -> int:
         """Return the bytes of a partition that an operation's own value takes."""
         operation = self._operations[number]
-        if isinstance(operation, (Answers, Store)) or operation.into is not None:
+        if operation.has_answers or isinstance(operation, Store) or operation.into is not None:
             return 0
         if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
             return 0

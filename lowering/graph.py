@@ -151,9 +151,11 @@ class Graph:
         return self.packed_of(node.sources[0][0])
 
     def is_from_hbm(self, node: Node) -> bool:
-        """True if a convolution, or the scores, read their first operand from HBM: a value that is all of it."""
+        """True if an operation that can (with filters, or finding classes) reads its first operand from HBM: a value
+        that is all of it."""
         parts = node.sources[0]
-        return node.operation.filtered is not None and len(parts) == 1 and self.is_in_hbm(parts[0])
+        reads = node.operation.filtered is not None or node.operation.reads_hbm
+        return reads and len(parts) == 1 and self.is_in_hbm(parts[0])
 
     def is_in_hbm(self, part: int) -> bool:
         """True if a node's value, or the input, is in HBM."""

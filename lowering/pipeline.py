@@ -96,7 +96,7 @@ class LaunchPlan:
         for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
             position = self.graph.nodes[number].output
             if operation.has_answers:
-                found[position or 0] = next(left), next(left)
+                found[position or 0] = next(left), next(left) if operation.has_scores else None
             elif isinstance(operation, Room) and operation.memory is Memory.OUTPUT:
                 assert position is not None
                 found[position] = next(left), None

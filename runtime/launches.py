@@ -160,7 +160,7 @@ class LayerLaunches:
             read = [values[name].reshape(shape) for name, shape in zip(step.reads, shapes)]
             launches.append(step.launch(backend, read))
             values[step.name] = launches[-1].outputs[0]
-            answers |= {number: np.asarray(values[step.name]).reshape(size, -1) for number in step.answers}
+            answers |= {number: _numbers(values[step.name], size) for number in step.answers}
             for name in step.reads:  # free values that no later step reads
                 left[name] -= 1
                 if not left[name]:
@@ -303,8 +303,14 @@ def _keep(*operands: np.ndarray) -> None:
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the answers and classes of the first inputs, [size, numbers]; the rest of the batch is filler."""
-    scores = planned.pictures_of(values)[:size].reshape(size, -1)
+    scores = _numbers(planned.pictures_of(values)[:size], size)
     return scores, None if classes is None else planned.pictures_of(classes)[:size]
+
+
+def _numbers(values: Any, size: int) -> np.ndarray:
+    """Return an output as rows [size, numbers]; classes of pixels as float32, which holds them exactly."""
+    rows = np.asarray(values).reshape(size, -1)
+    return rows.astype(np.float32) if rows.dtype.kind in "iu" else rows
 
 
 def _no_classes(size: int) -> np.ndarray:

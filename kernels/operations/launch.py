@@ -111,7 +111,7 @@ class Launch:
         self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
         self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
-        self._scores: dict[int, tuple[nl.NkiTensor, nl.NkiTensor]] = {}
+        self._answers: dict[int, tuple[nl.NkiTensor, ...]] = {}
         self._values: dict[int, Value] = {}
         self._first = self._end = self._pass = self._named = 0
         self._number = OpId(0)
@@ -234,11 +234,12 @@ class Launch:
         return room.of_rows(first, first + operation.rows)
 
     def answers(self, number, operation):
-        """Return (scores, classes) of the pass's pictures in HBM, of `Answers`."""
-        scores, classes = self._scores[number]
+        """Return what the launch returns of an operation, of the pass's pictures, in HBM: (scores, classes) of
+        `Answers`, (classes,) of `PixelArgmax`."""
+        answers = self._answers[number]
         first = self._first * self.program.packed
-        end = min(scores.shape[0], self._end * self.program.packed)
-        return scores[first:end], classes[first:end]
+        end = min(answers[0].shape[0], self._end * self.program.packed)
+        return tuple(each[first:end] for each in answers)
 
     def weights_of(self, operation, plan):
         """Return the weights of an operation: those of an earlier one where they stay."""
@@ -288,11 +289,15 @@ class Launch:
     def _open_output(self, number, operation):
         each = round_up(self.program.pictures, operation.packed)
         given, own = self._shares * each, slice(self._share * each, (self._share + 1) * each)
-        if operation.has_answers:
+        if operation.has_scores:
             scores = nl.ndarray((given, operation.channels), dtype=self.dtype, buffer=nl.shared_hbm)
             classes = nl.ndarray((given,), dtype=nl.int32, buffer=nl.shared_hbm)
-            self._scores[number] = scores[own], classes[own]
+            self._answers[number] = scores[own], classes[own]
             self.outputs += [scores, classes]
+        elif operation.has_answers:
+            classes = nl.ndarray((given, *operation.shape[1:]), dtype=nl.int32, buffer=nl.shared_hbm)
+            self._answers[number] = (classes[own],)
+            self.outputs.append(classes)
         elif getattr(operation, "memory", None) is Memory.OUTPUT:
             out = nl.ndarray((given, *operation.shape), dtype=self.dtype, buffer=nl.shared_hbm)
             lanes = (each // operation.packed, operation.packed * operation.channels, *operation.shape[1:])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, Rearrange, Scores, TapsLoad
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, PixelArgmax, Rearrange, Scores, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..graph import Graph, Node, prepend
@@ -26,7 +26,9 @@ def load_input(graph: Graph) -> Graph:
         return graph
     if len(readers) == 1 and readers[0][1] == 0:
         reader = graph.nodes[readers[0][0]]
-        if isinstance(reader.operation, (Convolution, Load, Scores)) and reader.sources[0] == (LAUNCH_INPUT,):
+        if isinstance(reader.operation, (Convolution, Load, PixelArgmax, Scores)) and reader.sources[0] == (
+            LAUNCH_INPUT,
+        ):
             return graph
     channels, rows, columns = graph.image
     load = Load(name=graph.nodes[0].name, sources=((LAUNCH_INPUT,),), channels=channels, rows=rows, columns=columns)

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from ...kernels.program import Convolution, Ending, Scores
-from ...models.layers import Softmax
+from ...kernels.program import PixelArgmax as PixelArgmaxOperation
+from ...models.layers import PixelArgmax, Softmax
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_SCORES, GraphBuilder, lowers
 from ..graph import DoesNotFit, Node
@@ -22,6 +23,14 @@ def softmax(builder: GraphBuilder, layer: Softmax) -> None:
         keep(builder, layer)
     else:
         builder.add_scores(layer.name, read, ending)
+
+
+@lowers(PixelArgmax)
+def pixel_argmax(builder: GraphBuilder, layer: PixelArgmax) -> None:
+    """The classes of an image's pixels, with the channels in their order."""
+    source = layer.inputs[0]
+    builder.make_plain(source)
+    builder.add(PixelArgmaxOperation, layer.name, (source,), (1, *builder.shapes[source][1:]), kind=layer.kind)
 
 
 def end(builder: GraphBuilder) -> None:

@@ -17,6 +17,7 @@ from .layer import Layer
 from .norm import GroupNorm, LayerNorm, LocalResponseNorm
 from .pad import Pad
 from .partial_softmax import ChannelSoftmax, RowSoftmax
+from .pixel_argmax import PixelArgmax
 from .pool import Pool
 from .reshape import MAX_AXES, Flatten, Reshape, Transpose
 from .softmax import Softmax
@@ -50,6 +51,7 @@ __all__ = [
     "LocalResponseNorm",
     "PRelu",
     "Pad",
+    "PixelArgmax",
     "Pool",
     "Reshape",
     "RowSoftmax",

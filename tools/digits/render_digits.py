@@ -87,10 +87,10 @@ def photograph(
     amount = np.asarray(ink, np.float32)[:, :, None] / 255
 
     channels = 3 if (rng.random() < 0.25 if colour is None else colour) else 1
-    dark, light = _two_tones(rng, channels)
+    dark, light = two_tones(rng, channels)
     paper, pen = (light, dark) if rng.random() < 0.5 else (dark, light)
     picture = paper + amount * (pen - paper)
-    picture = picture * _light(canvas, rng)[:, :, None]
+    picture = picture * light_on(canvas, rng)[:, :, None]
     picture = picture + rng.normal(0, rng.uniform(0, 0.06) * float(np.abs(pen - paper).max()), picture.shape)
     pixels = np.clip(picture * 255, 0, 255).astype(np.uint8)
     return Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
@@ -134,7 +134,7 @@ def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.
     return small.transform(canvas, Image.Transform.AFFINE, coefficients, Image.Resampling.BICUBIC)
 
 
-def _two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.ndarray]:
+def two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a dark and a light tone in 0..1, at least a quarter apart in some channel."""
     while True:
         dark, light = rng.uniform(0, 0.6, channels), rng.uniform(0.35, 1, channels)
@@ -142,7 +142,7 @@ def _two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.
             return dark.astype(np.float32), light.astype(np.float32)
 
 
-def _light(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+def light_on(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     """Return the light on each pixel [H, W], 0 to 1: even, falling off to one side, a lamp's spot, or a soft shadow."""
     x, y = np.meshgrid(np.linspace(-1, 1, canvas[0]), np.linspace(-1, 1, canvas[1]))
     kind = rng.random()

@@ -103,10 +103,10 @@ def test_a_photograph_can_be_told_from_its_paper(colour: bool, sizes: tuple[floa
 def test_light_and_tones_are_within_bounds() -> None:
     for seed in range(50):
         rng = np.random.default_rng(seed)
-        light = render_digits._light((30, 20), rng)
+        light = render_digits.light_on((30, 20), rng)
         assert light.shape == (20, 30) and 0.34 <= light.min() <= light.max() <= 1
         for channels in (1, 3):
-            dark, bright = render_digits._two_tones(rng, channels)
+            dark, bright = render_digits.two_tones(rng, channels)
             assert dark.shape == bright.shape == (channels,) and bright.mean() - dark.mean() > 0.15
             assert np.abs(bright - dark).max() >= 0.25 and 0 <= min(dark.min(), bright.min()) <= bright.max() <= 1
 

@@ -1,0 +1,131 @@
+"""The class of each pixel: the channel with the largest number, found with pixels on the partitions.
+
+    for 128 pixels at a time:
+        numbers[pixels, channels] = channels x pixels, transposed by the Tensor Engine
+        found[pixels] = the first of the largest of each row                            # max8, nc_find_index8
+    found, some blocks of 128 pixels: transposed again, and stored in runs of 128
+
+Numbers of 16 bits are transposed by a matmul by the identity, exactly: then sums in PSUM are float32, and any number of
+channels makes whole words of it.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from ..argmax import SEARCH_WIDTH, fill_up, find_largest
+from ..program import PixelArgmax
+from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, evict, itemsize, sbuf_tile, several_columns, tiles
+from ..value_operations import SEARCHED_BYTES
+from .attention_operands import Tokens
+
+
+def find_pixel_classes(launch, number, operation: PixelArgmax, operands):
+    """Find the class of each pixel of each image, int32 [pictures, rows, columns] in HBM."""
+    (value,) = operands
+    (classes,) = launch.answers(number, operation)
+    pixels = value.rows * value.columns
+    width = max(SEARCH_WIDTH, value.channels)
+    by_search = SEARCHED_BYTES // (4 * value.packed * width)
+    by_load = SEARCHED_BYTES // (PARTITIONS * itemsize(value.dtype))
+    most = max(1, min(by_search, by_load, PARTITIONS // value.packed))
+    flat = classes.reshape((classes.shape[0], pixels))
+    for image in range(value.images):
+        read = _reader(value, image)
+        for part in _full_blocks(pixels, most):
+            count = min(PARTITIONS, part.size)
+            blocks = part.size // count
+            numbers = nl.ndarray((count, value.packed, blocks, width), dtype=nl.float32, buffer=nl.sbuf)
+            _turn(launch, numbers, value, read(part))
+            rows = _classes_of(launch, operation, numbers, value.channels)
+            for picture in range(value.packed):
+                copy_by_hardware(
+                    dst=flat[image * value.packed + picture, part.start : part.end].reshape((blocks, count)),
+                    src=rows[picture * blocks : (picture + 1) * blocks],
+                )
+
+
+def _full_blocks(pixels, most):
+    """Return parts of up to `most` blocks of 128 pixels, and one of the pixels that are left: of two where it would be
+    one, since a single 16-bit column is no operand of the Tensor Engine."""
+    whole = pixels // PARTITIONS * PARTITIONS
+    parts = tiles(whole, PARTITIONS * most)
+    first = whole - 1 if pixels == whole + 1 > 1 else whole
+    return [*parts, Tile(len(parts), first, pixels - first, pixels)] if whole < pixels else parts
+
+
+def _reader(value, image):
+    """Return a function from some pixels of an image to [channels, pixels] of each tile: of SBUF, or loaded."""
+    if value.hbm is None:
+        tokens = Tokens(value, image, by_rows=False, is_padded=True)
+        return lambda part: [
+            tokens.of_tile(t, 0)[:, part.start : part.start + max(part.size, several_columns(1, value.dtype))]
+            for t in range(len(value.tiles))
+        ]
+    flat = value.hbm.reshape((value.hbm.shape[0], value.hbm.shape[1], value.rows * value.columns))
+
+    def load(part):
+        loaded, first = [], 0
+        for size in value.heights:
+            columns = several_columns(part.size, value.dtype)
+            tile = sbuf_tile((size, columns), value.dtype)
+            if columns > part.size:
+                nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+            copy_by_hardware(dst=tile[:, 0 : part.size], src=flat[image, first : first + size, part.start : part.end])
+            loaded.append(tile)
+            first += size
+        return loaded
+
+    return load
+
+
+def _turn(launch, numbers, value, data):
+    """Transpose tiles [channels, pixels] of an image: numbers [pixels, packed, blocks, at least the channels]."""
+    count, _, blocks, _ = numbers.shape
+    first = 0
+    for t, size in enumerate(value.heights):
+        columns = several_columns(size, value.dtype)
+        for some in tiles(blocks, max(1, nl.tile_size.psum_bank_fmax // columns)):
+            partitions = several_columns(count, value.dtype)
+            bank = nl.ndarray((partitions, some.size, columns), dtype=nl.float32, buffer=nl.psum)
+            for block in range(some.size):
+                start = (some.start + block) * count
+                _transpose(launch, bank[:, block], data[t][:, start : start + partitions])
+            _put(numbers, bank[0:count], (first, first + size), some, value.channels)
+        first += size
+
+
+def _transpose(launch, dst, data):
+    """Transpose [channels, pixels] into PSUM, float32 [pixels, channels], or two columns of a single 16-bit one."""
+    if itemsize(data.dtype) == 4:
+        nisa.nc_transpose(dst=dst, data=data, engine=nisa.engine.tensor)
+    else:
+        moving = launch.identity()[0 : data.shape[0], 0 : dst.shape[1]]
+        nisa.nc_matmul(dst=dst, stationary=data, moving=moving, accumulate=False)
+
+
+def _put(numbers, bank, lanes, some, channels):
+    """Copy the lanes [first, end) of some blocks of pixels to where each picture has them."""
+    first, end = lanes
+    for picture in range(first // channels, (end - 1) // channels + 1):
+        low, high = max(first, picture * channels), min(end, (picture + 1) * channels)
+        evict(
+            dst=numbers[:, picture, some.start : some.end, low - picture * channels : high - picture * channels],
+            src=bank[:, :, low - first : high - first],
+            turn=1,  # the Vector Engine searches
+        )
+
+
+def _classes_of(launch, operation, numbers, channels):
+    """Return the classes of numbers [pixels, packed, blocks, width], int32 [(picture, block), pixels]."""
+    rows = numbers.flatten_dims(1, 2)
+    count = rows.shape[1]
+    fill_up(rows, channels)
+    found = nl.ndarray(rows.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    find_largest(found, rows)
+    exact = nl.ndarray(found.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=exact, src=found, engine=nisa.engine.gpsimd)
+    turned = nl.ndarray((count, found.shape[0]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=exact, engine=nisa.engine.tensor)
+    classes = nl.ndarray(turned.shape, dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    nisa.tensor_copy(dst=classes, src=turned, engine=nisa.engine.vector)
+    return classes
