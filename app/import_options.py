@@ -127,7 +127,7 @@ class NetworkOptions:
         ),
     ] = None
     output_kind: Annotated[
-        Literal["classes", "sigmoid", "values"] | None,
+        Literal["classes", "sigmoid", "values", "map"] | None,
         typer.Option("--output-kind", help="What the output means. [default: decided by its last layer]"),
     ] = None
     boxes: Annotated[

@@ -20,6 +20,10 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
     count = named.size
     if named.output.boxes is not None:
         return describe_boxes(named.output.boxes, labelled)
+    if named.output.kind == "map":
+        names = "" if labelled else ", numbered (--labels gives them names)"
+        classes = f"{len(named.labels)} class{'es' if len(named.labels) > 1 else ''}{names}"
+        return f"a map of {named.shape[0]}x{named.shape[1]} pixels of {classes}; trninfer segment draws it"
     if named.output.kind == "values":
         return f"{count} value{'s' if count > 1 else ''}, printed as they are"
     kinds = {

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .checks import INPUT, describe_shape
-from .layers import Layer, Softmax
+from .layers import Layer, PixelArgmax, Softmax
 from .layers.activation import activate
 from .layers.conv2d import conv2d
 from .layers.dense import dense
@@ -39,9 +39,9 @@ __all__ = [
 
 
 class OutputRun(NamedTuple):
-    """One output of a network for a batch, each [B, size]."""
+    """One output of a network for a batch, each [B, size]; the logits of a map are [B, classes, rows, columns]."""
 
-    logits: np.ndarray  # the input of the final softmax (the last layer's output if there is none)
+    logits: np.ndarray  # the input of the final softmax or argmax (the last layer's output if there is none)
     probabilities: np.ndarray  # see `probabilities_of`
     scores: np.ndarray  # the last layer's output
 
@@ -70,9 +70,11 @@ def run_network(
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
         )
-    before_softmax = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
+    before_answer = {
+        layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, (PixelArgmax, Softmax))
+    }
     answers = [named.layer for named in network.named_outputs]
-    kept = {name for answer in answers for name in (answer, before_softmax.get(answer, answer))}
+    kept = {name for answer in answers for name in (answer, before_answer.get(answer, answer))}
     any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
     left = dict(network.readers())  # remaining readers; values without any are deleted
@@ -90,7 +92,7 @@ def run_network(
                 del values[name]
     first, *others = (
         OutputRun(
-            values[before_softmax.get(named.layer, named.layer)],
+            values[before_answer.get(named.layer, named.layer)],
             probabilities_of(values[named.layer], named.output),
             values[named.layer],
         )

@@ -28,11 +28,11 @@ from .checks import (
 from .errors import ModelError
 from .inputs import ImageInput, Input, SeveralInputs, describe_input, read_input
 from .json_fields import build, described, fields_of, fill, typed
-from .layers import LAYER_KINDS, Layer, Softmax
+from .layers import LAYER_KINDS, Layer, PixelArgmax, Softmax
 from .outputs import NamedOutput, Output, read_outputs
 from .schema_1 import from_schema_1
 
-SCHEMA = 4  # written where a network has boxes; 3 where it has several inputs or outputs, else 2
+SCHEMA = 4  # written where a network has boxes or a map; 3 where it has several inputs or outputs, else 2
 MAX_OUTPUTS = 64
 _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
 _NEW_FIELDS = ("output_name", "output_shape", "others")
@@ -97,7 +97,7 @@ class Network:
 
     def _check_outputs(self, shapes: Mapping[str, Shape]) -> None:
         shape = shapes[self.layers[-1].name]
-        is_labelled = self.output.kind == "classes" or (self.labels and self.output.boxes is None)
+        is_labelled = self.output.kind == "classes" or (self.labels and self.output.kind not in ("boxes", "map"))
         if len(shape) != 1 or (is_labelled and len(self.labels) != shape[0]):
             raise ModelError(
                 f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
@@ -111,6 +111,22 @@ class Network:
         if len(set(names)) < len(names) or len(names) > MAX_OUTPUTS:
             raise ModelError(f"{len(names)} outputs; at most {MAX_OUTPUTS} are allowed, with different names")
         self._check_boxes()
+        self._check_map(shapes)
+
+    def _check_map(self, shapes: Mapping[str, Shape]) -> None:
+        """Raise ModelError unless a map leads, and is that of an image, with a label for each class."""
+        if any(other.output.kind == "map" for other in self.others):
+            raise ModelError("a map must be the leading output")
+        if self.output.kind != "map":
+            return
+        last = self.layers[-1]
+        if not isinstance(last, PixelArgmax) or not isinstance(self.input, ImageInput):
+            raise ModelError("output: a map is of an image, and its last layer a pixel_argmax")
+        if shapes[last.inputs[0]][1:] != self.output_shape or len(self.labels) != last.classes:
+            raise ModelError(
+                f"output: a map of {describe_shape(shapes[last.inputs[0]])} scores, but {len(self.labels)} labels and "
+                f"the shape {list(self.output_shape)[:8]}; a label for each class, and rows and columns, are needed"
+            )
 
     def _check_boxes(self) -> None:
         """Raise ModelError unless boxes lead, are those of an image, and have all outputs that they are read from."""
@@ -191,7 +207,7 @@ class Network:
         """Return the network as one line of JSON, which `from_json` converts back to an equal network."""
         has_new = bool(self.others or self.output_shape or isinstance(self.input, SeveralInputs))
         data: dict[str, Any] = {
-            "schema": SCHEMA if self.output.boxes is not None else 3 if has_new else 2,
+            "schema": SCHEMA if self.output.kind in ("boxes", "map") else 3 if has_new else 2,
             "name": self.name,
             "input": describe_input(self.input),
             "layers": [described(layer) for layer in self.layers],

@@ -12,7 +12,7 @@ from .checks import MAX_LABELS, check_choice, check_printable
 from .errors import ModelError
 from .json_fields import fields_of, fill, typed
 
-OUTPUT_KINDS = ("classes", "sigmoid", "values", "boxes")
+OUTPUT_KINDS = ("classes", "sigmoid", "values", "boxes", "map")
 LABELLED_KINDS = ("classes", "sigmoid")  # a label for each number
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
 MAX_VALUES = 1 << 22  # numbers of an output that is not labelled: an image of 3x1024x1024
@@ -24,7 +24,8 @@ class Output:
 
     "classes": one of several; `scores` is "raw", "softmax" for probabilities or "log_softmax" for their logarithms.
     "sigmoid": independent probabilities, one for each label, or a single one. "values": the numbers themselves, such
-    as those of a regression or an embedding. "boxes": objects in a picture, read as `boxes` describes.
+    as those of a regression or an embedding. "boxes": objects in a picture, read as `boxes` describes. "map": the class
+    of each pixel, which the last layer, a `PixelArgmax`, finds among scores of classes by rows by columns.
 
     Of classes, `none` may name the label for inputs that belong to none of the others.
     """
@@ -51,7 +52,7 @@ class NamedOutput:
     """One output of a network: its name, the layer that computes it, its shape, its meaning, and its labels.
 
     The layer gives features; `shape` is that of one example in the file that the network is from, such as (896, 16) for
-    boxes. There is a label for each number, or none; for boxes, one for each class.
+    boxes, and (rows, columns) of a map. There is a label for each number, or none; of boxes and maps for each class.
     """
 
     name: str
@@ -83,7 +84,10 @@ class NamedOutput:
             wanted, what = self.output.boxes.classes, "classes of boxes"
         else:
             wanted, what = width, "numbers"
-        if (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
+        if self.output.kind == "map":  # `Network` knows the layer that finds the classes
+            if len(self.shape) != 2:
+                raise ModelError(f"{where}: a map has rows and columns, not {list(self.shape)[:8]}")
+        elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
             raise ModelError(f"{where}: {wanted} {what}, but {len(self.labels)} labels; one label for each is needed")
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")

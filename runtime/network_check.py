@@ -64,7 +64,12 @@ def batches_of(network: Network) -> tuple[int, ...]:
 
 
 def before_softmax(model: Model) -> Model:
-    """Return the network without final softmaxes and other saturating functions; its scores become values."""
+    """Return the network without final softmaxes and other saturating functions; its scores become values.
+
+    A network of a map stays as it is: its classes are compared by their scores.
+    """
+    if model.network.output.kind == "map":
+        return model
     network = without_squeezing(model.network, squeezed_outputs(model.network))
     cut = {layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, Softmax)}
     readers = network.readers()

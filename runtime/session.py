@@ -207,9 +207,20 @@ class Session:
                 f"way{advice}"
             )
         network = self.model.network
+        if network.output.kind == "map":
+            self._check_map(network.unpack(scores)[0])
         parts = zip(network.unpack(scores), network.named_outputs)
         probabilities = [probabilities_of(part, named.output) for part, named in parts]
         return probabilities[0] if len(probabilities) == 1 else np.concatenate(probabilities, axis=1)
+
+    def _check_map(self, classes: np.ndarray) -> None:
+        """OverflowedError where a pixel has no class: the chip finds NaN nowhere."""
+        network = self.model.network
+        if classes.min(initial=0) < 0 or classes.max(initial=0) >= len(network.labels):
+            advice = _ADVICE.get(self.dtype, "; try --dtype float32")
+            raise OverflowedError(
+                f"pixels of {network.name!r} have no class in {self.dtype}: numbers overflowed on the way{advice}"
+            )
 
 
 def _no_progress(done: float) -> None:

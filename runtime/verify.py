@@ -63,6 +63,9 @@ class Verifier:
         verdicts = []
         for number, (named, run) in enumerate(zip(network.named_outputs, golden.outputs)):
             part = network.unpack(probabilities)[number]
+            if named.output.kind == "map":
+                verdicts.append(self._map_verdict(run, golden.largest, part))
+                continue
             chosen = classes if number == 0 else part.argmax(axis=1)
             verdicts.append(self._verdict(not named.output.is_labelled, run, golden.largest, chosen, part))
         self.verdict = merge((self.verdict, *verdicts))
@@ -84,3 +87,16 @@ class Verifier:
         disagreements = int(differ.sum() - near.sum())
         passed = disagreements == 0 and bool((errors <= allowed).all())
         return Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
+
+    def _map_verdict(self, run: OutputRun, largest: np.ndarray, classes: np.ndarray) -> Verification:
+        """Compare classes of pixels [N, rows * columns]: where one differs, by how much its score is below the best."""
+        scores = run.logits.reshape(len(run.logits), run.logits.shape[1], -1)
+        chosen = classes.astype(np.int64)
+        gaps = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
+        differ = chosen != scores.argmax(axis=1)
+        tolerance = self.verdict.tolerance
+        allowed = tolerance * np.maximum(1.0, np.abs(scores).max(axis=(1, 2)))
+        allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)
+        near = differ & (gaps <= 2 * allowed[:, None])
+        disagreements = int(differ.sum() - near.sum())
+        return Verification(disagreements == 0, float(gaps.max()), disagreements, int(near.sum()), tolerance)

@@ -6,7 +6,6 @@ Reading a file executes nothing: ONNX is decoded as data and checked node by nod
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from ..tensor_file import read_table
 from .box_heads import FoundBoxes, find_head
 from .box_spec import BoxSpec, parse_boxes
 from .builder import BuiltOutput
+from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
 from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
@@ -43,10 +43,10 @@ class ImportOptions:
     """User's options for an import; None if not given.
 
     `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
-    leading output means ("classes", "sigmoid" or "values"). `boxes`: how those of a detector are read. `activation`,
-    `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not run.
-    `preprocessor`: the file or folder that says what pictures and classes are, in place of those beside the network;
-    `ignores_beside`: neither is read.
+    leading output means ("classes", "sigmoid", "values" or "map"). `boxes`: how those of a detector are read.
+    `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not
+    run. `preprocessor`: the file or folder that says what pictures and classes are, in place of those beside the
+    network; `ignores_beside`: neither is read.
     """
 
     output_names: tuple[str, ...] = ()
@@ -156,9 +156,8 @@ class _Properties:
         itself."""
         if self.labels is not None:
             return self.labels, "the user"
-        head = leading.output.boxes
-        count = math.prod(leading.shape) if head is None else head.classes
-        if leading.output.kind == "values" or (head is None and count < 2):
+        count, kind = leading.label_count, leading.output.kind
+        if kind == "values" or (kind not in ("boxes", "map") and count < 2):
             return None, ""
         if self.beside.labels is not None and len(self.beside.labels) == count:
             return self.beside.labels, self.beside.files[-1]
@@ -252,6 +251,14 @@ def _decide_outputs(walk: Walk, graph: Graph, part: Cut, properties: _Properties
             source = graph_input(graph, part, properties.pictures)
             walk.importer.builder.input = source.input
         return _Meaning(outputs, source, properties, _notes_on_boxes(found, properties.labels))
+    if options.output_kind == "map" or (
+        options.output_kind is None and looks_like_map(walk.importer, outputs[0], source.input)
+    ):
+        outputs = as_map(walk.importer, outputs, source.input, is_guessed=options.output_kind is None)
+        properties = properties.with_pictures(WHOLE_PICTURES)
+        source = graph_input(graph, part, properties.pictures)
+        walk.importer.builder.input = source.input
+        return _Meaning(outputs, source, properties, [])
     leading = outputs[0].output
     if options.output_kind and options.output_kind != leading.kind:
         leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
@@ -286,6 +293,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
                 tensors=tensors,
                 names=names,
                 notes=notes,
+                map_is_last=is_channels_last(outputs[0], source.input),
             )
         )
     except RejectedError as error:

@@ -25,12 +25,24 @@ MAX_NAME = 200  # longest output name
 
 @dataclasses.dataclass(frozen=True)
 class BuiltOutput:
-    """An output of a network being built: its name, its layer, the shape of one example in the file, its meaning."""
+    """An output of a network on its way: its name, its layer, the shape of one example in the file, its meaning.
+
+    `view` is how it reads the layer that its last step added. `classes` is the number of classes of a map, whose shape
+    is (rows, columns).
+    """
 
     name: str
     layer: str
     shape: Shape
     output: Output
+    view: View | None = None
+    classes: int = 0
+
+    @property
+    def label_count(self) -> int:
+        """The labels that it needs, or may have."""
+        head = self.output.boxes
+        return head.classes if head is not None else self.classes or math.prod(self.shape)
 
 
 class NetworkBuilder:
@@ -129,11 +141,12 @@ class NetworkBuilder:
         kept = (leading.layer, *(built.layer for built in outputs[1:]))
         layers, tensors, found = fuse_layers(tuple(self.layers.values()), self.tensors, self.shapes, kept)
         others = tuple(
-            NamedOutput(_printable(built.name), layer, built.shape, built.output, _labels(built.output, built.shape))
+            NamedOutput(_printable(built.name), layer, built.shape, built.output, _labels(built))
             for built, layer in zip(outputs[1:], found[1:])
         )
-        labels = _labels(output, shape) if labels is None else labels
-        told = (others, _printable(leading.name), shape) if others or output.boxes is not None else ()
+        leading = dataclasses.replace(leading, shape=shape, output=output)
+        labels = _labels(leading) if labels is None else labels
+        told = (others, _printable(leading.name), shape) if others or output.kind in ("boxes", "map") else ()
         return Network(name, self.input, layers, labels, output, *told), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:
@@ -148,10 +161,10 @@ class NetworkBuilder:
         return dataclasses.replace(built, layer=flat)
 
 
-def _labels(output: Output, shape: Shape) -> tuple[str, ...]:
-    """Return numbers as labels, if an output needs labels."""
-    count = math.prod(shape) if output.boxes is None else output.boxes.classes
-    is_labelled = output.kind in ("classes", "boxes") or (output.kind == "sigmoid" and count > 1)
+def _labels(built: BuiltOutput) -> tuple[str, ...]:
+    """Numbers as labels, where an output needs some."""
+    count = built.label_count
+    is_labelled = built.output.kind in ("classes", "boxes", "map") or (built.output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()
 
 

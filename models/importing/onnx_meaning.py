@@ -34,7 +34,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
     """Infer the meaning of an output from its last step."""
     layers = importer.builder.layers
     count = math.prod(view.shape)
-    layer = _last_step(layers, view.layer)
+    layer = last_step(layers, view.layer)
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")
     array = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
@@ -64,7 +64,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
 def _is_flattened_map(importer: Importer, name: str) -> bool:
     """True if a layer's numbers are images or tables with more than one pixel each."""
     layers, shapes = importer.builder.layers, importer.builder.shapes
-    layer = _last_step(layers, name)
+    layer = last_step(layers, name)
     if isinstance(layer, Concat):
         return all(_is_flattened_map(importer, read) for read in layer.inputs)
     return layer is not None and len(shapes[layer.name]) == 3 and math.prod(shapes[layer.name][1:]) > 1
@@ -93,7 +93,8 @@ def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOu
 def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[BuiltOutput]:
     """Return each output as features of a layer, in the order of its own axes."""
     return [
-        BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output) for found in outputs
+        BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output, found.view)
+        for found in outputs
     ]
 
 
@@ -134,8 +135,8 @@ def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
     return found
 
 
-def _last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
-    """Return the layer that computes a value, skipping layers that only rearrange it."""
+def last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
+    """Return the layer that computes a value, not one that only arranges it."""
     layer = layers.get(name)
     while isinstance(layer, ARRANGING):
         layer = layers.get(layer.inputs[0])

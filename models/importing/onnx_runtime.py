@@ -31,8 +31,8 @@ MAX_RANDOM = 1 << 22  # random numbers of the input; longer inputs repeat them
 EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # number of examples, and the largest multiply-accumulates for it
 
 _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by function
-# operators that keep the order of numbers
-_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")
+_BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # that maps are found without (map_outputs.py)
+_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
 
 # Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
 # numbers of 8 bits, whose rounding in every layer the imported network leaves out.
@@ -79,6 +79,7 @@ class ImportedGraph:
     tensors: Mapping[str, np.ndarray]
     names: tuple[str, ...]  # names of the network's outputs in the file
     notes: tuple[str, ...] = ()
+    map_is_last: bool = False  # the classes of a map come behind rows and columns in the file
 
 
 def compare(imported: ImportedGraph) -> Comparison:
@@ -112,7 +113,10 @@ def compare(imported: ImportedGraph) -> Comparison:
         ]
     results = []
     for number, wanted in enumerate(expected):
-        parts = [run[number].logits if before[number] else run[number].scores for run in runs]
+        is_map = imported.network.named_outputs[number].output.kind == "map"
+        parts = [run[number].logits if before[number] or is_map else run[number].scores for run in runs]
+        if is_map:
+            parts = [_scores_of_map(part, wanted.shape[1], imported.map_is_last) for part in parts]
         results.append(_difference(imported, number, np.concatenate(parts), wanted))
     return max(results, key=lambda result: result._badness)
 
@@ -123,10 +127,23 @@ def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: s
     producers = {output: node for node in imported.part.nodes for output in node.outputs}
     named = imported.network.named_outputs[imported.names.index(name)]
     last = next(each for each in imported.network.layers if each.name == named.layer)
-    ops = ("Softmax", "LogSoftmax") if isinstance(last, Softmax) else _SATURATING.get(squeezed.get(last.name, ""), ())
+    if named.output.kind == "map":
+        ops: tuple[str, ...] = _BEFORE_MAPS
+    elif isinstance(last, Softmax):
+        ops = ("Softmax", "LogSoftmax")
+    else:
+        ops = _SATURATING.get(squeezed.get(last.name, ""), ())
     while (node := producers.get(name)) is not None and node.op in _SAME_ORDER:
         name = node.inputs[0]
     return node.inputs[0] if node is not None and node.op in ops else None
+
+
+def _scores_of_map(logits: np.ndarray, size: int, is_last: bool) -> np.ndarray:
+    """Return the scores [B, size] that a map is found in, [B, classes, rows, columns], as the file has them; of a
+    single channel, that beside the zero of no class."""
+    pixels = logits[0, 0].size
+    scores = logits[:, -(size // pixels) :]
+    return (np.moveaxis(scores, 1, -1) if is_last else scores).reshape(len(scores), -1)
 
 
 def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequence[str | None]) -> dict[str, str]:

@@ -1,0 +1,109 @@
+"""Outputs of segmentation networks: scores of classes by rows by columns, recognised by their shape and last layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..checks import MAX_LABELS
+from ..errors import ModelError
+from ..inputs import ImageInput, Input
+from ..layers import Activation, Affine, ChannelSoftmax, Concat, PixelArgmax
+from ..outputs import Output
+from .builder import BuiltOutput
+from .importer import Importer
+from .onnx_meaning import last_step
+from .picture import PreprocessingOptions
+from .view import View
+
+COARSEST = 8  # pixels of the image for one of a map; coarser outputs are features
+COLOURS = 3  # channels of a picture: an output of the image's own size with three is one
+WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # so that every pixel gets a class
+SIGMOIDS = ("sigmoid", "hardsigmoid")
+
+
+def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> bool:
+    """True if an output looks like scores of classes for the pixels of an image.
+
+    It has 2 channels or more, rows and columns in proportion to the image, and no activation at its end but a softmax
+    over the channels. An output of three channels of the image's own size is a picture.
+    """
+    if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
+        return False
+    if len(built.shape) != 3:
+        return False
+    channels, rows, columns = _planes(built.view, source).shape
+    last = last_step(importer.builder.layers, built.layer)
+    if isinstance(last, ChannelSoftmax):
+        return last.length == channels
+    size = source.height, source.width
+    if not 2 <= channels <= MAX_LABELS or min(rows, columns) < 2 or (channels == COLOURS and (rows, columns) == size):
+        return False
+    in_proportion = abs(rows * size[1] - columns * size[0]) <= max(size)
+    return (
+        in_proportion and rows <= size[0] <= COARSEST * rows and getattr(last, "activation", "identity") == "identity"
+    )
+
+
+def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is_guessed: bool) -> list[BuiltOutput]:
+    """Return the outputs of a network with the first as a map, whose classes a last layer finds; ModelError if it
+    cannot be one. Others of its shape, which help in training, are left out."""
+    leading, builder = outputs[0], importer.builder
+    if not isinstance(source, ImageInput):
+        raise ModelError("a map is of the pixels of an image, but the network reads none, or several inputs")
+    if leading.view is None or len(leading.shape) != 3:
+        raise ModelError(
+            f"a map is found in scores of classes by rows by columns, but the output {leading.name!r} is "
+            f"{list(leading.shape)}"
+        )
+    kept = [each for each in outputs[1:] if each.shape != leading.shape]
+    left_out = [each for each in outputs[1:] if each.shape == leading.shape]
+    view = _planes(_before_squeezing(importer, leading.view), source)
+    channels, *shape = view.shape
+    layer = importer.planes(view)
+    if channels == 1:  # one class or none: its number against 0, of a probability before its sigmoid
+        zero = Affine(importer.name("other"), (1,), inputs=(layer,))
+        builder.add(zero, {"scale": np.zeros(1), "shift": np.zeros(1)})
+        layer = builder.add(Concat(importer.name("scores"), inputs=(zero.name, layer)))
+        importer.note("pixels above 0 (a probability of 0.5) are class 1 of its map, others class 0")
+        channels = 2
+    found = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
+    if left_out:
+        names = ", ".join(repr(each.name) for each in left_out)
+        importer.note(f"left out: {names}, another map of the same shape (--output-name chooses)")
+    if is_guessed:
+        sizes = "x".join(map(str, leading.shape))
+        importer.note(f"its output of {sizes} is taken for a class map (--output-kind values for its numbers)")
+    return [BuiltOutput(leading.name, found, tuple(shape), Output("map"), leading.view, channels), *kept]
+
+
+def is_channels_last(built: BuiltOutput, source: Input) -> bool:
+    """True if an output of the file has its classes behind rows and columns, as Keras has them."""
+    return built.view is not None and _is_last(built.view, source)
+
+
+def _is_last(view: View, source: Input) -> bool:
+    if not isinstance(source, ImageInput) or len(view.shape) != 3:
+        return False
+    fits = [
+        source.height * columns == source.width * rows and rows <= source.height <= COARSEST * rows
+        for rows, columns in (view.shape[:2], view.shape[1:])
+    ]
+    return fits == [True, False]
+
+
+def _planes(view: View, source: Input) -> View:
+    """Return a view of scores as classes by rows by columns."""
+    return view.permuted((2, 0, 1)) if _is_last(view, source) else view
+
+
+def _before_squeezing(importer: Importer, view: View) -> View:
+    """Return scores without a softmax over the channels, or a sigmoid, at their end: the same is the largest, and
+    rounding makes no equals of it."""
+    layer = importer.builder.layers.get(view.layer)
+    whole = isinstance(layer, ChannelSoftmax) and layer.length == importer.builder.shapes[view.layer][0]
+    if layer is not None and (whole or (isinstance(layer, Activation) and layer.activation in SIGMOIDS)):
+        return dataclasses.replace(view, layer=layer.inputs[0])
+    return view
