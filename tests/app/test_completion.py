@@ -14,7 +14,7 @@ def test_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dir").mkdir()
     (tmp_path / "[x].safetensors").touch()
     monkeypatch.chdir(tmp_path)
-    assert complete_model("di") == ["digits-cnn", "digits-ffnn", "digits.safetensors", "dir/"]
+    assert complete_model("di") == ["digits-cnn", "digits-detect", "digits-ffnn", "digits.safetensors", "dir/"]
     assert complete_model(f"{tmp_path}/dig") == [f"{tmp_path}/digits.safetensors"]
     assert complete_model("[") == ["[x].safetensors"]
 

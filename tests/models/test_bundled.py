@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import trninfer
 from PIL import Image, ImageDraw, ImageFont
+from trninfer.inference.boxes import Limits, find_boxes
 from trninfer.models import ModelError, bundled_models, golden, load_model, run_network
 from trninfer.models.bundled import parse_accuracy
 from trninfer.models.preprocess import open_image, preprocess
@@ -21,11 +22,11 @@ PICTURES = sorted(path for path in (ROOT / "samples").iterdir() if path.suffix i
 
 def test_what_is_bundled() -> None:
     models = {model.name: model for model in bundled_models()}
-    assert list(models) == ["digits-cnn", "digits-ffnn"]
+    assert list(models) == ["digits-cnn", "digits-detect", "digits-ffnn"]
     for name, model in models.items():
         assert model.network == load_model(name).network
         assert model.network.name == name
-        assert model.file_bytes == model.path.stat().st_size < 1_100_000
+        assert model.file_bytes == model.path.stat().st_size < 1_600_000
         assert model.parameters == sum(tensor.size for tensor in load_model(name).tensors.values())
         assert "UCI" in model.trained_on
 
@@ -35,6 +36,7 @@ def test_accuracies_that_were_asked_for() -> None:
     assert scores["digits-ffnn", "UCI digits, held-out forms"] >= 0.975
     assert scores["digits-cnn", "UCI digits enlarged, held-out forms"] >= 0.992
     assert scores["digits-cnn", "distorted renderings, held-out fonts"] >= 0.978
+    assert scores["digits-detect", "digits found in compositions, held-out fonts and forms"] >= 0.85
     assert scores["digits-cnn", "non-digits refused, held-out scripts and pictograms"] >= 0.905
 
 
@@ -157,7 +159,18 @@ def test_digits_cnn_reads_every_sample(path: Path) -> None:
     assert probabilities.max() > 0.6
 
 
-@pytest.mark.parametrize("name", ["digits-ffnn", "digits-cnn"])
+@pytest.mark.parametrize(("name", "digits"), [("meter.png", "013478"), ("notes.jpg", "2345689")])
+def test_digits_detect_finds_the_digits_of_the_samples(name: str, digits: str) -> None:
+    model = load_model("digits-detect")
+    network, head = model.network, model.network.output.boxes
+    assert head is not None
+    image = preprocess(open_image(ROOT / "samples" / "several-digits" / name), network.input)
+    table = run_network(network, model.tensors, image[None]).scores.reshape(network.output_shape)
+    found = find_boxes(head, network.input.shape[1:], table, {}, Limits())
+    assert "".join(sorted(network.labels[index] for index in found.classes)) == digits
+
+
+@pytest.mark.parametrize("name", ["digits-ffnn", "digits-cnn", "digits-detect"])
 def test_each_has_a_card_with_its_figures(name: str) -> None:
     card = (ROOT / "weights" / f"{name}.md").read_text()
     for score in parse_accuracy(load_model(name).metadata["accuracy"]):

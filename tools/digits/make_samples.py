@@ -1,6 +1,7 @@
 """Generates the pictures and the feature batch of samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
 
-Each picture's name begins with its digit and says what it is like. Fonts and handwriting are held out: no network was
+Each picture's name begins with its digit and says what it is like; those of several digits are in a folder of their
+own. Fonts and handwriting are held out: no network was
 trained on them. The same command always gives the same pixels.
 """
 
@@ -17,6 +18,8 @@ from .fonts import HELD_OUT_FAMILIES, find_fonts, load_font
 from .uci import enlarge, load_split
 
 SAMPLES_DIRECTORY = Path(__file__).resolve().parents[2] / "samples"
+
+SEVERAL = "several-digits"  # the folder of pictures for digits-detect
 
 Colour = tuple[int, int, int]
 
@@ -131,13 +134,52 @@ def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
     return pictures
 
 
+def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, font: Path, gap: int) -> Image.Image:
+    """Ink of the digits of a number in a font, in a row from the left; `start` is where the middle of the first is."""
+    ink = Image.new("L", size)
+    draw, x = ImageDraw.Draw(ink), start[0]
+    for digit in text:
+        draw.text((x, start[1]), digit, fill=255, font=load_font(font, height), anchor="mm")
+        x += round(draw.textlength(digit, font=load_font(font, height))) + gap
+    return ink
+
+
+def make_several() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
+    """Every sample of several digits by its file name, with the options to save it with."""
+    rng = np.random.default_rng(2027)
+    fonts = {family: files[0] for family, files in find_fonts(HELD_OUT_FAMILIES).items()}
+    pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {}
+
+    size = (560, 240)
+    ink = row("307184", size, (86, 116), 96, fonts["Roboto Slab"], 22)
+    x, y = axes(size)
+    picture = compose(
+        ink, (34, 36, 40), (236, 232, 220), light=0.95 + 0.05 * x - 0.08 * y, grain=2 * texture(size, 1, rng)
+    )
+    pictures["meter.png"] = (picture.filter(ImageFilter.GaussianBlur(0.7)), {})
+
+    size = (640, 520)
+    ink = Image.new("L", size)
+    for digit, which, at in ((4, 2, (150, 130)), (8, 4, (250, 136)), (5, 3, (430, 122)), (2, 5, (130, 300))):
+        ink.paste(255, (0, 0), handwritten(digit, which, size, at, 110))
+    for digit, which, at in ((9, 1, (330, 296)), (6, 2, (510, 310)), (3, 3, (420, 430))):
+        ink.paste(255, (0, 0), handwritten(digit, which, size, at, 120))
+    x, y = axes(size)
+    light = 0.72 + 0.28 / (1 + np.exp(-(x + 0.4 * y + 0.2) / 0.2))
+    grain = 3 * texture(size, 0.9, rng) + 2 * texture(size, 8, rng)
+    photo = compose(ink, (240, 236, 226), (36, 44, 96), light=light, grain=grain)
+    pictures["notes.jpg"] = (photo.filter(ImageFilter.GaussianBlur(0.6)), {"quality": 82})
+    return pictures
+
+
 def main() -> None:
     """Write the pictures and the feature batch."""
     parser = argparse.ArgumentParser(description="Make the samples.")
     parser.add_argument("directory", type=Path, nargs="?", default=SAMPLES_DIRECTORY)
     directory: Path = parser.parse_args().directory
-    directory.mkdir(exist_ok=True)
-    for name, (picture, options) in make_pictures().items():
+    (directory / SEVERAL).mkdir(parents=True, exist_ok=True)
+    several = {f"{SEVERAL}/{name}": made for name, made in make_several().items()}
+    for name, (picture, options) in (make_pictures() | several).items():
         if name.endswith(".png"):
             options["optimize"] = True
         picture.save(directory / name, **options)

@@ -29,7 +29,7 @@ def test_a_network_pass_by_pass(cli, picture_model: Path) -> None:
 def test_all_networks_and_lines_of_json(cli) -> None:
     lines = [json.loads(line) for line in cli("bench", "--show-lowering", "--format", "ndjson").out.splitlines()]
     shown = [line for line in lines if line["type"] == "lowering"]
-    assert [line["network"] for line in shown] == ["digits-cnn", "digits-ffnn"]
+    assert [line["network"] for line in shown] == ["digits-cnn", "digits-detect", "digits-ffnn"]
     assert all("lowering" not in line for line in lines if line["type"] == "summary")
 
 

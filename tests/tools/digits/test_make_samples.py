@@ -17,6 +17,7 @@ from trninfer.tools.digits.make_samples import (
     handwritten,
     letter,
     make_pictures,
+    make_several,
     texture,
 )
 from trninfer.tools.digits.uci import Digits
@@ -33,9 +34,9 @@ def made() -> Made:
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
-    features = np.zeros((40, 8, 8), np.float32)
+    features = np.zeros((80, 8, 8), np.float32)
     features[:, 1:7, 3:5] = 16
-    held_out = Digits(features.reshape(40, 64), np.arange(40, dtype=np.int32) % 10)
+    held_out = Digits(features.reshape(80, 64), np.arange(80, dtype=np.int32) % 10)
     patch.setattr(make_samples, "find_fonts", lambda families: {family: [PILLOW_DEFAULT] for family in families})
     patch.setattr(make_samples, "load_split", lambda: (held_out, held_out))
 
@@ -54,6 +55,16 @@ def test_each_is_named_by_its_digit_and_has_ink(made: Made) -> None:
         assert set(options) <= {"quality", "exif"}
         bands = [np.ptp(np.asarray(band)) for band in picture.split()]
         assert max(bands) > 100, name
+
+
+def test_those_of_several_digits_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch)
+    files = {path.name: path for path in (SAMPLES_DIRECTORY / "several-digits").iterdir()}
+    made = make_several()
+    assert made.keys() == files.keys()
+    for name, (picture, _) in made.items():
+        with Image.open(files[name]) as sample:
+            assert (sample.size, sample.mode) == (picture.size, picture.mode), name
 
 
 def test_they_come_again_pixel_by_pixel(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +86,7 @@ def test_what_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     with Image.open(tmp_path / "new" / "1-x.png") as picture:
         assert picture.getpixel((0, 0)) == 7
     assert np.fromfile(tmp_path / "new" / "digits-X.bin", "<f4").reshape(-1, 64).max() == 16
-    assert np.fromfile(tmp_path / "new" / "digits-Y.bin", "<i4").tolist() == [n % 10 for n in range(40)]
+    assert np.fromfile(tmp_path / "new" / "digits-Y.bin", "<i4").tolist() == [n % 10 for n in range(80)]
 
 
 def test_ink_on_paper_under_a_light() -> None:

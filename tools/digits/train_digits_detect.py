@@ -1,0 +1,287 @@
+"""Train `digits-detect`: a grey picture fitted into 1x128x128, to the boxes of the digits in it.
+
+`python -m trninfer.tools.digits.train_digits_detect` writes weights/digits-detect.safetensors and its card
+weights/digits-detect.md. Trained on 20,000 compositions (`compositions.py`) of digits in the fonts of TRAINING_FAMILIES
+without those for validation, and of the first eight forms of the UCI digits that scikit-learn ships; scored on 1,000
+compositions of the fonts of HELD_OUT_FAMILIES and the last three forms.
+
+`--cache DIRECTORY` keeps the compositions. `--validate` scores the validation side, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...inference.boxes import Limits, find_boxes
+from ...models.boxes import BoxHead
+from ...models.files import WEIGHTS_DIRECTORY, save_model
+from ...models.golden import run_network
+from ...models.inputs import ImageInput
+from ...models.layers import Concat, Conv2d, Layer, Transpose
+from ...models.network import Network
+from ...models.outputs import Output
+from .box_scoring import iou_of, score
+from .compositions import PADDING, SIDE, Composition, compositions
+from .detector import CLASSES, STEPS, STRIDES, Detector, train
+from .fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VALIDATION_FAMILIES
+
+NAME = "digits-detect"
+TEMPLATE = Path(__file__).with_name("digits_detect_card.md")
+SCORED_ON = "digits found in compositions, held-out fonts and forms"
+CONFIDENCE = 0.25
+LEAST_CONFIDENCE = 0.01  # of the boxes that the average precision counts
+TRAINING, VALIDATION, HELD_OUT = 20_000, 600, 1_000  # compositions
+INPUT = ImageInput(
+    channels=1,
+    height=SIDE,
+    width=SIDE,
+    preprocess="photo",
+    mean=(PADDING,),
+    std=(1.0,),
+    resize=SIDE,
+    resize_mode="pad",
+    pad_colour=round(255 * PADDING),
+)
+
+
+def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.ndarray]]:
+    """The trained module as a network, normalizations folded into convolutions, and its tensors.
+
+    Each grid's answers become rows, a cell each; the rows of both follow each other. `offset` is added to all logits.
+    """
+    layers: list[Layer] = []
+    tensors: dict[str, np.ndarray] = {}
+
+    def add(part: nn.Module, source: str) -> str:
+        for convolution, norm in convolutions_of(part):
+            weight, bias = folded(convolution, norm)
+            stride, padding = int(convolution.stride[0]), int(convolution.padding[0])
+            layer = Conv2d(
+                f"conv{len(tensors) // 2 + 1}",
+                convolution.in_channels,
+                convolution.out_channels,
+                kernel_size=(convolution.kernel_size[0], convolution.kernel_size[1]),
+                padding=(padding,) * 4,
+                activation="identity" if norm is None else "relu",
+                stride=(stride, stride),
+                inputs=(source,),
+            )
+            layers.append(layer)
+            tensors[f"{layer.name}.weight"] = weight.numpy().astype(np.float32)
+            shift = np.zeros(len(bias), np.float32)
+            shift[4:] = offset if norm is None else 0.0
+            tensors[f"{layer.name}.bias"] = bias.numpy().astype(np.float32) + shift
+            source = layer.name
+        return source
+
+    def rows(source: str, stride: int) -> str:
+        side = SIDE // stride
+        shape = (4 + CLASSES, side * side)
+        layers.append(Transpose(f"rows{stride}", shape, (1, 0), (math.prod(shape),), inputs=(source,)))
+        return f"rows{stride}"
+
+    fine = add(model.fine, "input")
+    parts = [rows(add(model.fine_head, fine), STRIDES[0])]
+    parts.append(rows(add(model.coarse_head, add(model.coarse, fine)), STRIDES[1]))
+    layers.append(Concat("boxes", inputs=tuple(parts)))
+    cells = sum((SIDE // stride) ** 2 for stride in STRIDES)
+    head = BoxHead(CLASSES, layout="rows", code="cells", scores="logits", strides=STRIDES)
+    return (
+        Network(
+            NAME,
+            INPUT,
+            tuple(layers),
+            tuple("0123456789"),
+            Output("boxes", boxes=head),
+            output_name="boxes",
+            output_shape=(cells, 4 + CLASSES),
+        ),
+        tensors,
+    )
+
+
+def convolutions_of(part: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
+    """The convolutions of a module in order, each with the normalization behind it."""
+    found = [each for each in part.modules() if isinstance(each, (nn.Conv2d, nn.BatchNorm2d))]
+    for number, each in enumerate(found):
+        if isinstance(each, nn.Conv2d):
+            after = found[number + 1] if number + 1 < len(found) else None
+            yield each, after if isinstance(after, nn.BatchNorm2d) else None
+
+
+def folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight and bias of a convolution with its normalization."""
+    weight = convolution.weight.detach()
+    bias = torch.zeros(len(weight)) if convolution.bias is None else convolution.bias.detach()
+    if norm is None:
+        return weight, bias
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None and variance is not None
+    scale = norm.weight.detach() / torch.sqrt(variance + norm.eps)
+    return weight * scale.reshape(-1, 1, 1, 1), (bias - mean) * scale + norm.bias.detach()
+
+
+def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequence[Composition]) -> list[np.ndarray]:
+    """Boxes [n, 6] (class, confidence, corners) of each picture, by the golden model."""
+    head = network.output.boxes
+    assert head is not None
+    found = []
+    for first in range(0, len(examples), 50):
+        images = np.stack([example.image for example in examples[first : first + 50]])
+        x = images[:, None].astype(np.float32) / 255 - np.float32(PADDING)
+        for numbers in run_network(network, tensors, x).scores:
+            table = numbers.reshape(network.output_shape)
+            boxes = find_boxes(head, (SIDE, SIDE), table, {}, Limits(confidence=LEAST_CONFIDENCE))
+            found.append(np.concatenate([boxes.classes[:, None], boxes.confidences[:, None], boxes.corners], axis=1))
+    return found
+
+
+def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
+    """The offset of all logits with which precision and recall, of boxes above CONFIDENCE, have the best F1."""
+    answers = answer(*to_network(model, 0.0), examples)
+    truths = [example.boxes for example in examples]
+
+    def f1(threshold: float) -> float:
+        found = score(answers, truths, CLASSES, threshold)
+        return 2 * found.precision * found.recall / max(1e-9, found.precision + found.recall)
+
+    best = max(np.arange(0.2, 0.7, 0.02).tolist(), key=f1)
+    return math.log(CONFIDENCE / (1 - CONFIDENCE)) - math.log(best / (1 - best))
+
+
+def write(model: Detector, sets: Sets) -> None:
+    """Write the model file and its card, with what the answers to the held-out compositions come to."""
+    offset = fit_offset(model, sets.get("validation", VALIDATION))
+    network, tensors = to_network(model, offset)
+    examples = sets.get("held-out", HELD_OUT)
+    answers = answer(network, tensors, examples)
+    truths = [example.boxes for example in examples]
+    overall = score(answers, truths, CLASSES, CONFIDENCE)
+    digits = sum(len(truth) for truth in truths)
+    right, found = round(overall.recall * digits), sum(int((each[:, 1] > CONFIDENCE).sum()) for each in answers)
+    families = len(TRAINING_FAMILIES) - len(VALIDATION_FAMILIES)
+    metadata = {
+        "trained_on": f"{TRAINING:,} compositions of digits in {families} font families and of UCI handwritten "
+        "digits (scikit-learn's copy), first 8 of 14 forms, among letters and drawings",
+        "accuracy": json.dumps([{"on": SCORED_ON, "correct": right, "total": digits}]),
+        "boxes": json.dumps(
+            {"map_50": round(overall.mean_average_precision, 4), "precision": round(overall.precision, 4)}
+        ),
+        "license": "Apache-2.0",
+    }
+    save_model(WEIGHTS_DIRECTORY / f"{NAME}.safetensors", network, tensors, metadata)
+    by_height = [
+        (low, high, *_found_of_height(answers, truths, low, high)) for low, high in pairwise((0, 14, 20, 32, SIDE + 1))
+    ]
+    empty = [each for each, truth in zip(answers, truths, strict=True) if not len(truth)]
+    card = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        parameters=f"{sum(tensor.size for tensor in tensors.values()):,}",
+        layers="; ".join(_describe(layer) for layer in network.layers if isinstance(layer, Conv2d)),
+        families=families,
+        held_out_families=len(HELD_OUT_FAMILIES),
+        held_out=f"{len(examples):,}",
+        digits=f"{digits:,}",
+        map=f"{overall.mean_average_precision:.4f}",
+        precision=f"{100 * overall.precision:.2f} %",
+        recall=f"{right} of {digits}, {100 * overall.recall:.2f} %",
+        answered=found,
+        confidence=CONFIDENCE,
+        quiet=sum(not (each[:, 1] > CONFIDENCE).any() for each in empty),
+        empty=len(empty),
+        training=f"{TRAINING:,}",
+        steps=f"{STEPS:,}",
+        offset=f"{offset:.2f}",
+        heights="\n".join(
+            f"| {low} to {min(high, SIDE)} | {right} of {total}, {100 * right / max(1, total):.1f} % |"
+            for low, high, right, total in by_height
+        ),
+    )
+    (WEIGHTS_DIRECTORY / f"{NAME}.md").write_text(card, encoding="utf-8")
+    print(f"held out: {overall}")
+
+
+def _describe(layer: Conv2d) -> str:
+    stride = f" / {layer.stride[0]}" if layer.stride[0] > 1 else ""
+    activation = f", {layer.activation}" if layer.activation != "identity" else ""
+    size = "x".join(map(str, layer.kernel_size))
+    return f"conv {size}{stride}, {layer.in_channels} → {layer.out_channels}{activation}"
+
+
+def _found_of_height(
+    answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], low: float, high: float
+) -> tuple[int, int]:
+    """Digits of a height in pixels that are found, and all of them."""
+    found = total = 0
+    for each, truth in zip(answers, truths, strict=True):
+        heights = truth[:, 4] - truth[:, 2]
+        chosen = truth[(heights >= low) & (heights < high)]
+        sure = each[each[:, 1] > CONFIDENCE]
+        overlaps = iou_of(chosen[:, 1:], sure[:, 2:]) * (chosen[:, :1] == sure[None, :, 0])
+        found += int((overlaps.max(axis=1, initial=0) >= 0.5).sum())
+        total += len(chosen)
+    return found, total
+
+
+class Sets:
+    """The compositions of each side, kept in a folder where one is given."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, side: str, count: int) -> list[Composition]:
+        """The first compositions of a side: from the folder, or made and put there."""
+        path = None if self._folder is None else self._folder / f"{side}.npz"
+        if path is not None and path.is_file():
+            with np.load(path) as kept:
+                boxes = np.split(kept["boxes"], np.cumsum(kept["counts"])[:-1])
+                return [Composition(*each) for each in zip(kept["images"], boxes, strict=True)]
+        made = compositions(side, count)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(
+                path,
+                images=np.stack([each.image for each in made]),
+                counts=np.array([len(each.boxes) for each in made]),
+                boxes=np.concatenate([each.boxes for each in made]),
+            )
+        return made
+
+
+def main() -> None:
+    """Compose pictures, train, score with the golden model, and write the file and its card."""
+    parser = argparse.ArgumentParser(description="Train digits-detect.")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIRECTORY", help="keeps the compositions and the trained weights"
+    )
+    parser.add_argument("--validate", action="store_true", help="score the validation side alone, and write nothing")
+    options = parser.parse_args()
+    sets = Sets(options.cache)
+    kept = None if options.cache is None else options.cache / "weights.pt"
+    model = Detector()
+    if kept is not None and kept.is_file():
+        model.load_state_dict(torch.load(kept, weights_only=True))
+        model.eval()
+    else:
+        model = train(sets.get("training", TRAINING), STEPS, seed=0)
+        if kept is not None:
+            torch.save(model.state_dict(), kept)
+    if options.validate:
+        examples = sets.get("validation", VALIDATION)
+        network, tensors = to_network(model, fit_offset(model, examples))
+        print(score(answer(network, tensors, examples), [each.boxes for each in examples], CLASSES, CONFIDENCE))
+        return
+    write(model, sets)
+
+
+if __name__ == "__main__":
+    main()
