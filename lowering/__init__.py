@@ -1,11 +1,14 @@
 """A network becomes kernel programs: from its layers to typed operations, their weights, and the launches they run in.
 
 rules        each kind of layer as operations of a graph
-passes       over that graph, one file each: split tails, load input, pad channels, pack rows, split phases, split
-             means, load taps, pack images, place, group the input, split columns, add margins, choose forms, narrow
-             values, pack taps, turn scores, share sums
+graph        operations, what each reads, where its value is; nodes have ids that no pass changes
+passes       steps from a graph to a graph, a class each, in the order of their needs
+decisions    the choices about a launch, and the questions of passes
+pipeline     from the graph of some layers to a launch, by decisions
+candidates   decisions that are worth walking, by the prices of single operations
+search       the quickest launch of the candidates and what is near it
 price        a candidate's time, by the simulator's clock
-launch_plan  one launch: the quickest of the candidates
+launch_plan  one launch for each size of batch, remembered
 network_plan the launches of a network
 weights      the arrays that a launch reads
 emit         the program that `kernels/network.py` runs

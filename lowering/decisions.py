@@ -1,132 +1,211 @@
-"""Decisions about a launch: enough to lower it again without pricing anything."""
+"""Choices about a launch: enough to lower it again without pricing anything.
+
+A choice is a value, of one of the kinds below. Passes that have options for a node ask which one to take
+(`Question`); the answer is that of the choices made before, or that of prices (pricing.py).
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
 
-from ..kernels.convolution.forms import ROW_BLOCKS, Form
-from ..kernels.tiling.packing import Taps
-from .graph import Graph, Node
-from .schedule import Region, Schedule, StageOf
+from .graph import Graph, Node, NodeId
 
 
-class Advisor(Protocol):
-    """Answers the questions of passes."""
+class Kind(Enum):
+    """Kinds of choices: of the whole launch, or of a node. Without one, nothing of the kind is done.
 
-    def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
-        """Return the quickest of several nodes that compute the same, the direct form first."""
+    BANDS is of the last node of a region: its first node, and the number of bands of rows. FORM is a form and the bytes
+    for what is combined of the input. STAGE is of the last node of a stage, or of the launch for the last stage: images
+    along the free axis in a pass. FILL_TAPS: partitions from one tap of the input to the next, which one DMA brings.
+    EARLY_LOADS: eighths of SBUF that values and weights may fill. WARM_UP: (operation of the node, matmuls of zeros
+    before it) of some. Others are numbers, or True.
+    """
 
-    def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
-        """True if node `number` is quicker with such taps by more than node `source` takes to make the copies."""
+    KEEP_TAILS = "keep_tails"  # of expansions, so that their rows are packed
+    PAD_CHANNELS = "pad_channels"
+    PACK_ROWS = "pack_rows"
+    SPLIT_PHASES = "split_phases"
+    SPLIT_MEANS = "split_means"
+    PACK_IMAGES = "pack_images"
+    SPILL = "spill"  # a value to HBM
+    BANDS = "bands"
+    FORM = "form"
+    NARROW = "narrow"  # a value in 8 bits
+    COPIES = "copies"  # of the input, for its taps
+    FILL_TAPS = "fill_taps"
+    TURN_SCORES = "turn_scores"
+    SHARE_SUMS = "share_sums"
+    STAGE = "stage"
+    STAY = "stay"  # the weights of a stage, for all its passes
+    EARLY_LOADS = "early_loads"
+    WARM_UP = "warm_up"
 
-    def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
-        """True if `others` are quicker together as in `narrow`, which has the value of node `number` in 8 bits."""
 
-    def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
-        """True if scores are those of one picture, and quicker as node `turned`."""
+@dataclass(frozen=True)
+class Choice:
+    """A value chosen for a node, or for the whole launch: `node` is None."""
 
-    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
-        """True if a sum is quicker where the Tensor Engine adds some of it, as `shared` has it."""
+    kind: Kind
+    node: NodeId | None = None
+    value: Any = True  # hashable
+
+    @property
+    def _order(self) -> tuple[Any, ...]:
+        return _KINDS[self.kind], self.node is not None, self.node or NodeId(-1), str(self.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as JSON takes it."""
+        return {"kind": self.kind.value, "node": _plain(self.node), "value": _plain(self.value)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Choice:
+        """Return the choice that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        kind, node, value = (data[name] for name in ("kind", "node", "value"))
+        return Choice(Kind(kind), None if node is None else _node(node), _READERS[Kind(kind)](value))
+
+
+_KINDS = {kind: number for number, kind in enumerate(Kind)}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An answer to a question: nodes in place of those of the graph. `value` of the choice, None for the default."""
+
+    value: Any
+    changed: Mapping[int, Node]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Options of a pass for a node, the default first.
+
+    `priced`: the nodes whose prices the options change. `gain`: how many times quicker an option has to be. `is_end`:
+    it makes the end of an operation quicker, which is hidden behind the next image if there is one. `foreseen`: the
+    graph for pricing a node, as later passes would have it.
+    """
+
+    kind: Kind
+    graph: Graph
+    number: int
+    options: Sequence[Option]
+    priced: Sequence[int]
+    gain: float = 1.0
+    is_end: bool = False
+    foreseen: Callable[[Graph, int], Graph] = lambda graph, number: graph
+
+    def choice(self, option: Option) -> Choice:
+        """Return an option as a choice."""
+        return Choice(self.kind, self.graph.nodes[self.number].id, option.value)
+
+
+Ask = Callable[[Question], Option]
+
+
+def one_of(ask: Ask, question: Question) -> Graph:
+    """Return the graph of a question with the option that is picked."""
+    return question.graph.replacing(ask(question).changed)
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions about one launch.
+    """All choices about a launch. Those of no node answer for all nodes that have none of the kind."""
 
-    `pads_channels`, `packs_rows`, `splits_phases`: whether these passes run. `packs_expansions`: with the rows of
-    expansions, whose tails are then not split. `splits_means`: whether pools of whole images are cut in two.
-    `packed`: images on the partitions.
-    `forms`: of nodes that are not in the direct form, their number, form and room. `copied`: nodes whose input has
-    copies. `sums`: nodes of whose addends the Tensor Engine adds a part. `narrow`: nodes whose value is in 8 bits, of
-    those that may be. `in_hbm`: nodes whose value is in HBM. `regions`: nodes that run in bands of rows. `stages`: None
-    for one stage of a single image. `ahead`: eighths of SBUF that values and weights may fill, where weights are loaded
-    before earlier operations than the one that multiplies them; 0 where they are not. `warming`: operations of the
-    program, and the matmuls of zeros before each. `turns_scores`: whether the classes of one picture are on the
-    partitions. `filled_taps`: partitions from one tap of the input to the next, if one DMA brings all, else 0.
-    """
+    choices: tuple[Choice, ...] = ()
+    _by_node: dict[tuple[Kind, NodeId | None], list[Any]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
-    pads_channels: bool = False
-    packs_rows: bool = False
-    packs_expansions: bool = False
-    splits_phases: bool = False
-    splits_means: bool = False
-    packed: int = 1
-    forms: tuple[tuple[int, str, int], ...] = ()
-    copied: tuple[int, ...] = ()
-    narrow: tuple[int, ...] = ()
-    sums: tuple[int, ...] = ()
-    in_hbm: tuple[int, ...] = ()
-    regions: tuple[Region, ...] = ()
-    stages: tuple[StageOf, ...] = ()
-    staying: tuple[int, ...] = ()
-    ahead: int = 0
-    warming: tuple[tuple[int, int], ...] = ()
-    turns_scores: bool = False
-    filled_taps: int = 0
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(sorted(self.choices, key=lambda choice: choice._order)))
+        for choice in self.choices:
+            self._by_node.setdefault((choice.kind, choice.node), []).append(choice.value)
 
-    def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
-        """See `Advisor`."""
-        for chosen, form, room in self.forms:
-            for candidate in candidates:
-                operation = candidate.convolution
-                if (chosen, Form(form), room) == (number, operation.form, operation.group_bytes):
-                    return candidate
-        return candidates[0]
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.choices)
 
-    def are_worth_copies(self, graph: Graph, number: int, source: int, taps: Taps) -> bool:
-        """See `Advisor`."""
-        return number in self.copied
+    def __hash__(self) -> int:
+        return self._hash
 
-    def are_quicker_turned(self, graph: Graph, number: int, turned: Node) -> bool:
-        """See `Advisor`."""
-        return self.turns_scores
+    def value(self, kind: Kind, node: NodeId | None = None, default: Any = 0) -> Any:
+        """Return the value chosen for a node, or for the launch; `default` for none."""
+        return self._by_node.get((kind, node), (default,))[0]
 
-    def is_quicker_narrow(self, graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
-        """See `Advisor`."""
-        return number in self.narrow
+    def of(self, kind: Kind) -> dict[NodeId | None, Any]:
+        """Return the values chosen of a kind, by their nodes."""
+        return {choice.node: choice.value for choice in self.choices if choice.kind is kind}
 
-    def is_quicker_shared(self, graph: Graph, number: int, shared: Node) -> bool:
-        """See `Advisor`."""
-        return number in self.sums
+    def having(self, *choices: Choice) -> Decisions:
+        """Return the decisions with choices in place of those of the same kinds and nodes."""
+        made = {(choice.kind, choice.node) for choice in choices}
+        return Decisions((*(each for each in self.choices if (each.kind, each.node) not in made), *choices))
 
-    def plainer(self) -> Decisions:
-        """Return the decisions with no minimal filtering and all diagonals loaded: what the price of an operation by
-        itself may be wrong about."""
-        return replace(self, forms=tuple(form for form in self.forms if Form(form[1]) in (Form.DIRECT, *ROW_BLOCKS)))
+    def without(self, *kinds: Kind) -> Decisions:
+        """Return the decisions without choices of some kinds."""
+        return Decisions(tuple(choice for choice in self.choices if choice.kind not in kinds))
 
-    def schedule(self, nodes: int) -> Schedule:
-        """Return the schedule of a graph with this number of nodes."""
-        return Schedule(self.stages or (StageOf(nodes, 1),), self.regions, self.staying)
+    def without_choice(self, choice: Choice) -> Decisions:
+        """Return the decisions without a choice."""
+        return Decisions(tuple(other for other in self.choices if other != choice))
 
-    def made(self) -> dict[str, Any]:
-        """Return the decisions that are not the default, as JSON takes them."""
-        default = Decisions().to_json()
-        return {name: value for name, value in self.to_json().items() if value != default[name]}
+    def answer(self, question: Question) -> Option:
+        """Return the option that was chosen before, the default where none was."""
+        node = question.graph.nodes[question.number].id
+        for chosen in self._by_node.get((question.kind, node)) or self._by_node.get((question.kind, None)) or ():
+            for option in question.options:
+                if option.value == chosen:
+                    return option
+        return question.options[0]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> list[dict[str, Any]]:
         """Return the decisions as JSON takes them."""
-        return dataclasses.asdict(self)
+        return [choice.to_json() for choice in self.choices]
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Decisions:
-        """Return the decisions that `to_json` gave; TypeError or ValueError for anything else."""
-        data = dict(data)
-        data["forms"] = tuple((int(number), str(form), int(room)) for number, form, room in data["forms"])
-        for name, kind in (("regions", Region), ("stages", StageOf)):
-            data[name] = tuple(kind(**{key: int(value) for key, value in each.items()}) for each in data[name])
-        data["warming"] = tuple((int(number), int(count)) for number, count in data["warming"])
-        for name in ("copied", "narrow", "sums", "in_hbm", "staying"):
-            data[name] = tuple(int(number) for number in data[name])
-        return Decisions(**data)
+    def from_json(data: list[dict[str, Any]]) -> Decisions:
+        """Return the decisions that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        return Decisions(tuple(map(Choice.from_json, data)))
 
 
-def forms_of(graph: Graph) -> tuple[tuple[int, str, int], ...]:
-    """Return number, form and room of each node that is not in the direct form."""
-    return tuple(
-        (number, filtered.filter_form.value, graph.nodes[number].convolution.group_bytes)
-        for number, filtered in enumerate(node.operation.filtered for node in graph.nodes)
-        if filtered is not None and filtered.filter_form is not Form.DIRECT
-    )
+def _plain(value: Any) -> Any:
+    if isinstance(value, NodeId):
+        return [value.number, *value.parts]
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _node(data: Sequence[Any]) -> NodeId:
+    number, *parts = data
+    return NodeId(int(number), tuple(map(str, parts)))
+
+
+def _form(data: Sequence[Any]) -> tuple[str, int]:
+    form, room = data
+    return str(form), int(room)
+
+
+def _bands(data: Sequence[Any]) -> tuple[NodeId, int]:
+    first, count = data
+    return _node(first), int(count)
+
+
+def _counts(data: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    return tuple((int(number), int(count)) for number, count in data)
+
+
+def _true(data: Any) -> bool:
+    if data is not True:
+        raise ValueError(f"{data!r} where only true may be")
+    return True
+
+
+_READERS: dict[Kind, Callable[[Any], Any]] = {
+    **dict.fromkeys(Kind, _true),
+    Kind.FORM: _form,
+    Kind.BANDS: _bands,
+    Kind.WARM_UP: _counts,
+    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.EARLY_LOADS), int),
+}

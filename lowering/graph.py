@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -29,6 +29,22 @@ class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after whi
     """Reason why a network is not one launch; the message is a clause for the user."""
 
 
+@dataclass(frozen=True, order=True)
+class NodeId:
+    """Stable name of a node: its number before any pass or, of one that a pass made, that of the node it was made from,
+    and the parts that it is of."""
+
+    number: int
+    parts: tuple[str, ...] = ()
+
+    def part(self, name: str) -> NodeId:
+        """Return the id of a node that is made from this one."""
+        return NodeId(self.number, (*self.parts, name))
+
+    def __str__(self) -> str:
+        return ".".join((str(self.number), *self.parts))
+
+
 @dataclass(frozen=True)
 class Node:
     """An operation, and what the host knows of it.
@@ -38,7 +54,8 @@ class Node:
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
     `in_bands`: its value is put together from bands of rows. `output`: which output of the launch its value is, None
     for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_narrow`, can be where
-    that is quicker. `may_have_narrow_weights`: in 8 bits, where its first operand is.
+    that is quicker. `may_have_narrow_weights`: in 8 bits, where its first operand is. `direct`: the operation before it
+    was given another form, None where it was not.
     """
 
     operation: Operation
@@ -53,6 +70,8 @@ class Node:
     largest: LazyArray | None = None
     may_be_narrow: bool = False
     may_have_narrow_weights: bool = False
+    direct: Operation | None = None
+    id: NodeId = NodeId(-1)
 
     @property
     def name(self) -> str:
@@ -120,6 +139,24 @@ class Graph:
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
         """Return the graph with other nodes."""
         return replace(self, nodes=tuple(nodes))
+
+    def replacing(self, changed: Mapping[int, Node]) -> Graph:
+        """Return the graph with other nodes in place of some, by number."""
+        if not changed:
+            return self
+        nodes = list(self.nodes)
+        for number, node in changed.items():
+            nodes[number] = node
+        return self.with_nodes(nodes)
+
+    def with_ids(self) -> Graph:
+        """Return the graph with nodes that are named by their numbers, before any pass."""
+        return self.with_nodes(replace(node, id=NodeId(number)) for number, node in enumerate(self.nodes))
+
+    @cached_property
+    def numbers(self) -> dict[NodeId, int]:
+        """The number of each node by its id."""
+        return {node.id: number for number, node in enumerate(self.nodes)}
 
     def readers(self, number: int) -> list[tuple[int, int]]:
         """Return (node, operand) of each operand that a node, or the input, is among the parts of."""
@@ -190,8 +227,10 @@ class Graph:
         return found
 
     def lines(self) -> list[str]:
-        """Return a line for each node, as `--show-lowering` prints them."""
-        return [f"{n:4d}  {_described(node)}" for n, node in enumerate(self.nodes)]
+        """Return a line for each node, as `--show-lowering` prints them; with its id, where that is not its number."""
+        ids = [str(node.id) if node.id.number >= 0 else str(n) for n, node in enumerate(self.nodes)]
+        own = ["" if each == str(n) else f" ({each})" for n, each in enumerate(ids)]
+        return [f"{n:4d}  {_described(node)}{own[n]}" for n, node in enumerate(self.nodes)]
 
 
 def matches(operation: Operation, kind: type[Operation], **fields: Any) -> bool:

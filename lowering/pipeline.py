@@ -1,39 +1,27 @@
-"""The passes in their order: from the graph of some layers to a launch, by decisions."""
+"""The passes in the order of their needs: from the graph of some layers to a launch, by decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Combine, Convolution, Memory, Program, Room
-from ..kernels.tiling.packing import ceil_div, round_up, tile_sizes
+from ..kernels.program import Memory, Program, Room
+from ..kernels.tiling.packing import ceil_div, round_up
 from ..models.checks import Shape
-from ..simulator.machine.chip import PARTITIONS
 from .arrangement import AS_GIVEN, Arrangement
-from .decisions import Advisor, Decisions
+from .decisions import Ask, Choice, Decisions, Kind
 from .early_loads import with_early_loads
 from .emit import Emitted, emit
-from .graph import DoesNotFit, Graph
-from .passes.add_margins import add_margins
-from .passes.choose_forms import choose_forms
-from .passes.group_input import group_input
-from .passes.load_taps import load_input, load_taps
-from .passes.narrow_values import narrow_values
-from .passes.pack_images import pack_images
-from .passes.pack_rows import pack_rows
-from .passes.pack_taps import pack_taps
-from .passes.pad_channels import pad_channels
-from .passes.place import place
-from .passes.share_sums import share_sums
-from .passes.split_columns import split_columns
-from .passes.split_means import split_means
-from .passes.split_phases import split_phases
-from .passes.split_tails import split_tails
-from .passes.turn_scores import turn_scores
+from .graph import Graph
+from .passes import all_passes
+from .passes.base import Pass
+from .passes.check import check_margins, check_order, check_tiles
+from .schedule import Schedule
+from .warming import zeros_by
 from .weights import WeightLayout, lay_out
 
 
@@ -140,84 +128,58 @@ class Pipeline:
     graph: Graph
     forms: tuple[Form, ...]
     room: int
-    _shapes: dict[tuple[bool, ...], list[tuple[str, Graph]]] = field(default_factory=dict, compare=False, repr=False)
+    passes: tuple[Pass, ...] = field(init=False, compare=False, repr=False)
+    _known: dict[Hashable, Graph] = field(init=False, default_factory=dict, compare=False, repr=False)
 
-    def run(self, decisions: Decisions, advisor: Advisor | None = None) -> list[tuple[str, Graph]]:
-        """Return the graph after each pass, by the pass's name; DoesNotFit where a pass does not apply."""
-        advisor = advisor or decisions
-        done = list(self._shape(decisions))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graph", self.graph.with_ids())
+        object.__setattr__(self, "passes", all_passes(self.forms))
 
-        def run(name: str, graph: Graph) -> None:
-            done.append((name, graph))
+    def run(self, decisions: Decisions, ask: Ask | None = None, last: str = "") -> list[tuple[str, Graph]]:
+        """Return the graph after each pass, by the pass's name, up to pass `last`; DoesNotFit where one does not apply.
 
-        run("pack_images", pack_images(done[-1][1], decisions.packed))
-        run("place", place(done[-1][1], decisions.in_hbm, decisions.regions))
-        _check_tiles(done[-1][1])
-        run("group_input", group_input(done[-1][1]))
-        run("split_columns", split_columns(done[-1][1]))
-        run("add_margins", add_margins(done[-1][1], any(form.is_minimal for form in self.forms)))
-        run("choose_forms", choose_forms(done[-1][1], self.forms, advisor.pick_form))
-        run("narrow_values", narrow_values(done[-1][1], done[-2][1], advisor.is_quicker_narrow))
-        run("pack_taps", pack_taps(done[-1][1], advisor.are_worth_copies, decisions.filled_taps))
-        run("turn_scores", turn_scores(done[-1][1], advisor.are_quicker_turned))
-        run("share_sums", share_sums(done[-1][1], advisor.is_quicker_shared))
+        `ask`: who answers the questions of passes, by default the decisions. Graphs that do not depend on it are made
+        once for all decisions that have the same choices until then.
+        """
+        done: list[tuple[str, Graph]] = []
+        graph, key, is_kept = self.graph, tuple[Choice, ...](), True
+        for each in self.passes:
+            is_kept = is_kept and not each.asks
+            key += tuple(choice for choice in decisions.choices if choice.kind in each.kinds)
+            known = self._known.get((each.name, key)) if is_kept else None
+            if known is None:
+                known = each.apply(graph, decisions, ask or decisions.answer)
+                self._check(known, each)
+                if is_kept:
+                    self._known[each.name, key] = known
+            graph = known
+            done.append((each.name, graph))
+            if each.name == last:
+                break
         return done
 
-    def _shape(self, decisions: Decisions) -> list[tuple[str, Graph]]:
-        """Return the graph after each pass before images are packed, made once for the decisions that they need."""
-        key = (
-            decisions.packs_rows,
-            decisions.packs_expansions,
-            decisions.pads_channels,
-            decisions.splits_phases,
-            decisions.splits_means,
-        )
-        if key in self._shapes:
-            return self._shapes[key]
-        done = [("split_tails", self.graph if decisions.packs_expansions else split_tails(self.graph))]
+    def _check(self, graph: Graph, after: Pass) -> None:
+        """Check what holds after a pass and those before it; DoesNotFit where tiles do not agree."""
+        names = [each.name for each in self.passes]
+        ran = names[: names.index(after.name) + 1]
+        check_order(graph)
+        if "place" in ran:
+            check_tiles(graph)
+        if "add_margins" in ran:
+            check_margins(graph)
 
-        def run(name: str, graph: Graph | None) -> None:
-            if graph is None:
-                raise DoesNotFit(f"{name} does not apply")
-            done.append((name, graph))
-
-        run("load_input", load_input(done[-1][1]))
-        if decisions.pads_channels:
-            run("pad_channels", pad_channels(done[-1][1]))
-        if decisions.packs_rows:
-            run("pack_rows", pack_rows(done[-1][1], decisions.packs_expansions))
-        if decisions.splits_phases:
-            run("split_phases", split_phases(done[-1][1]))
-        if decisions.splits_means:
-            run("split_means", split_means(done[-1][1]))
-        run("load_taps", load_taps(done[-1][1]))
-        self._shapes[key] = done
-        return done
-
-    def lower(self, decisions: Decisions, advisor: Advisor | None = None) -> WeightLayout:
+    def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
         """Return the graph with all passes run, laid out."""
-        return lay_out(self.run(decisions, advisor)[-1][1])
+        return lay_out(self.run(decisions, ask)[-1][1])
 
     def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
         """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""
         layout = layout or self.lower(decisions)
-        schedule = decisions.schedule(len(layout.graph.nodes))
-        emitted = emit(layout.graph, pictures, schedule)
-        if decisions.ahead:
-            emitted = with_early_loads(emitted, layout, self.room * decisions.ahead // 8)
-        if decisions.warming:
-            emitted = replace(emitted, program=replace(emitted.program, warming=decisions.warming))
+        emitted = emit(layout.graph, pictures, Schedule.of(decisions, layout.graph))
+        eighths = decisions.value(Kind.EARLY_LOADS)
+        if eighths:
+            emitted = with_early_loads(emitted, layout, self.room * eighths // 8)
+        zeros = zeros_by(decisions, emitted, layout.graph)
+        if zeros:
+            emitted = replace(emitted, program=replace(emitted.program, warming=zeros))
         return LaunchPlan(emitted, layout, decisions)
-
-
-def _check_tiles(graph: Graph) -> None:
-    """DoesNotFit where an operation combines values whose channels are cut into other tiles."""
-    for node in graph.nodes:
-        operation = node.operation
-        is_sum = isinstance(operation, Convolution) and len(operation.sources) > 1
-        if not is_sum and not isinstance(operation, Combine):
-            continue
-        channels = operation.channels * operation.packed
-        own = tile_sizes(channels, PARTITIONS) if is_sum else graph.heights(operation.sources[0])
-        if own != graph.heights(operation.sources[1]):
-            raise DoesNotFit(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")

@@ -15,45 +15,46 @@ from dataclasses import replace
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Convolution, Load, Memory
 from .bands import BandPlan, can_band
-from .decisions import Decisions
+from .decisions import Choice, Decisions, Kind
 from .emit import BAND_UNIT, band_rows
 from .footprint import Footprint
 from .graph import DoesNotFit, Graph
-from .passes.choose_forms import COMBINED_BYTES, FormChoice
+from .passes.choose_forms import COMBINED_BYTES
 from .passes.split_means import is_of_whole_image
 from .pipeline import LaunchPlan
-from .schedule import Region
+from .schedule import Region, Schedule, region_choice, regions_of
 
+PLACED = (Kind.BANDS, Kind.SPILL)
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_AGAIN = 1.5  # of the work of a region, halos included, for which its values stay in SBUF
 SHARE = 3  # of the room that a whole value at the end of a region may take, as one over this
 
 
 def make_smaller(
-    plan: LaunchPlan, footprint: Footprint, refused: list[FormChoice], room: int
-) -> tuple[Decisions, list[FormChoice]]:
-    """Return decisions, and forms that are refused, with which a launch of one image at a time takes less of SBUF.
+    plan: LaunchPlan, footprint: Footprint, refused: list[Choice], room: int
+) -> tuple[Decisions, list[Choice]]:
+    """Return decisions, and choices that are refused, with which a launch of one image at a time takes less of SBUF.
 
     DoesNotFit where there is nothing left to try.
     """
     needed, fullest = footprint.peak
     number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
-    operation = graph.nodes[number].operation
-    region = decisions.schedule(len(graph.nodes)).region_of(number)
+    node = graph.nodes[number]
+    operation = node.operation
+    region = Schedule.of(decisions, graph).region_of(number)
     if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
         own = operation.group_bytes
         sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
-        return decisions, [*refused, *(FormChoice(number, operation.form, size) for size in sizes)]
+        return decisions, [*refused, *(Choice(Kind.FORM, node.id, (operation.form.value, size)) for size in sizes)]
     if graph.packed == 1:
         spilled = _spill(plan, footprint, room) if region else None
         changed = spilled or (
             _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
         )
-        if changed is None and not decisions.splits_means and any(map(is_of_whole_image, graph.nodes)):
-            changed = _placed(replace(decisions, splits_means=True), (), ())
+        if changed is None and not decisions.value(Kind.SPLIT_MEANS) and any(map(is_of_whole_image, graph.nodes)):
+            changed = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
         if changed is not None:
             return changed, []
-    node = graph.nodes[number]
     raise DoesNotFit(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
         f"{room // 1024} are available"
@@ -90,13 +91,14 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> D
     read = {part for node in graph.nodes[first:end] for parts in node.sources for part in parts if 0 <= part < first}
     written = {end - 1} if end < len(graph.nodes) else set()
     in_hbm = {n for n in read | written if whole_bytes(graph, n) > large}
-    return _placed(decisions, [*decisions.regions, Region(first, end, BANDS[0])], {*decisions.in_hbm, *in_hbm})
+    regions = [*regions_of(decisions, graph), Region(first, end, BANDS[0])]
+    return _placed(graph, decisions, regions, in_hbm)
 
 
-def _placed(decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
-    """Return decisions with other regions and values in HBM; forms and copies are then decided anew."""
-    in_order = tuple(sorted(regions, key=lambda region: region.first))
-    return replace(decisions, regions=in_order, in_hbm=tuple(sorted(in_hbm)), copied=(), forms=())
+def _placed(graph: Graph, decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
+    """Return decisions with other regions, and more values in HBM."""
+    spilled = (Choice(Kind.SPILL, graph.nodes[n].id) for n in in_hbm)
+    return decisions.without(Kind.BANDS).having(*(region_choice(graph, each) for each in regions), *spilled)
 
 
 def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int) -> tuple[int, int] | None:
@@ -107,7 +109,7 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
         return None
     before = [border for border in ends if border < number]
     first = before[-1] + 1 if before else 0
-    taken = _in_regions(decisions)
+    taken = _in_regions(graph, decisions)
     if not can_run_in_bands(graph, first, end + 1) or taken & set(range(first, end + 1)):
         return None
     while first > 0 and whole_bytes(graph, first - 1) > large:
@@ -126,7 +128,7 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
     """Return the most nodes [first, end) around a node that can run in bands and of which others read the last alone;
     None where there are none."""
-    taken, last = _in_regions(decisions), graph.last_readers()
+    taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:
         return n not in taken and can_run_in_bands(graph, n, n + 1)
@@ -150,15 +152,15 @@ def _is_closed(last: dict[int, int], first: int, end: int) -> bool:
     return all(last.get(n, n) < end for n in range(first, end - 1))
 
 
-def _in_regions(decisions: Decisions) -> set[int]:
-    return {n for region in decisions.regions for n in range(region.first, region.end)}
+def _in_regions(graph: Graph, decisions: Decisions) -> set[int]:
+    return {n for region in regions_of(decisions, graph) for n in range(region.first, region.end)}
 
 
 def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | None:
     """Return decisions with the largest whole value of the peak in HBM, where bands beside such values have little
     room; None where they have enough."""
     graph, decisions = plan.graph, plan.decisions
-    schedule = decisions.schedule(len(graph.nodes))
+    schedule = Schedule.of(decisions, graph)
     whole: dict[int, int] = {}
     for number, size in footprint.values_at_peak.items():
         node = footprint.node_of(number)
@@ -169,7 +171,7 @@ def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | Non
     if sum(whole.values()) <= room // 2:
         return None
     largest = max(whole, key=lambda node: whole[node])
-    return _placed(decisions, decisions.regions, {*decisions.in_hbm, largest})
+    return _placed(graph, decisions, schedule.regions, [largest])
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
@@ -183,8 +185,7 @@ def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions
             return cut
     if not more:
         return None
-    regions = tuple(more[0] if each == region else each for each in decisions.regions)
-    return replace(decisions, regions=regions)
+    return decisions.having(region_choice(graph, more[0]))
 
 
 def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
@@ -196,8 +197,8 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
         return None
     cut = min(cuts, key=lambda n: whole_bytes(graph, n))
     halves = (Region(region.first, cut + 1, BANDS[0]), Region(cut + 1, region.end, BANDS[0]))
-    others = [each for each in decisions.regions if each != region]
-    return _placed(decisions, [*others, *halves], {*decisions.in_hbm, cut})
+    others = [each for each in regions_of(decisions, graph) if each != region]
+    return _placed(graph, decisions, [*others, *halves], [cut])
 
 
 def computed_again(graph: Graph, region: Region) -> float:

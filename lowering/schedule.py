@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from .decisions import Choice, Decisions, Kind
+from .graph import Graph, NodeId
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Schedule of a graph: its stages, the regions that run in bands, and the work shared by two cores.
+    """Stages of a graph in their order, by the numbers of its nodes, and the regions of it that run in bands.
 
     `staying`: the weights of these stages stay in SBUF for all their passes.
     """
@@ -33,6 +37,19 @@ class Schedule:
     regions: tuple[Region, ...] = ()
     staying: tuple[int, ...] = ()
 
+    @staticmethod
+    def of(decisions: Decisions, graph: Graph) -> Schedule:
+        """Return the schedule of a graph by some decisions: without others, one stage of an image at a time."""
+
+        def end_of(node: NodeId | None) -> int:
+            return len(graph.nodes) if node is None else graph.numbers[node] + 1
+
+        at_once = {end_of(node): images for node, images in {None: 1, **decisions.of(Kind.STAGE)}.items()}
+        ends = sorted(at_once)
+        staying = sorted(ends.index(end_of(node)) for node in decisions.of(Kind.STAY))
+        regions = regions_of(decisions, graph)
+        return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions, tuple(staying))
+
     def stage_of(self, number: int) -> int:
         """Return the stage that a node runs in."""
         return next(n for n, stage in enumerate(self.stages) if number < stage.end)
@@ -40,3 +57,32 @@ class Schedule:
     def region_of(self, number: int) -> Region | None:
         """Return the region that a node is in; None for none."""
         return next((region for region in self.regions if region.first <= number < region.end), None)
+
+
+def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
+    """Return the regions that run in bands, in the order of a graph."""
+    numbers = graph.numbers
+    found = [
+        Region(numbers[first], numbers[last] + 1, count)
+        for last, (first, count) in decisions.of(Kind.BANDS).items()
+        if last is not None
+    ]
+    return tuple(sorted(found, key=lambda region: region.first))
+
+
+def region_choice(graph: Graph, region: Region) -> Choice:
+    """Return the choice of a region."""
+    return Choice(Kind.BANDS, graph.nodes[region.end - 1].id, (graph.nodes[region.first].id, region.bands))
+
+
+def with_stages(decisions: Decisions, graph: Graph, stages: Sequence[StageOf]) -> Decisions:
+    """Return decisions with other stages, the last of which ends with a graph."""
+    ids = [None if stage.end == len(graph.nodes) else graph.nodes[stage.end - 1].id for stage in stages]
+    chosen = (Choice(Kind.STAGE, node, stage.at_once) for node, stage in zip(ids, stages))
+    return decisions.without(Kind.STAGE).having(*chosen)
+
+
+def scaled(decisions: Decisions, more: int, less: int) -> Decisions:
+    """Return decisions with more / less times as many images at a time in each stage, at least one."""
+    stages = decisions.of(Kind.STAGE).items()
+    return decisions.having(*(Choice(Kind.STAGE, node, max(1, each * more // less)) for node, each in stages))

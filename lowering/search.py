@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..kernels.convolution.forms import Form
 from ..kernels.places import Pair
-from ..kernels.program import Convolution
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
-from .decisions import Decisions
+from .decisions import Choice, Decisions, Kind
 from .graph import DoesNotFit
-from .passes.pack_taps import possible_taps, strides_of_filled
 from .pipeline import LaunchPlan, Pipeline
 from .price import Clock, Price
-from .schedule import StageOf
-from .warming import added
+from .schedule import scaled
+from .warming import added, with_zeros
 
 UNBOUNDED = 2**31  # instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
@@ -66,12 +63,34 @@ class Search:
         self.best, self._run = plan, self._clock.walked()
         return True
 
+    def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
+        """Return the quickest launch of some candidates and what is near it; DoesNotFit where none can be walked."""
+        for decisions in candidates:
+            self.try_out(decisions)
+            if self.is_over:
+                break
+        if self.best is None:
+            raise self.reason
+        self.improve()
+        self.load_ahead()
+        self.keep_warm()
+        return self.best
+
     def improve(self) -> None:
-        """Change one decision of the quickest launch at a time, as long as that makes it quicker."""
+        """Change one choice of the quickest launch at a time, as long as that makes it quicker."""
         improved = True
         while improved and self._left > 0:
-            assert self.best is not None
-            improved = any([self.try_out(decisions) for decisions in _neighbours(self.best)])
+            improved = any([self.try_out(decisions) for decisions in self._near()])
+
+    def _near(self) -> Iterator[Decisions]:
+        """Yield decisions that differ from those of the quickest launch in one choice."""
+        assert self.best is not None
+        best, decisions = self.best, self.best.decisions
+        for each in self._pipeline.passes:
+            yield from each.near(best.graph, decisions)
+        if max(best.passes) > 1 or decisions.of(Kind.STAY):
+            yield scaled(decisions, 1, 2)
+            yield scaled(decisions, 2, 1)
 
     def load_ahead(self) -> None:
         """Let weights of the quickest launch be loaded before earlier operations, if that makes it quicker.
@@ -85,8 +104,9 @@ class Search:
         if min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
             return
         for eighths in AHEAD:
+            decisions = best.decisions.having(Choice(Kind.EARLY_LOADS, value=eighths))
             try:
-                plan = self._walk(self._pipeline.launch(replace(best.decisions, ahead=eighths), self._pictures, layout))
+                plan = self._walk(self._pipeline.launch(decisions, self._pictures, layout))
             except DoesNotFit:
                 continue
             if plan.nanoseconds < best.nanoseconds:
@@ -108,7 +128,7 @@ class Search:
             if not more or share > most:
                 break
             zeros = added(zeros, more)
-            decisions = replace(best.decisions, warming=zeros)
+            decisions = with_zeros(best.decisions, zeros, best.emitted, best.graph)
             try:
                 plan = self._priced(self._pipeline.launch(decisions, self._pictures, best.layout))
             except DoesNotFit:
@@ -120,7 +140,7 @@ class Search:
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
         """True if a launch of one pass takes at least as long as the quickest, by the prices of its operations."""
         packed = plan.program.packed
-        if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.regions:
+        if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.of(Kind.BANDS):
             return False
         least = self._clock.least(plan.graph, self._pictures // packed)
         if least.nanoseconds < self.best.nanoseconds:
@@ -135,9 +155,9 @@ class Search:
                 return self._priced(plan)
             except DoesNotFit:
                 decisions = plan.decisions
-                if all(stage.at_once == 1 for stage in decisions.stages):
+                if all(images == 1 for images in decisions.of(Kind.STAGE).values()):
                     raise
-                decisions = replace(decisions, stages=scaled(decisions.stages, 7, 8))
+                decisions = scaled(decisions, 7, 8)
                 plan = self._pipeline.launch(decisions, self._pictures)
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
@@ -159,30 +179,3 @@ class Search:
         price = self._clock.walk(replace(plan.program, pictures=pictures), plan.layout)
         self._left -= price.instructions
         return price
-
-
-def scaled(stages: tuple[StageOf, ...], more: int, less: int) -> tuple[StageOf, ...]:
-    """Return stages of more / less times as many images at a time, at least one."""
-    return tuple(replace(stage, at_once=max(1, stage.at_once * more // less)) for stage in stages)
-
-
-def _neighbours(plan: LaunchPlan) -> Iterator[Decisions]:
-    """Yield decisions that differ from those of a plan in one point."""
-    decisions = plan.decisions
-    for form in decisions.forms:
-        yield replace(decisions, forms=tuple(other for other in decisions.forms if other != form))
-    for stride in strides_of_filled(plan.graph):
-        if stride != decisions.filled_taps:
-            yield replace(decisions, filled_taps=stride)
-    for number, node in enumerate(plan.graph.nodes):
-        operation = node.operation
-        if number in decisions.copied:
-            yield replace(decisions, copied=tuple(other for other in decisions.copied if other != number))
-        elif isinstance(operation, Convolution) and operation.form is Form.DIRECT:
-            source = operation.sources[0][0]
-            is_new = possible_taps(plan.graph, node)[0] != operation.taps
-            if is_new and source >= 0 and isinstance(plan.graph.nodes[source].operation, Convolution):
-                yield replace(decisions, copied=tuple(sorted((*decisions.copied, number))))
-    if max(plan.passes) > 1 or decisions.staying:
-        yield replace(decisions, stages=scaled(decisions.stages, 1, 2))
-        yield replace(decisions, stages=scaled(decisions.stages, 2, 1))

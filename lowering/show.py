@@ -7,6 +7,7 @@ from typing import Any
 
 from .graph import Graph
 from .pipeline import LaunchPlan
+from .schedule import Schedule
 
 LAYERS = "layers"  # the name of the graph before any pass
 
@@ -25,7 +26,7 @@ class ShownLaunch:
 
     `pictures`: in its batch. `predicted_us`: of its instructions, without the fixed cost of a launch; None, as
     `instructions`, where the plan does not price it.
-    `decisions`: those that differ from doing nothing, by name. `passes`: in their order, none for a single kernel.
+    `decisions`: the choices that were made, as JSON has them. `passes`: in their order, none for a single kernel.
     `schedule`: how the last graph runs, a line for each stage and each region.
     """
 
@@ -34,7 +35,7 @@ class ShownLaunch:
     pictures: int
     predicted_us: float | None = None
     instructions: int | None = None
-    decisions: dict[str, Any] | None = None
+    decisions: tuple[dict[str, Any], ...] | None = None
     passes: tuple[ShownPass, ...] = ()
     schedule: tuple[str, ...] = ()
 
@@ -52,8 +53,7 @@ def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
 
 def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
     """Return the lines of a launch's stages and regions, and how many loads of weights come early."""
-    decisions, nodes = plan.decisions, len(plan.graph.nodes)
-    schedule = decisions.schedule(nodes)
+    schedule = Schedule.of(plan.decisions, plan.graph)
     lines, first = [], 0
     for number, (stage, passes) in enumerate(zip(schedule.stages, plan.passes, strict=True)):
         staying = ", weights staying in SBUF" if number in schedule.staying else ""

@@ -16,7 +16,7 @@ from .footprint import Footprint
 from .graph import DoesNotFit, Graph
 from .pipeline import LaunchPlan, Pipeline
 from .placement import borders, whole_bytes
-from .schedule import StageOf
+from .schedule import Schedule, StageOf, with_stages
 
 SHARE = 4  # of the room that the value between two stages may take for the whole batch, as one over this
 SHRINK = 1.5  # by which it is at least smaller than the one of the border before that is looked at
@@ -28,7 +28,7 @@ class Staging:
 
     def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, room: int) -> None:
         self._pipeline, self._draft, self._pictures, self._room = pipeline, draft, pictures, room
-        self.images = ceil_div(pictures, draft.decisions.packed)
+        self.images = ceil_div(pictures, draft.graph.packed)
         self.nodes = len(draft.graph.nodes)
 
     def fits(self, decisions: Decisions) -> bool:
@@ -46,22 +46,23 @@ class Staging:
     def split(self, decisions: Decisions) -> Iterator[Decisions]:
         """Yield decisions with two or three stages, none of which ends within a region."""
         graph = self._draft.graph
-        inside = {n for region in decisions.regions for n in range(region.first + 1, region.end)}
+        regions = Schedule.of(decisions, graph).regions
+        inside = {n for region in regions for n in range(region.first + 1, region.end)}
         ends = [end for end in candidates(graph, self.images, self._room) if end not in inside]
         for first, end in enumerate(ends):
             for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
                 tried = self._filled(decisions, cut)
-                stages = [stage.at_once for stage in tried.stages]
+                stages = [stage.at_once for stage in Schedule.of(tried, graph).stages]
                 if sorted(set(stages)) == stages and self.fits(tried):
                     yield tried
 
     def loaded(self, decisions: Decisions) -> int:
         """Return the bytes of weights that each partition is loaded with, over all passes."""
         sizes = [self._draft.layout.bytes_of(n)[0] for n in range(self.nodes)]
-        starts = [0, *(stage.end for stage in decisions.stages)]
+        stages = Schedule.of(decisions, self._draft.graph).stages
+        starts = [0, *(stage.end for stage in stages)]
         return sum(
-            ceil_div(self.images, stage.at_once) * sum(sizes[start : stage.end])
-            for start, stage in zip(starts, decisions.stages)
+            ceil_div(self.images, stage.at_once) * sum(sizes[start : stage.end]) for start, stage in zip(starts, stages)
         )
 
     def _filled(self, decisions: Decisions, cut: tuple[int, ...]) -> Decisions:
@@ -72,12 +73,12 @@ class Staging:
 
             def with_images(count: int, number: int = number) -> Decisions:
                 own = [*stages[:number], replace(stages[number], at_once=count), *stages[number + 1 :]]
-                return replace(decisions, stages=tuple(own))
+                return with_stages(decisions, self._draft.graph, own)
 
             fitting = most(self.images, lambda count: self.fits(with_images(count)))
             even = ceil_div(self.images, ceil_div(self.images, fitting))
             stages[number] = replace(stages[number], at_once=even if cut else fitting)
-        return replace(decisions, stages=tuple(stages))
+        return with_stages(decisions, self._draft.graph, stages)
 
 
 def candidates(graph: Graph, images: int, room: int) -> list[int]:

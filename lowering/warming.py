@@ -23,6 +23,9 @@ from ..simulator.timing.clock import PeClock
 from ..simulator.timing.constants import Machine
 from ..simulator.timing.costs import Costs
 from ..simulator.timing.schedule import schedule
+from .decisions import Choice, Decisions, Kind
+from .emit import Emitted
+from .graph import Graph
 from .owners import owners_of
 
 FILLED = 0.8  # of a window up to a wait's end: what runs elsewhere than foreseen leaves enough
@@ -51,6 +54,41 @@ def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], fl
     clock = _FillingClock(run.program, _waiting(program, run.program), constants, _cost(run))
     filled = schedule(run.program, run.prediction.target, constants, clock=clock)
     return clock.kept(), filled.makespan
+
+
+def zeros_by(decisions: Decisions, emitted: Emitted, graph: Graph) -> tuple[Pair, ...]:
+    """Return (operation, matmuls of zeros before it) of a program by some decisions."""
+    chosen = decisions.of(Kind.WARM_UP)
+    if not chosen:
+        return ()
+    numbers = _operations(emitted)
+    return tuple(
+        sorted(
+            (numbers[graph.numbers[node]][n], count)
+            for node, counts in chosen.items()
+            if node is not None
+            for n, count in counts
+        )
+    )
+
+
+def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: Emitted, graph: Graph) -> Decisions:
+    """Return decisions with matmuls of zeros before some operations of a program."""
+    numbers = _operations(emitted)
+    counts: dict[int, list[Pair]] = {}
+    for operation, count in zeros:
+        node = emitted.nodes[operation]
+        counts.setdefault(node, []).append((numbers[node].index(operation), count))
+    chosen = (Choice(Kind.WARM_UP, graph.nodes[node].id, tuple(each)) for node, each in counts.items())
+    return decisions.without(Kind.WARM_UP).having(*chosen)
+
+
+def _operations(emitted: Emitted) -> dict[int, list[int]]:
+    """Return the operations of each node."""
+    found: dict[int, list[int]] = {}
+    for operation, node in enumerate(emitted.nodes):
+        found.setdefault(node, []).append(operation)
+    return found
 
 
 def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:

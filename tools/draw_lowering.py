@@ -9,62 +9,16 @@ import html
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..lowering.passes.add_margins import add_margins
-from ..lowering.passes.choose_forms import choose_forms
-from ..lowering.passes.group_input import group_input
-from ..lowering.passes.load_taps import load_input, load_taps
-from ..lowering.passes.narrow_values import narrow_values
-from ..lowering.passes.pack_images import pack_images
-from ..lowering.passes.pack_rows import pack_rows
-from ..lowering.passes.pack_taps import pack_taps
-from ..lowering.passes.pad_channels import pad_channels
-from ..lowering.passes.place import place
-from ..lowering.passes.share_sums import share_sums
-from ..lowering.passes.split_columns import split_columns
-from ..lowering.passes.split_means import split_means
-from ..lowering.passes.split_phases import split_phases
-from ..lowering.passes.split_tails import split_tails
-from ..lowering.passes.turn_scores import turn_scores
+from ..lowering.decisions import Kind
+from ..lowering.passes import all_passes
+from ..lowering.passes.base import Pass
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
-PASSES: tuple[Callable[..., Any], ...] = (
-    split_tails,
-    load_input,
-    pad_channels,
-    pack_rows,
-    split_phases,
-    split_means,
-    load_taps,
-    pack_images,
-    place,
-    group_input,
-    split_columns,
-    add_margins,
-    choose_forms,
-    narrow_values,
-    pack_taps,
-    turn_scores,
-    share_sums,
-)
-# Passes that run, or do something, because of a field of `Decisions`.
-DECIDED = {
-    "split_means": "splits_means",
-    "pad_channels": "pads_channels",
-    "pack_rows": "packs_rows, packs_expansions",
-    "split_phases": "splits_phases",
-    "pack_images": "packed",
-    "place": "in_hbm, regions",
-    "choose_forms": "forms",
-    "narrow_values": "narrow",
-    "pack_taps": "copied, filled_taps",
-    "turn_scores": "turns_scores",
-    "share_sums": "sums",
-}
+LAST = (Kind.STAGE, Kind.STAY, Kind.EARLY_LOADS, Kind.WARM_UP)  # kinds of choices that no pass carries out
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # width of the boxes, and left edge of those beside them
 STYLE = """
@@ -96,11 +50,11 @@ def clause_of(described: str) -> str:
     return re.split(r"[:,.](?:\s|$)", " ".join(described.split()), maxsplit=1)[0]
 
 
-def words_of(run: Callable[..., Any]) -> str:
-    """Return the description of a pass: its module's docstring, or its own if the module has another name."""
-    module = inspect.getmodule(run)
-    is_own = module is not None and module.__name__.endswith(f".{run.__name__}")
-    return clause_of(inspect.getdoc(module if is_own else run) or "")
+def words_of(each: Pass) -> str:
+    """Return the description of a pass: its module's docstring, or that of the function of its name."""
+    module = inspect.getmodule(type(each))
+    is_own = module is not None and module.__name__.endswith(f".{each.name}")
+    return clause_of(inspect.getdoc(module if is_own else getattr(module, each.name)) or "")
 
 
 def boxes() -> Iterator[Box]:
@@ -108,17 +62,16 @@ def boxes() -> Iterator[Box]:
     yield Box("layers", "a network as data (models/layers/)", "data")
     yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
     yield Box("graph", "operations, what each reads, where its value is (lowering/graph.py)", "data")
-    for run in PASSES:
-        yield Box(run.__name__, words_of(run), "pass", DECIDED.get(run.__name__, ""))
+    for each in all_passes(()):
+        yield Box(each.name, words_of(each), "pass", _named(each.kinds))
     yield Box("lay_out", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
-    yield Box(
-        "emit",
-        "Put operations into stages and bands of rows (lowering/emit.py)",
-        "pass",
-        "stages, staying, ahead, warming",
-    )
+    yield Box("emit", "Put operations into stages and bands of rows (lowering/emit.py)", "pass", _named(LAST))
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
+
+
+def _named(kinds: Sequence[Kind]) -> str:
+    return ", ".join(kind.value for kind in kinds)
 
 
 def draw() -> str:

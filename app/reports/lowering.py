@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..text import printable
 from .report import NetworkLowering
@@ -37,9 +37,15 @@ def _title(launch: ShownLaunch) -> str:
     return ", ".join(words)
 
 
+def _choice(choice: dict[str, Any]) -> str:
+    node = "" if choice["node"] is None else f"[{'.'.join(map(str, choice['node']))}]"
+    value = "" if choice["value"] is True else f"={json.dumps(choice['value'])}"
+    return f"{choice['kind']}{node}{value}"
+
+
 def _launch_lines(launch: ShownLaunch) -> Iterator[str]:
     if launch.decisions is not None:
-        made = [f"{name}={json.dumps(value)}" for name, value in launch.decisions.items()]
+        made = [_choice(choice) for choice in launch.decisions]
         yield f"decisions: {' '.join(made) or 'none'}"
     for shown in launch.passes:
         yield f"{shown.name}:{' no change' if shown.nodes is None else ''}"

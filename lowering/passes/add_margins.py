@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ...kernels.convolution.forms import Form
 from ...kernels.program import NO_SIDES, Convolution, MaxPool, RowGroupsPool, Sides
+from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
+from .base import Pass
 from .split_columns import reached
+
+
+class AddMargins(Pass):
+    """Zeros around each value are reserved, as operations read it in any of `forms`."""
+
+    name = "add_margins"
+    needs = ("group_input", "split_columns")
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self._with_forms = any(form.is_minimal for form in forms)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return add_margins(graph, self._with_forms)
 
 
 def add_margins(graph: Graph, with_forms: bool) -> Graph:
     """Set the margin of each node; `with_forms`: 3x3 filters may be combined."""
+    return graph.with_nodes(
+        node.changed(margin=margin) for node, margin in zip(graph.nodes, wanted_margins(graph, with_forms))
+    )
+
+
+def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
+    """Return the zeros around each value that the operations which read it want, in any form or in their own."""
     wanted: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
     for node in graph.nodes:
         operation = node.operation
@@ -25,9 +50,9 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
                 if part >= 0 and graph.nodes[part].operation.column_phases > 1:
                     source = graph.nodes[part].operation
                     wanted[part].append(reached(operation, source.columns, source.rows))
-    return graph.with_nodes(
-        node.changed(margin=tuple(max(sides) for sides in zip(*own))) for node, own in zip(graph.nodes, wanted)
-    )
+    return [
+        (max(top), max(left), max(bottom), max(right)) for top, left, bottom, right in (zip(*own) for own in wanted)
+    ]
 
 
 def with_wide_weights(graph: Graph, node: Node) -> Node | None:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...kernels.convolution.forms import (
     RESERVED_BYTES,
@@ -19,30 +19,42 @@ from ...kernels.convolution.forms import (
 from ...kernels.program import Convolution, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph, Node
 from .add_margins import can_combine, widest_padding, with_wide_weights
-from .pack_taps import loaded_taps
+from .base import Pass
+from .pack_taps import foresee_taps, loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
 FEWEST_MADE = 49  # taps of a filter, below which its diagonals are loaded sooner than they are made
 LEAST_SAVING = 20  # percent by which groups of rows must take fewer columns of matmuls to be priced
+FORM_GAIN = 1.03  # below which a form is not worth its errors
 
 
-@dataclass(frozen=True)
-class FormChoice:
-    """A form of a node, and the bytes of a partition for what is combined of its input at a time."""
+class ChooseForms(Pass):
+    """Each filter is multiplied in one of `forms`, or directly."""
 
-    number: int
-    form: Form
-    room: int
+    name = "choose_forms"
+    needs = ("add_margins",)
+    kinds = (Kind.FORM,)
+    asks = True
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self._forms = forms
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return choose_forms(graph, self._forms, ask)
+
+    def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
+        """See `Pass`: one filter is multiplied directly."""
+        for choice in decisions.choices:
+            if choice.kind is Kind.FORM:
+                yield decisions.without_choice(choice)
 
 
-Quickest = Callable[[Graph, int, Sequence[Node]], Node]  # of a graph and a node, among candidates for it
-
-
-def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Graph:
+def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
     """Set the form of each convolution that can take one of `forms`."""
-    nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         minimal = [form for form in forms if form.is_minimal]
         wide = with_wide_weights(graph, node)
@@ -51,8 +63,16 @@ def choose_forms(graph: Graph, forms: Sequence[Form], quickest: Quickest) -> Gra
         tried += [_with_made_diagonals(graph, node) for form in forms if form is Form.MADE]
         candidates = {each.operation: each for each in tried if each is not None}
         if candidates:
-            nodes[number] = quickest(graph, number, [node, *candidates.values()])
-    return graph.with_nodes(nodes)
+            options = [Option(None, {}), *(_option(number, node, each) for each in candidates.values())]
+            question = Question(Kind.FORM, graph, number, options, (number,), gain=FORM_GAIN, foreseen=foresee_taps)
+            graph = one_of(ask, question)
+    return graph
+
+
+def _option(number: int, node: Node, candidate: Node) -> Option:
+    operation = candidate.convolution
+    value = (operation.form.value, operation.group_bytes)
+    return Option(value, {number: replace(candidate, direct=node.operation)})
 
 
 def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:

@@ -5,10 +5,23 @@ from __future__ import annotations
 from ...kernels.program import LAUNCH_INPUT, Convolution
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
+from .base import Pass
 
 WHOLE_BYTES = 8 * 1024  # of a partition, of an image up to which an input is loaded as a whole
 GROUP_BYTES = 48 * 1024  # of a partition, for an input that comes in groups and what a group computes
+
+
+class GroupInput(Pass):
+    """A large input in HBM comes in groups of rows."""
+
+    name = "group_input"
+    needs = ("place",)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return group_input(graph)
 
 
 def group_input(graph: Graph) -> Graph:

@@ -13,10 +13,34 @@ from dataclasses import replace
 from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, PixelArgmax, Rearrange, Scores, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
+from ..decisions import Ask, Decisions
 from ..graph import Graph, Node, prepend
+from .base import Pass
 from .group_input import WHOLE_BYTES
 
 FEWEST_CHANNELS = 8  # that a convolution is given however many images are packed: the most are 16
+
+
+class LoadInput(Pass):
+    """An input that no convolution loads is loaded by an operation of its own."""
+
+    name = "load_input"
+    needs = ("split_tails",)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return load_input(graph)
+
+
+class LoadTaps(Pass):
+    """A small image of few channels is loaded with its filter columns as channels."""
+
+    name = "load_taps"
+    needs = ("load_input", "pad_channels", "pack_rows", "split_phases", "split_means")
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return load_taps(graph)
 
 
 def load_input(graph: Graph) -> Graph:
@@ -32,7 +56,8 @@ def load_input(graph: Graph) -> Graph:
             return graph
     channels, rows, columns = graph.image
     load = Load(name=graph.nodes[0].name, sources=((LAUNCH_INPUT,),), channels=channels, rows=rows, columns=columns)
-    return graph.with_nodes(prepend(Node(load, "load", graph.image, (graph.image, graph.image)), graph.nodes))
+    own = graph.nodes[0].id.part("load")
+    return graph.with_nodes(prepend(Node(load, "load", graph.image, (graph.image, graph.image), id=own), graph.nodes))
 
 
 def load_taps(graph: Graph) -> Graph:
@@ -67,7 +92,9 @@ def load_taps(graph: Graph) -> Graph:
     arrangement = Arrangement(operation.padding) if any(operation.padding) else graph.arrangement
     return replace(
         graph,
-        nodes=tuple(prepend(Node(load, "load", image, (image, loaded)), (own, *graph.nodes[1:]))),
+        nodes=tuple(
+            prepend(Node(load, "load", image, (image, loaded), id=first.id.part("load")), (own, *graph.nodes[1:]))
+        ),
         image=image,
         arrangement=arrangement,
     )

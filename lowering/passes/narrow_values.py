@@ -7,28 +7,45 @@ long. But a layer that reads it by 8-bit weights contracts over two taps, or two
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.program import Convolution
+from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..eight_bits import narrow_together
 from ..graph import Graph, Node, matches
+from .base import Pass
+from .pack_taps import foresee_taps
 
-Quicker = Callable[[Graph, Graph, int, Sequence[int]], bool]  # see `Advisor.is_quicker_narrow`
+NARROW_GAIN = 1.02  # below which 8 bits are not worth their errors
 
 
-def narrow_values(graph: Graph, plain: Graph, is_quicker: Quicker) -> Graph:
-    """Return the graph with more values and weights in 8 bits; `plain`: the graph before forms were chosen, as layers
-    with groups multiply 8-bit weights."""
+class NarrowValues(Pass):
+    """More values and weights are in 8 bits."""
+
+    name = "narrow_values"
+    needs = ("choose_forms",)
+    kinds = (Kind.NARROW,)
+    asks = True
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return narrow_values(graph, ask)
+
+
+def narrow_values(graph: Graph, ask: Ask) -> Graph:
+    """Return the graph with more values and weights in 8 bits; layers with groups multiply such weights directly."""
     for number in range(len(graph.nodes)):
         together = _together(graph, number)
         readers = list(dict.fromkeys(reader for part in together for reader, _ in graph.readers(part)))
         if not any(_may_gain(graph, reader) for reader in readers):
             continue
-        changed = _narrowed(graph, plain, together)
-        slower = [part for part in together if matches(changed.nodes[part].operation, Convolution, has_own_bounds=True)]
-        if is_quicker(graph, changed, number, [*slower, *readers]):
-            graph = changed
+        changed = _narrowed(graph, together)
+        slower = [part for part in together if matches(changed[part].operation, Convolution, has_own_bounds=True)]
+        options = [Option(None, {}), Option(True, changed)]
+        priced = (*slower, *readers)
+        question = Question(Kind.NARROW, graph, number, options, priced, gain=NARROW_GAIN, foreseen=foresee_taps)
+        graph = one_of(ask, question)
     return graph
 
 
@@ -55,16 +72,18 @@ def _may(node: Node) -> bool:
     return node.may_be_narrow and not operation.narrow and is_single
 
 
-def _narrowed(graph: Graph, plain: Graph, together: Sequence[int]) -> Graph:
-    """Return the graph with more values in 8 bits, and weights of layers with groups that read them."""
-    nodes = list(graph.nodes)
+def _narrowed(graph: Graph, together: Sequence[int]) -> dict[int, Node]:
+    """Return the nodes that change if more values are in 8 bits, and weights of layers with groups that read them."""
+    nodes: dict[int, Node] = {}
     for number in together:
-        nodes[number] = nodes[number].changed(narrow=True)
+        nodes[number] = nodes.get(number, graph.nodes[number]).changed(narrow=True)
         for reader, _ in graph.readers(number):
-            if not nodes[reader].has_narrow_weights:
-                nodes[reader] = _with_narrow_weights(plain.nodes[reader])
-    return graph.with_nodes(nodes)
+            node = nodes.get(reader, graph.nodes[reader])
+            if not node.has_narrow_weights:
+                nodes[reader] = _with_narrow_weights(node)
+    return nodes
 
 
 def _with_narrow_weights(node: Node) -> Node:
-    return node.changed(weights=replace(node.convolution.weights, narrow=True))
+    plain = replace(node, operation=node.direct or node.operation, direct=None)
+    return plain.changed(weights=replace(plain.convolution.weights, narrow=True))

@@ -13,10 +13,28 @@ from ...kernels.program import (
     Scores,
 )
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
+from ..decisions import Ask, Choice, Decisions, Kind
 from ..filters import ungrouped
 from ..graph import Graph, Node
+from .base import Pass
 
 MOST_IMAGES = 16
+
+
+class PackImages(Pass):
+    """Several images are packed along the partitions."""
+
+    name = "pack_images"
+    needs = ("load_taps",)
+    kinds = (Kind.PACK_IMAGES,)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return pack_images(graph, decisions.value(Kind.PACK_IMAGES, default=1))
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [Choice(Kind.PACK_IMAGES, value=images) for images in choices_of(graph, pictures)]
 
 
 def choices_of(graph: Graph, batch: int) -> list[int]:

@@ -15,7 +15,7 @@ Rows above and below the image, which groups of an offset have, are blanked: the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ...kernels.program import (
@@ -28,7 +28,9 @@ from ...kernels.program import (
 )
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
+from .base import SwitchedPass
 from .pad_channels import NOT_OF_ZERO
 from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of
 from .split_tails import split_tails
@@ -36,6 +38,38 @@ from .split_tails import split_tails
 FEWEST_GROUPS = 2  # of rows, below which there is little to gain
 MOST_FILLED = 1.125  # rows of groups for each row of the image that leaves them
 MOST_COMBINATIONS = 64  # of offsets that are tried
+
+
+class PackRows(SwitchedPass):
+    """Rows are packed, with those of expansions that keep their tails."""
+
+    name = "pack_rows"
+    needs = ("split_tails", "load_input", "pad_channels")
+    kinds = (Kind.PACK_ROWS,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [Choice(Kind.PACK_ROWS)]
+
+    def is_forced(self, decisions: Decisions) -> bool:
+        """See `Pass`: tails are kept, and channels padded, for packed rows alone."""
+        return bool(decisions.value(Kind.KEEP_TAILS) or decisions.value(Kind.PAD_CHANNELS))
+
+    def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
+        """See `Pass`."""
+        if not decisions.value(Kind.PACK_ROWS):
+            return True
+        return has_packed_expansions(graph) if decisions.value(Kind.KEEP_TAILS) else has_packed_rows(graph)
+
+    def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
+        """See `Pass`: packed rows of expansions take fewer matmuls than those of others alone."""
+        if not any(state.value(Kind.KEEP_TAILS) for state in states):
+            return states
+        return [state for state in states if state.value(Kind.KEEP_TAILS) or not state.value(Kind.PACK_ROWS)]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return pack_rows(graph, bool(decisions.value(Kind.KEEP_TAILS)))
 
 
 def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
@@ -87,7 +121,7 @@ def _split_pools(graph: Graph) -> Graph:
         ):
             between = (operation.channels, 2 * operation.rows, 2 * operation.columns)
             convolution = node.changed(pool_size=1, rows=between[1], columns=between[2])
-            apart.append(replace(convolution, memory=Memory.SBUF, output=None))
+            apart.append(replace(convolution, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
             pool = MaxPool(
                 name=node.name,
                 sources=((len(apart) - 1,),),

@@ -7,37 +7,86 @@ longer than the copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ...kernels.convolution.forms import Form
 from ...kernels.program import Convolution, Copies, Memory, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Ask, Choice, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph, Node
+from .base import Pass
 
-IsWorth = Callable[[Graph, int, int, Taps], bool]  # of a graph, a node, the node that would give copies, and the taps
+
+class PackTaps(Pass):
+    """Taps share the partitions where they can, by copies of values in SBUF where these are worth it."""
+
+    name = "pack_taps"
+    needs = ("narrow_values",)
+    kinds = (Kind.COPIES, Kind.FILL_TAPS)
+    asks = True
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return pack_taps(graph, ask, decisions.value(Kind.FILL_TAPS))
+
+    def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
+        """See `Pass`."""
+        for stride in strides_of_filled(graph):
+            if stride != decisions.value(Kind.FILL_TAPS):
+                yield decisions.having(Choice(Kind.FILL_TAPS, value=stride))
+        for node in graph.nodes:
+            choice = Choice(Kind.COPIES, node.id)
+            if choice in decisions.choices:
+                yield decisions.without_choice(choice)
+            elif _could_have_copies(graph, node):
+                yield decisions.having(choice)
 
 
-def pack_taps(graph: Graph, are_worth_copies: IsWorth, filled: int = 0) -> Graph:
+def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
     """Set the taps of convolutions, and the copies of the values that they read.
 
     `filled`: the partitions from one tap of an input of `TapsLoad` to the next, which one DMA fills; 0 where each comes
     by its own.
     """
-    nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
-        operation = node.operation
-        if operation.filtered is not None:
-            present = graph.with_nodes(nodes)
-            taps, copies = _taps(present, number, are_worth_copies)
-            nodes[number] = nodes[number].changed(taps=taps)
-            if copies is not None:
-                source = operation.sources[0][0]
-                nodes[source] = nodes[source].changed(copies=copies)
-                if filled and isinstance(nodes[source].operation, TapsLoad):
-                    nodes[source], nodes[number] = _filled(nodes[source], nodes[number], filled)
-    return graph.with_nodes(nodes)
+        if node.operation.filtered is None:
+            continue
+        taps, copies = possible_taps(graph, node)
+        if copies is None:
+            graph = graph.replacing({number: node.changed(taps=taps)})
+            continue
+        source = node.sources[0][0]
+        copied, own = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
+        if isinstance(copied.operation, TapsLoad):
+            if filled:
+                copied, own = _filled(copied, own, filled)
+            graph = graph.replacing({source: copied, number: own})
+            continue
+        graph = graph.replacing({number: node.changed(taps=Taps(1, 1, graph.heights(node.sources[0])[0]))})
+        if node.operation.filtered.filter_form is Form.DIRECT:
+            options = [Option(None, {}), Option(True, {source: copied, number: own})]
+            graph = one_of(ask, Question(Kind.COPIES, graph, number, options, (number, source)))
+    return graph
+
+
+def foresee_taps(graph: Graph, number: int) -> Graph:
+    """Return a graph whose node `number` has the taps, and its input the copies, that it would have if they cost
+    nothing."""
+    node = graph.nodes[number]
+    operation = node.operation
+    if not isinstance(operation, Convolution):
+        return graph
+    if operation.form is Form.DIRECT:
+        taps, _ = possible_taps(graph, node)
+    else:
+        taps = loaded_taps(graph, node) if graph.is_from_hbm(node) else Taps(1, 1, graph.heights(node.sources[0])[0])
+    changed = {number: node.changed(taps=taps)}
+    if taps.count > 1 and not graph.is_from_hbm(node):
+        source = node.sources[0][0]
+        changed[source] = graph.nodes[source].changed(copies=Copies(taps.rows, operation.dilation[0], taps.stride))
+    return graph.replacing(changed)
 
 
 def strides_of_filled(graph: Graph) -> list[int]:
@@ -93,17 +142,14 @@ def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     return taps, copies
 
 
-def _taps(graph: Graph, number: int, are_worth_copies: IsWorth) -> tuple[Taps, Copies | None]:
-    """Return the taps of a node, and the copies that its input must have, None for none."""
-    node = graph.nodes[number]
+def _could_have_copies(graph: Graph, node: Node) -> bool:
+    """True if a convolution in the direct form has fewer taps than its input could have copies for."""
     operation = node.operation
-    taps, copies = possible_taps(graph, node)
-    source = node.sources[0][0]
-    if copies is None or isinstance(graph.nodes[source].operation, TapsLoad):
-        return taps, copies
-    alone = Taps(1, 1, graph.heights(operation.sources[0])[0])
-    is_direct = isinstance(operation, Convolution) and operation.form is Form.DIRECT
-    return (taps, copies) if is_direct and are_worth_copies(graph, number, source, taps) else (alone, None)
+    if not isinstance(operation, Convolution) or operation.form is not Form.DIRECT:
+        return False
+    source = operation.sources[0][0]
+    is_of_node = source >= 0 and isinstance(graph.nodes[source].operation, Convolution)
+    return is_of_node and possible_taps(graph, node)[0] != operation.taps
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:

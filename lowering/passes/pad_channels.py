@@ -7,16 +7,35 @@ be idle.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ...kernels.program import Convolution, Pool, Scores
+from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
+from .base import SwitchedPass
 from .row_packing import HALF, QUARTER
 
 FEWEST_CHANNELS = 9  # below which more than four rows would have to be packed
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value of 0 zero weights may not take away
+
+
+class PadChannels(SwitchedPass):
+    """Channels are padded, so that rows can be packed."""
+
+    name = "pad_channels"
+    needs = ("load_input",)
+    kinds = (Kind.PAD_CHANNELS,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [Choice(Kind.PAD_CHANNELS)]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return pad_channels(graph)
 
 
 def pad_channels(graph: Graph) -> Graph | None:

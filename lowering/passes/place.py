@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...kernels.program import LAUNCH_INPUT, Convolution, Memory
-from ..graph import Graph, Node
-from ..schedule import Region
+from ..decisions import Ask, Decisions, Kind
+from ..graph import Graph, Node, NodeId
+from .base import Pass
 from .group_input import GROUP_BYTES
 
 
-def place(graph: Graph, in_hbm: Collection[int], regions: Sequence[Region] = ()) -> Graph:
-    """Let the values of some nodes be in HBM, from which convolutions read them in groups of rows."""
-    nodes = list(graph.nodes)
-    ends = {region.end - 1 for region in regions}
-    for number, node in enumerate(graph.nodes):
-        if number in in_hbm or number in ends:
-            memory = Memory.HBM if number in in_hbm else node.memory
-            nodes[number] = replace(node, memory=memory, in_bands=number in ends)
-    placed = graph.with_nodes(nodes)
+class PlaceValues(Pass):
+    """Values that SBUF has no room for are in HBM."""
+
+    name = "place"
+    needs = ("pack_images",)
+    kinds = (Kind.SPILL, Kind.BANDS)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return place(graph, decisions.of(Kind.SPILL), decisions.of(Kind.BANDS))
+
+
+def place(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[NodeId | None] = ()) -> Graph:
+    """Let the values of some nodes be in HBM, from which convolutions read them in groups of rows; `ends`: the last
+    nodes of regions that run in bands."""
+    placed = graph.with_nodes(
+        replace(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
+        for node in graph.nodes
+    )
     return placed.with_nodes(
         node.changed(group_bytes=GROUP_BYTES) if _streams(placed, node) else node for node in placed.nodes
     )

@@ -6,34 +6,43 @@ waits. Which is quicker the clock says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...kernels.convolution.adding import ALONE, Adding
 from ...kernels.convolution.forms import Form
 from ...kernels.program import Convolution
-from ..graph import Graph, Node
+from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
+from ..graph import Graph
 from ..weights import steps_of
+from .base import Pass
 
 ITEMSIZE = 2  # bytes of numbers that a matmul takes at its full rate
 
-IsQuicker = Callable[[Graph, int, Node], bool]  # of a graph and a node, if another node in its place is
+END_GAIN = 1.03  # below which a quicker end of an operation may be lost on the way to the next one
 
 
-def share_sums(graph: Graph, is_quicker: IsQuicker) -> Graph:
+class ShareSums(Pass):
+    """The Tensor Engine adds some of the addends of convolutions."""
+
+    name = "share_sums"
+    needs = ("pack_taps",)
+    kinds = (Kind.SHARE_SUMS,)
+    asks = True
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return share_sums(graph, ask)
+
+
+def share_sums(graph: Graph, ask: Ask) -> Graph:
     """Set the engines that add the addends of convolutions."""
-    nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         adding = _adding(graph, number)
         if adding is not Adding.VECTOR:
-            shared = node.changed(adding=adding)
-            nodes[number] = shared if is_quicker(graph, number, shared) else node
-    return graph.with_nodes(nodes)
-
-
-def shared_sums(graph: Graph) -> tuple[int, ...]:
-    """Return the nodes of whose addends the Tensor Engine adds a part."""
-    operations = [node.operation for node in graph.nodes]
-    return tuple(n for n, each in enumerate(operations) if getattr(each, "adding", Adding.VECTOR) is not Adding.VECTOR)
+            options = [Option(None, {}), Option(True, {number: node.changed(adding=adding)})]
+            is_end = adding is Adding.LAST
+            gain = END_GAIN if is_end else 1.0
+            question = Question(Kind.SHARE_SUMS, graph, number, options, (number,), gain=gain, is_end=is_end)
+            graph = one_of(ask, question)
+    return graph
 
 
 def _adding(graph: Graph, number: int) -> Adding:

@@ -9,9 +9,22 @@ from __future__ import annotations
 from ...kernels.program import Convolution, MaxPool, Memory, RowGroupsPool, Sides
 from ...kernels.tiling.windows import LONG_FOLD
 from ...simulator.machine.chip import PSUM_BANK_FLOATS
+from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
+from .base import Pass
 
 ITEMSIZE = 2  # bytes of numbers that are taken at twice the pace
+
+
+class SplitColumns(Pass):
+    """Columns are in phases where a pool that moves by several is all that reads them."""
+
+    name = "split_columns"
+    needs = ("place",)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return split_columns(graph)
 
 
 def split_columns(graph: Graph) -> Graph:

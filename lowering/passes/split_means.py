@@ -8,7 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...kernels.program import AveragePool, MaxPool
+from ..decisions import Decisions, Kind
 from ..graph import Graph, Node
+from .base import SwitchedPass
+
+
+class SplitMeans(SwitchedPass):
+    """Pools of whole images are cut in two, where a region of bands is to begin with the first."""
+
+    name = "split_means"
+    needs = ("pack_rows",)
+    kinds = (Kind.SPLIT_MEANS,)
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return split_means(graph)
 
 
 def split_means(graph: Graph) -> Graph:
@@ -20,7 +34,7 @@ def split_means(graph: Graph) -> Graph:
         if is_of_whole_image(node):
             rows, columns = node.before[1:]
             across = node.changed(kernel=(1, columns), stride=(1, 1), rows=rows)
-            apart.append(replace(across, output=None))
+            apart.append(replace(across, output=None, id=node.id.part("across")))
             node = replace(node, before=(node.before[0], rows, 1)).changed(
                 kernel=(rows, 1), stride=(1, 1), sources=((len(apart) - 1,),)
             )

@@ -7,6 +7,7 @@ picks single elements, and more channels fill the Tensor Engine's rows. The host
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,25 @@ import numpy as np
 from ...kernels.program import LAUNCH_INPUT, Convolution
 from ...kernels.tiling.packing import ceil_div
 from ..arrangement import Arrangement
+from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph
+from .base import SwitchedPass
+
+
+class SplitPhases(SwitchedPass):
+    """The first filters move by one over an image of phases."""
+
+    name = "split_phases"
+    needs = ("load_input", "pack_rows")
+    kinds = (Kind.SPLIT_PHASES,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [Choice(Kind.SPLIT_PHASES)]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return split_phases(graph)
 
 
 def split_phases(graph: Graph) -> Graph | None:

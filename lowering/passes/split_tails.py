@@ -7,14 +7,31 @@ that feeds it, it may have copies of itself on the partitions below, so that a m
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ...kernels.program import Convolution, Memory
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Ask, Choice, Decisions, Kind
 from ..graph import Graph, Node
 from ..lazy import LazyArray
+from .base import Pass
+
+
+class SplitTails(Pass):
+    """Tails are split, unless expansions keep theirs: then pack_rows packs rows of what it can, and splits others."""
+
+    name = "split_tails"
+    kinds = (Kind.KEEP_TAILS,)
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return graph if decisions.value(Kind.KEEP_TAILS) else split_tails(graph)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [Choice(Kind.KEEP_TAILS)] if any(node.is_depthwise() for node in graph.nodes) else []
 
 
 def split_tails(graph: Graph, only: Collection[int] | None = None) -> Graph:
@@ -34,9 +51,9 @@ def split_tails(graph: Graph, only: Collection[int] | None = None) -> Graph:
         if n not in cut:
             apart.append(node.changed(sources=sources))
         elif node.is_depthwise():
-            apart += [_part(node, whole, sources[0][:1]), _part(node, tail, sources[0][1:])]
+            apart += [_part(node, whole, sources[0][:1], "whole"), _part(node, tail, sources[0][1:], "tail")]
         else:  # the tail is copied while the rest goes through the node after it
-            apart += [_part(node, whole, sources[0]), _part(node, tail, sources[0])]
+            apart += [_part(node, whole, sources[0], "whole"), _part(node, tail, sources[0], "tail")]
         places[n] = tuple(range(first, len(apart)))
     return graph.with_nodes(apart)
 
@@ -69,11 +86,12 @@ def _some(filters: LazyArray, channels: slice) -> LazyArray:
     return filters.changed((count, *filters.shape[1:]), lambda array: array[channels])
 
 
-def _part(node: Node, channels: slice, parts: tuple[int, ...]) -> Node:
+def _part(node: Node, channels: slice, parts: tuple[int, ...], name: str) -> Node:
     count = channels.stop - channels.start
     grouped = node.is_depthwise()
     part = replace(
         node,
+        id=node.id.part(name),
         before=(count, *node.before[1:]) if grouped else node.before,
         filters=None if node.filters is None else _some(node.filters, channels),
         numbers=tuple(numbers[channels] for numbers in node.numbers),

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...kernels.program import Ending, Scores
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
+from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph, Node
+from .base import Pass
 
-AreQuicker = Callable[[Graph, int, Node], bool]  # of a graph, the number of its scores, and the scores turned
+
+class TurnScores(Pass):
+    """The classes of one picture's scores are on the partitions."""
+
+    name = "turn_scores"
+    needs = ("pack_taps",)
+    kinds = (Kind.TURN_SCORES,)
+    asks = True
+
+    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """See `Pass`."""
+        return turn_scores(graph, ask)
 
 
-def turn_scores(graph: Graph, are_quicker: AreQuicker) -> Graph:
+def turn_scores(graph: Graph, ask: Ask) -> Graph:
     """Compute scores of one picture with classes on the partitions."""
-    nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         if _can_turn(graph, node):
-            turned = node.changed(by_columns=True)
-            if are_quicker(graph.with_nodes(nodes), number, turned):
-                nodes[number] = turned
-    return graph.with_nodes(nodes)
+            options = [Option(None, {}), Option(True, {number: node.changed(by_columns=True)})]
+            graph = one_of(ask, Question(Kind.TURN_SCORES, graph, number, options, (number,), is_end=True))
+    return graph
 
 
 def has_turned_scores(graph: Graph) -> bool:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...lowering.decisions import Decisions
+from ...lowering.decisions import Choice, Decisions, Kind
 from ...lowering.layer_graph import lower_layer
 from ...lowering.pipeline import LaunchPlan, Pipeline
-from ...lowering.schedule import StageOf
 from ...models import layers
 from ...models.checks import INPUT, Shape
 from ...models.files import Model
@@ -48,9 +47,7 @@ class LayerCase:
         graph = lower_layer(Model(network, dict(tensors), {}), dtype, layer, network.shapes())
         pipeline = Pipeline(graph, (), find_target(DEFAULT_TARGET).usable_sbuf_bytes)
         batch = self.shapes[0][0]
-        layout = pipeline.lower(Decisions())
-        stages = (StageOf(len(layout.graph.nodes), batch),)
-        return pipeline.launch(Decisions(stages=stages), batch, layout)
+        return pipeline.launch(Decisions((Choice(Kind.STAGE, value=batch),)), batch)
 
     def _network(self) -> Network:
         """Return a network in which the layer reads values of the right shapes; other layers provide these."""

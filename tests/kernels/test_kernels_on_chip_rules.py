@@ -9,7 +9,6 @@ rules are told here once more, from the views that instructions got, not with th
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -18,11 +17,12 @@ import nki.language as nl
 import numpy as np
 import pytest
 from depthwise_networks import bounded, depthwise_filters, expansions, made_diagonals
-from lowered import ALL, decided
+from lowered import ALL, decide, decided
 from random_networks import KINDS_OF_LAYERS, conv, labels, model_of, of_kind, picture, residual
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
+from trninfer.lowering.graph import NodeId
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models import Model, load_model
@@ -126,35 +126,41 @@ PACKED = {
 }
 
 LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # of 129 channels, or 513 features
-EXPANSIONS = Decisions(packs_rows=True, packs_expansions=True)
-ROWS, TAPS = Decisions(packs_rows=True), Decisions(copied=ALL)
-GROUPED = Decisions(forms=tuple((number, form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
-FILTERED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
+EXPANSIONS = decide(packs_rows=True, packs_expansions=True)
+ROWS, TAPS = decide(packs_rows=True), decide(copied=ALL)
+GROUPED = decide(forms=tuple((NodeId(number), form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
+FILTERED = decide(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
+BANDS = [Region(0, 3, 3)]
+STAYING = Choice(Kind.STAY, NodeId(1)), Choice(Kind.STAY)
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
-    "network of one picture whose taps fill up": ("digits-cnn", 1, replace(TAPS, filled_taps=33)),
-    "network of three pictures whose taps are neighbours": ("digits-cnn", 3, Decisions(filled_taps=3)),
-    "network of packed pictures whose taps come at once": ("digits-cnn", 32, Decisions(packed=8, filled_taps=24)),
-    "network of packed pictures": ("digits-cnn", 32, Decisions(packed=16)),
-    "network with turned scores": ("scores", 1, Decisions(turns_scores=True)),
-    "network whose weights come early": ("digits-cnn", 2, Decisions(ahead=8)),
+    "network of one picture whose taps fill up": ("digits-cnn", 1, decide(copied=ALL, filled_taps=33)),
+    "network of three pictures whose taps are neighbours": ("digits-cnn", 3, decide(filled_taps=3)),
+    "network of packed pictures whose taps come at once": ("digits-cnn", 32, decide(packed=8, filled_taps=24)),
+    "network of packed pictures": ("digits-cnn", 32, decide(packed=16)),
+    "network with turned scores": ("scores", 1, decide(turns_scores=True)),
+    "network whose weights come early": ("digits-cnn", 2, decide(ahead=8)),
     "network of rows": ("digits-ffnn", 140, Decisions()),
-    "network in stages": ("digits-cnn", 6, Decisions(packed=2, stages=(StageOf(3, 1), StageOf(7, 3)), staying=(0, 1))),
-    "network with slopes": ("prelu", 3, Decisions(packed=4)),
-    "network with layer norm": ("layer_norm", 3, Decisions(packed=4)),
-    "network with group norm": ("group_norm", 3, Decisions(packed=4)),
+    "network in stages": ("digits-cnn", 6, decide(packed=2, stages=[StageOf(2, 1)], at_once=3, others=STAYING)),
+    "network with slopes": ("prelu", 3, decide(packed=4)),
+    "network with layer norm": ("layer_norm", 3, decide(packed=4)),
+    "network with group norm": ("group_norm", 3, decide(packed=4)),
     "network of one picture with group norm": ("group_norm", 1, TAPS),
     "network of packed rows": ("packed_rows", 1, ROWS),
-    "network of packed rows in bands": ("packed_rows", 2, replace(ROWS, regions=(Region(1, 4, 3),), in_hbm=(3,))),
+    "network of packed rows in bands": (
+        "packed_rows",
+        2,
+        ROWS.having(*decide(regions=BANDS, in_hbm=[2]).choices),
+    ),
     "network of packed expansions": ("expansions", 1, EXPANSIONS),
     "network of combined filters": ("filtered", 2, FILTERED),
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
-    "network of made diagonals": ("made", 2, Decisions(forms=((2, Form.MADE.value, 0),))),
+    "network of made diagonals": ("made", 2, decide(forms=((None, Form.MADE.value, 0),))),
 }
 IN_EIGHT_BITS = {
-    "8 bits": ("bounded", 3, Decisions(narrow=ALL)),
-    "8 bits, packed pictures": ("packed_rows", 4, Decisions(packed=2, narrow=ALL)),
-    "8 bits, packed expansions": ("expansions", 2, replace(EXPANSIONS, narrow=ALL)),
+    "8 bits": ("bounded", 3, decide(narrow=ALL)),
+    "8 bits, packed pictures": ("packed_rows", 4, decide(packed=2, narrow=ALL)),
+    "8 bits, packed expansions": ("expansions", 2, decide(packs_rows=True, packs_expansions=True, narrow=ALL)),
     "8 bits, packed rows": ("packed_rows", 2, ROWS),
     "8 bits, no values": ("bounded", 2, Decisions()),
 }
@@ -185,7 +191,8 @@ def _model(name: str) -> Model:
 
 def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     name, batch, decisions = ALL_NETWORKS[case]
-    forms = [Form(form) for form in dict.fromkeys(form for _, form, _ in decisions.forms)]
+    chosen = [each for each in decisions.choices if each.kind is Kind.FORM]
+    forms = [Form(form) for form in dict.fromkeys(each.value[0] for each in chosen)]
     plan = decided(_model(name), decisions, batch, dtype, forms)
     own = NETWORK_DTYPES[dtype]
     operands = {name: TensorSpec(shape, each.name) for name, (shape, each) in plan.layout.sizes.specs(own).items()}

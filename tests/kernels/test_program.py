@@ -7,12 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from lowered import decided
+from lowered import decide, decided
 from random_networks import residual
 from trninfer.kernels import program
 from trninfer.kernels.network import BODIES
 from trninfer.kernels.program import Convolution, Operation, OutputOrder, Program, Scores, Stage
-from trninfer.lowering.decisions import Decisions
 
 OPERATIONS = [
     kind
@@ -59,10 +58,10 @@ def test_an_operation_answers_what_lowering_asks(kind: type[Operation]) -> None:
 
 def test_equal_programs_are_one_key() -> None:
     """As an argument of a jitted kernel: compiled once for each value of it, in this process and another."""
-    one, other = (decided(residual(), Decisions(packed=2), 3).program for _ in range(2))
+    one, other = (decided(residual(), decide(packed=2), 3).program for _ in range(2))
     assert one == other and hash(one) == hash(other) and one is not other
     assert pickle.loads(pickle.dumps(one)) == one
-    assert one != decided(residual(), Decisions(packed=2), 4).program
+    assert one != decided(residual(), decide(packed=2), 4).program
     assert {one: 1}[other] == 1
 
 

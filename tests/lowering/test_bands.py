@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import after, assert_right, graph_of, number_of
+from lowered import after, assert_right, decide, graph_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Affine, AveragePool, Border, Combine, Convolution, MaxPool, Operation, Pad, Scores
 from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, reach_of, windows_of
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit, Graph, Node
 from trninfer.lowering.passes.load_taps import load_taps
-from trninfer.lowering.schedule import Region, StageOf
+from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine as CombineLayer
 from trninfer.models.layers import Concat, Conv2d, Layer, Pool, Transpose
 from trninfer.models.layers import Pad as PadLayer
@@ -150,10 +149,10 @@ def test_parts_of_an_operand_from_different_rows_on(bands: int, batch: int) -> N
         Pool("pool", "max", (2, 2), (2, 2)),
     ]
     network = ending_in_dense((3, 18, 5), layers)
-    graph = after(graph_of(network), load_taps)
+    graph = after(graph_of(network).with_ids(), load_taps)
     first, end = number_of(graph, "a"), number_of(graph, "c") + 1
     assert any(len(parts) == 2 for node in graph.nodes[:end] for parts in node.sources)
-    decisions = Decisions(regions=(Region(first, end, bands),), stages=(StageOf(len(graph.nodes), 2),))
+    decisions = decide(graph, regions=(Region(first, end, bands),), at_once=2)
     assert_right(network, decisions, batch)
 
 
@@ -199,10 +198,10 @@ def test_padding_and_rows_that_take_turns_in_bands(
         conv("b", 8, 4, 3),
     ]
     network = ending_in_dense((3, 14, 7), layers)
-    graph = after(graph_of(network), load_taps)
+    graph = after(graph_of(network).with_ids(), load_taps)
     first, end = number_of(graph, "a"), number_of(graph, last) + 1
     assert all(can_band(node) for node in graph.nodes[first:end])
-    decisions = Decisions(regions=(Region(first, end, bands),), stages=(StageOf(len(graph.nodes), 2),))
+    decisions = decide(graph, regions=(Region(first, end, bands),), at_once=2)
     assert_right(network, decisions, batch)
 
 
@@ -213,7 +212,7 @@ def test_windows_that_hang_over_the_edge_in_bands(side: int, padding: int, bands
     pool = Pool("pool", "max", (3, 3), (2, 2), (padding,) * 4, ceil_mode=True)
     layers = [conv("a", 3, 40, 3, padding=(1, 1, 1, 1)), pool]
     network = ending_in_dense((3, side, 7), layers)
-    graph = after(graph_of(network), load_taps)
+    graph = after(graph_of(network).with_ids(), load_taps)
     end = number_of(graph, "pool") + 1
     for batch in (1, 3):
-        assert_right(network, Decisions(regions=(Region(number_of(graph, "a"), end, bands),)), batch)
+        assert_right(network, decide(graph, regions=(Region(number_of(graph, "a"), end, bands),)), batch)

@@ -1,58 +1,71 @@
 """Decisions: the same launch again, without pricing anything."""
 
 import json
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowered import assert_right, pipeline_of, planned
-from random_networks import residual
+from lowered import assert_right, graph_of, pipeline_of, planned
+from random_networks import conv, ending_in_dense, residual
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions, forms_of
-from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.schedule import Region, StageOf
+from trninfer.lowering.decisions import Choice, Decisions, Kind, Option, Question, one_of
+from trninfer.lowering.graph import NodeId
+from trninfer.lowering.schedule import Schedule, StageOf
 from trninfer.models import load_model
 
-count = st.integers(1, 300)
-counts = st.lists(count, max_size=3).map(tuple)
-DECISIONS = st.builds(
-    Decisions,
-    pads_channels=st.booleans(),
-    packs_rows=st.booleans(),
-    splits_phases=st.booleans(),
-    packed=count,
-    forms=st.lists(st.tuples(count, st.sampled_from([form.value for form in Form]), count), max_size=3).map(tuple),
-    copied=counts,
-    in_hbm=counts,
-    regions=st.lists(st.builds(Region, first=count, end=count, bands=count), max_size=3).map(tuple),
-    stages=st.lists(st.builds(StageOf, end=count, at_once=count), max_size=3).map(tuple),
-    staying=counts,
-)
+COUNT = st.integers(1, 300)
+IDS = st.builds(NodeId, COUNT, st.lists(st.sampled_from(["tail", "load"]), max_size=2).map(tuple))
+VALUES: dict[Kind, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(Kind, st.just(True)),
+    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.EARLY_LOADS), COUNT),
+    Kind.FORM: st.tuples(st.sampled_from([form.value for form in Form]), COUNT),
+    Kind.BANDS: st.tuples(IDS, COUNT),
+    Kind.WARM_UP: st.lists(st.tuples(COUNT, COUNT), min_size=1, max_size=3).map(tuple),
+}
+CHOICES = st.sampled_from(Kind).flatmap(lambda kind: st.builds(Choice, st.just(kind), st.none() | IDS, VALUES[kind]))
 
 
-@given(DECISIONS)
-def test_decisions_are_written_and_read(decisions: Decisions) -> None:
+@given(st.lists(CHOICES, max_size=8))
+def test_decisions_are_written_and_read_in_any_order(choices: list[Choice]) -> None:
+    decisions = Decisions(tuple(choices))
     read = Decisions.from_json(json.loads(json.dumps(decisions.to_json())))
-    assert read == decisions and hash(read) == hash(decisions)
+    assert read == decisions == Decisions(tuple(reversed(choices))) and hash(read) == hash(decisions)
+
+
+STAGE = Choice(Kind.STAGE, NodeId(2, ("tail",)), 3).to_json()
 
 
 @pytest.mark.parametrize(
     "data",
     [
         {},
-        {**Decisions().to_json(), "surprise": 1},
-        {**Decisions().to_json(), "forms": [[1, "pairs"]]},
-        {**Decisions().to_json(), "regions": [{"first": 1}]},
-        {**Decisions().to_json(), "stages": [[1, 2]]},
-        {**Decisions().to_json(), "copied": ["one"]},
-        {**Decisions().to_json(), "copied": None},
+        {"kind": "stage"},
+        {**STAGE, "kind": "surprise"},
+        {**STAGE, "value": "x"},
+        {**STAGE, "value": None},
+        {**STAGE, "node": 1},
+        {**STAGE, "node": []},
+        {**STAGE, "kind": "copies", "value": 2},
+        {**STAGE, "kind": "form", "value": ["pairs"]},
+        {**STAGE, "kind": "bands", "value": [1, 2]},
+        {**STAGE, "kind": "warm_up", "value": [["x", 1]]},
     ],
 )
 def test_what_are_no_decisions_is_refused(data: dict[str, object]) -> None:
-    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
-        Decisions.from_json(data)
+    assert Decisions.from_json([STAGE]).of(Kind.STAGE) == {NodeId(2, ("tail",)): 3}
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        Decisions.from_json([STAGE, data])
+
+
+def test_a_choice_takes_the_place_of_another_of_its_kind_and_node() -> None:
+    one, other = NodeId(1), NodeId(1, ("tail",))
+    decisions = Decisions((Choice(Kind.STAGE, one, 2), Choice(Kind.STAGE, other, 3), Choice(Kind.PACK_ROWS)))
+    changed = decisions.having(Choice(Kind.STAGE, one, 5), Choice(Kind.STAY, one))
+    assert changed.of(Kind.STAGE) == {one: 5, other: 3} and changed.value(Kind.STAY, one) is True
+    assert changed.without(Kind.STAGE, Kind.STAY) == Decisions((Choice(Kind.PACK_ROWS),))
+    assert changed.without_choice(Choice(Kind.STAGE, one, 5)).of(Kind.STAGE) == {other: 3}
+    assert changed.value(Kind.SPLIT_MEANS) == 0 and changed.value(Kind.PACK_IMAGES, default=1) == 1
 
 
 @pytest.mark.parametrize(("name", "batch"), [("digits-cnn", 1), ("residual", 3)])
@@ -67,27 +80,27 @@ def test_a_launch_is_lowered_again_by_its_decisions(name: str, batch: int) -> No
     assert_right(model, plan.decisions, batch, forms=forms, tolerance=1e-4)
 
 
-def test_forms_are_picked_by_number_form_and_room() -> None:
-    direct = Convolution(name="a", channels=4, rows=2, columns=2)
-    shape = (4, 2, 2)
-    candidates = [
-        Node(operation, "conv2d", shape, (shape, shape))
-        for operation in (
-            direct,
-            replace(direct, form=Form.PAIRS, group_bytes=100),
-            replace(direct, form=Form.PAIRS, group_bytes=200),
-            replace(direct, form=Form.SQUARES, group_bytes=100),
-        )
+def test_options_are_answered_by_their_values_for_a_node_or_for_all() -> None:
+    graph = graph_of(ending_in_dense((3, 8, 8), [conv("a", 3, 8, 3), conv("b", 8, 8, 3)])).with_ids()
+    options = [
+        Option(value, {} if value is None else {1: graph.nodes[1].changed(group_bytes=value[1])})
+        for value in (None, ("pairs", 100), ("pairs", 200), ("squares", 100))
     ]
-    graph = Graph((candidates[0], candidates[2]), shape, 4)
-    assert forms_of(graph) == ((1, "pairs", 200),)
-    for number, candidate in enumerate(candidates[1:], 1):
-        chosen = Decisions(forms=forms_of(Graph((candidates[0], candidate), shape, 4)))
-        assert chosen.pick_form(graph, 1, candidates) is candidates[number]
-        assert chosen.pick_form(graph, 0, candidates) is candidates[0]
-    assert Decisions(forms=((1, "pairs", 300),)).pick_form(graph, 1, candidates) is candidates[0]
+    question = Question(Kind.FORM, graph, 1, options, (1,))
+    assert Decisions().answer(question) is options[0]
+    for option in options[1:]:
+        assert Decisions((question.choice(option),)).answer(question) is option
+        assert Decisions((Choice(Kind.FORM, NodeId(0), option.value),)).answer(question) is options[0]
+        assert Decisions((Choice(Kind.FORM, None, option.value),)).answer(question) is option
+    assert Decisions((Choice(Kind.FORM, NodeId(1), ("pairs", 300)),)).answer(question) is options[0]
+    changed = one_of(lambda question: question.options[2], question)
+    assert changed.nodes[1].convolution.group_bytes == 200 and one_of(Decisions().answer, question) is graph
 
 
 def test_without_stages_all_nodes_run_image_by_image() -> None:
-    assert Decisions().schedule(5).stages == (StageOf(5, 1),)
-    assert Decisions(stages=(StageOf(2, 3), StageOf(5, 1))).schedule(5).stage_of(2) == 1
+    graph = graph_of(ending_in_dense((3, 8, 8), [conv("a", 3, 8, 3), conv("b", 8, 8, 3)])).with_ids()
+    count = len(graph.nodes)
+    assert Schedule.of(Decisions(), graph).stages == (StageOf(count, 1),)
+    staged = Decisions((Choice(Kind.STAGE, NodeId(1), 3), Choice(Kind.STAY), Choice(Kind.STAGE, None, 2)))
+    schedule = Schedule.of(staged, graph)
+    assert schedule == Schedule((StageOf(2, 3), StageOf(count, 2)), staying=(1,)) and schedule.stage_of(2) == 1

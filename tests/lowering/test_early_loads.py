@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, decided, pipeline_of, tensor_spec
+from lowered import applicable, assert_right, decide, decided, pipeline_of, tensor_spec
 from random_networks import (
     chains,
     conv,
@@ -20,7 +20,7 @@ from random_networks import (
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution, EarlyLoad, Scores
 from trninfer.kernels.tensor_names import TensorName
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.footprint import Footprint
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.pipeline import LaunchPlan
@@ -63,26 +63,26 @@ def weights_loaded(run: simulator.Run) -> int:
 def test_answers_are_right_however_early_weights_come(
     network: Network, data: st.DataObject, batch: int, dtype: str, ahead: int
 ) -> None:
-    flags = Decisions(
+    flags = decide(
         packs_rows=data.draw(st.booleans()),
         splits_phases=data.draw(st.booleans()),
         packed=data.draw(st.sampled_from([1, 2, 4])),
-        staying=data.draw(st.sampled_from([(), (), (0,)])),
+        staying=data.draw(st.sampled_from([False, False, True])),
     )
     try:
-        decisions = replace(applicable(network, flags, batch), ahead=ahead)
+        decisions = applicable(network, flags, batch).having(Choice(Kind.EARLY_LOADS, value=ahead))
         plan = assert_right(network, decisions, batch, dtype, at_once=data.draw(st.integers(0, 2)))
     except DoesNotFit:
         event("does not fit")
         return
     event(f"{min(3, len(early_loads(plan)))} or more early loads")
-    if flags.staying:
+    if flags.value(Kind.STAY):
         assert not early_loads(plan)
 
 
 @pytest.mark.parametrize(("batch", "at_once"), [(1, 1), (3, 1), (3, 3)])
 def test_each_weight_is_loaded_once_a_pass_into_memory_that_has_room(batch: int, at_once: int) -> None:
-    late, early = (decided(WIDE, Decisions(ahead=ahead), batch, at_once=at_once) for ahead in (0, 8))
+    late, early = (decided(WIDE, decide(ahead=ahead), batch, at_once=at_once) for ahead in (0, 8))
     assert not early_loads(late) and len(early_loads(early)) >= 3
     runs = [run_of(plan) for plan in (late, early)]
     assert weights_loaded(runs[0]) == weights_loaded(runs[1])
@@ -92,7 +92,7 @@ def test_each_weight_is_loaded_once_a_pass_into_memory_that_has_room(batch: int,
 
 
 def test_loads_keep_their_order_and_come_after_the_first_operation_that_has_any() -> None:
-    plan = decided(WIDE, Decisions(ahead=8))
+    plan = decided(WIDE, decide(ahead=8))
     (stage,) = plan.program.stages
     order = [(early.operation, early.load) for early in early_loads(plan)]
     assert order == sorted(order)
@@ -104,22 +104,22 @@ def test_loads_keep_their_order_and_come_after_the_first_operation_that_has_any(
 @pytest.mark.parametrize("kib", [40, 60, 80, 120])
 def test_they_take_no_more_room_than_they_are_given(kib: int) -> None:
     pipeline = replace(pipeline_of(WIDE), room=8 * kib * 1024)
-    plan = pipeline.launch(Decisions(ahead=1), 1)
+    plan = pipeline.launch(decide(ahead=1), 1)
     most = Footprint(plan.emitted, plan.layout).peak[0]
     peak = run_of(plan).memory.sbuf_bytes
     assert peak <= max(kib * 1024, most)
-    assert len(early_loads(plan)) <= len(early_loads(pipeline.launch(Decisions(ahead=8), 1)))
+    assert len(early_loads(plan)) <= len(early_loads(pipeline.launch(decide(ahead=8), 1)))
 
 
 def test_weights_of_bands_come_when_the_first_band_needs_them() -> None:
-    plan = assert_right(WIDE.network, Decisions(regions=(Region(1, 3, 2),), ahead=8))
+    plan = assert_right(WIDE.network, decide(decided(WIDE, Decisions()).graph, regions=(Region(1, 3, 2),), ahead=8))
     operations = plan.program.operations
     staying = [isinstance(each, (Convolution, Scores)) and each.weights.stay for each in operations]
     assert any(staying) and not any(staying[early.operation] for early in early_loads(plan))
 
 
 def test_the_time_and_bytes_of_a_load_are_those_of_the_layer_that_multiplies() -> None:
-    late, early = (times_of(decided(WIDE, Decisions(ahead=ahead))) for ahead in (0, 8))
+    late, early = (times_of(decided(WIDE, decide(ahead=ahead))) for ahead in (0, 8))
     assert {name: time.hbm_bytes for name, time in late[1].items()} == {
         name: time.hbm_bytes for name, time in early[1].items()
     }

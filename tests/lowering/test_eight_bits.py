@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 import pytest
+from lowered import decide
 from random_networks import labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution, Scores
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, scales_of_weights
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.network_plan import lower_layers
 from trninfer.lowering.pipeline import Pipeline
-from trninfer.lowering.schedule import Region, StageOf
+from trninfer.lowering.schedule import Region
 from trninfer.lowering.weights import lay_out
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
@@ -138,8 +137,7 @@ def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
     )
     graph = lower_layers(model, BFLOAT16, EightBits(largest.__getitem__, values=True))
     pipeline = Pipeline(graph, (), find_target("trn2").usable_sbuf_bytes)
-    nodes = len(pipeline.lower(decisions).graph.nodes)
-    plan = pipeline.launch(replace(decisions, stages=(StageOf(nodes, 2),)), 2)
+    plan = pipeline.launch(decisions.having(Choice(Kind.STAGE, value=2)), 2)
     assert any(node.operation.narrow for node in plan.graph.nodes)
     for node in plan.graph.nodes:
         if isinstance(node.operation, (Convolution, Scores)):
@@ -168,12 +166,12 @@ def test_packed_rows_have_the_scales_of_their_channels(packs_rows: bool, wide: i
         Flatten("flat"),
         Dense("last", 12, 5),
     )
-    assert _error_by(layers, Decisions(packs_rows=packs_rows, pads_channels=packs_rows and pads)) < 0.1
+    assert _error_by(layers, decide(packs_rows=packs_rows, pads_channels=packs_rows and pads)) < 0.1
 
 
 @pytest.mark.parametrize(
     "decisions",
-    [Decisions(in_hbm=(1,)), Decisions(in_hbm=(1, 2, 3)), Decisions(regions=(Region(1, 3, 2),)), Decisions()],
+    [decide(in_hbm=(0,)), decide(in_hbm=(0, 1, 2)), decide(regions=(Region(0, 2, 2),)), Decisions()],
     ids=["one in HBM", "all in HBM", "bands", "SBUF"],
 )
 def test_values_in_hbm_and_in_bands_keep_their_scales(decisions: Decisions) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, decided, graph_of, pipeline_of
+from lowered import applicable, assert_right, decide, decided, graph_of, pipeline_of
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, joined_channels, model_of, with_outputs
 from trninfer.kernels.program import (
     Convolution,
@@ -21,7 +21,7 @@ from trninfer.kernels.program import (
     Store,
     TapsLoad,
 )
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.emit import BAND_UNIT, band_rows, emit
 from trninfer.lowering.graph import DoesNotFit, Graph
 from trninfer.lowering.placement import borders, can_run_in_bands
@@ -31,7 +31,7 @@ from trninfer.models.network import NamedOutput, Network
 from trninfer.models.outputs import Output
 
 
-def regions_of(graph: Graph) -> list[tuple[int, int]]:
+def runs_of(graph: Graph) -> list[tuple[int, int]]:
     """The runs of nodes between borders that can run in bands."""
     ends = borders(graph)
     runs = [(first + 1, last + 1) for first, last in zip([-1, *ends], ends)]
@@ -43,8 +43,9 @@ def schedules(draw: st.DrawFn, graph: Graph, decisions: Decisions) -> Decisions:
     """Decisions with a schedule of a graph: some regions between borders, some values in HBM, some stages."""
     count = len(graph.nodes)
     regions: list[Region] = []
-    if decisions.packed == 1:
-        for first, end in regions_of(graph):
+    is_packed = bool(decisions.value(Kind.PACK_IMAGES))
+    if not is_packed:
+        for first, end in runs_of(graph):
             if draw(st.booleans()):
                 before = regions[-1].first if regions and regions[-1].end == first else first
                 if before < first and can_run_in_bands(graph, before, end) and draw(st.booleans()):
@@ -52,14 +53,15 @@ def schedules(draw: st.DrawFn, graph: Graph, decisions: Decisions) -> Decisions:
                 regions.append(Region(first, end, draw(st.sampled_from([2, 3, 8]))))
     inner = {number for region in regions for number in range(region.first, region.end - 1)}
     ends = [number for number in borders(graph)[:-1] if number not in inner]
-    in_hbm = [n for n in ends if decisions.packed == 1 and can_be_in_hbm(graph, n) and draw(st.booleans())]
+    in_hbm = [n for n in ends if not is_packed and can_be_in_hbm(graph, n) and draw(st.booleans())]
     cuts = [number + 1 for number in range(count - 1) if number not in inner]
     stages = sorted(draw(st.sets(st.sampled_from(cuts), max_size=3))) if cuts else []
-    passes = tuple(StageOf(end, draw(st.integers(1, 3))) for end in (*stages, count))
-    staying = draw(st.sets(st.integers(0, len(passes) - 1)))
-    return replace(
-        decisions, regions=tuple(regions), in_hbm=tuple(in_hbm), stages=passes, staying=tuple(sorted(staying))
-    )
+    passes = [StageOf(end, draw(st.integers(1, 3))) for end in stages]
+    last = draw(st.integers(1, 3))
+    ends = [None, *(graph.nodes[stage.end - 1].id for stage in passes)]
+    staying = [Choice(Kind.STAY, ends[n]) for n in draw(st.sets(st.integers(0, len(ends) - 1)))]
+    made = decide(graph, regions=regions, in_hbm=in_hbm, stages=passes, at_once=last, others=staying)
+    return decisions.having(*made.choices)
 
 
 def can_be_in_hbm(graph: Graph, number: int) -> bool:
@@ -76,7 +78,7 @@ def can_be_in_hbm(graph: Graph, number: int) -> bool:
 def test_any_schedule_computes_what_the_golden_model_does(
     network: Network, data: st.DataObject, batch: int, dtype: str
 ) -> None:
-    flags = Decisions(
+    flags = decide(
         packs_rows=data.draw(st.booleans()),
         splits_phases=data.draw(st.booleans()),
         packed=data.draw(st.sampled_from([1, 1, 4])),
@@ -87,8 +89,8 @@ def test_any_schedule_computes_what_the_golden_model_does(
         reject()
     graph = pipeline_of(model_of(network), dtype).run(decisions)[-1][1]
     decisions = data.draw(schedules(graph, decisions))
-    event(f"{len(decisions.stages)} stages")
-    event(f"{len(decisions.regions)} regions")
+    event(f"{len(decisions.of(Kind.STAGE))} stages")
+    event(f"{len(decisions.of(Kind.BANDS))} regions")
     try:
         assert_right(network, decisions, batch, dtype)
     except DoesNotFit:
@@ -204,7 +206,7 @@ def test_bands_cover_the_rows_in_order(rows: int, bands: int) -> None:
 @pytest.mark.parametrize("batch", [1, 5])
 def test_a_stage_for_the_whole_batch_after_one_image_at_a_time(batch: int) -> None:
     network = ending_in_dense((3, 20, 12), [conv("a", 3, 8, 3), Conv2d("b", 8, 4, (3, 3), stride=(3, 3))])
-    decisions = Decisions(stages=(StageOf(1, 1), StageOf(3, batch)))
+    decisions = decide(stages=[StageOf(1, 1)], at_once=batch)
     plan = assert_right(network, decisions, batch)
     assert plan.passes == (batch, 1)
 

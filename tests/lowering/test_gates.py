@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, decided, graph_of
+from lowered import applicable, assert_right, decide, decided, graph_of
 from random_networks import model_of, picture
 from trninfer.kernels.program import AveragePool, Combine
 from trninfer.lowering.decisions import Decisions
@@ -59,11 +59,11 @@ def test_gates_of_any_channels(
     target: str,
 ) -> None:
     model = gated(channels, squeezed, side, activation)
-    decisions = applicable(model, Decisions(packs_rows=rows), batch)
+    decisions = applicable(model, decide(packs_rows=rows), batch)
     program = decided(model, decisions, batch, dtype).program
     (excite,) = [n for n, each in enumerate(program.operations) if getattr(each, "is_gate", False)]
     if zeros and target != "trn1":
-        decisions = Decisions(**{**vars(decisions), "warming": ((excite, 3),)})
+        decisions = decide(**{**vars(decisions), "warming": ((excite, 3),)})
     assert_right(model, decisions, batch, dtype, target=target)
 
 
@@ -75,7 +75,7 @@ def test_means_are_sums_but_in_float16(dtype: str) -> None:
 
 
 def test_a_mean_in_two_steps_is_a_sum_in_two_steps() -> None:
-    assert_right(gated(40, 4, 11), Decisions(splits_means=True), 2)
+    assert_right(gated(40, 4, 11), decide(splits_means=True), 2)
 
 
 def test_a_mean_that_others_read_stays_a_mean() -> None:

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lowered import answers, graph_of, nanoseconds, number_of
+from lowered import answers, convolution_of, decide, graph_of, id_of, nanoseconds
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.candidates import Candidates
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph import DoesNotFit, Graph
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache, PlanRecord
 from trninfer.lowering.planning import Planning
 from trninfer.lowering.price import Clock
-from trninfer.lowering.schedule import StageOf
 from trninfer.lowering.search import Search
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
@@ -61,9 +61,8 @@ def test_a_plan_is_right_and_costs_what_it_says(plans: dict[int, LaunchPlan]) ->
 def test_a_plan_is_quicker_than_the_plainest_launch(plans: dict[int, LaunchPlan]) -> None:
     pipeline = Pipeline(GRAPH, (), ROOM)
     for pictures, plan in plans.items():
-        nodes = len(pipeline.lower(Decisions()).graph.nodes)
         for at_once in {1, pictures}:
-            plain = pipeline.launch(Decisions(stages=(StageOf(nodes, at_once),)), pictures)
+            plain = pipeline.launch(decide(at_once=at_once), pictures)
             assert plan.nanoseconds <= nanoseconds(plain) * 1.0001
     assert plans[6].nanoseconds < 6 * plans[1].nanoseconds
 
@@ -95,7 +94,7 @@ def test_what_was_decided_before_is_not_priced_again(one: LaunchPlanner, monkeyp
 def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan]) -> None:
     cache = PlanCache(None)
     made = planner(cache=cache)
-    cache.put(made._key_of(1), PlanRecord(Decisions(pads_channels=True, splits_phases=True), 1.0, 1))
+    cache.put(made._key_of(1), PlanRecord(decide(pads_channels=True, splits_phases=True), 1.0, 1))
     plan = made.plan(1)
     assert plan.decisions == plans[1].decisions and plan.nanoseconds == plans[1].nanoseconds
     record = cache.get(made._key_of(1))
@@ -132,7 +131,9 @@ def test_what_no_room_holds_is_told() -> None:
 
 def shapes_of(network: Network) -> set[tuple[bool, bool]]:
     """Whether the candidates for a network pack rows, and those of expansions."""
-    return {(each.packs_rows, each.packs_expansions) for each, _ in planner(graph_of(network))._shapes}
+    candidates = Candidates(Pipeline(graph_of(network), (), ROOM), Clock("trn2", 4), 1, ROOM)
+    shapes = candidates.shapes()
+    return {(bool(each.value(Kind.PACK_ROWS)), bool(each.value(Kind.KEEP_TAILS))) for each in shapes}
 
 
 def test_rows_are_packed_with_their_expansions_where_they_can_be_or_not_at_all() -> None:
@@ -170,9 +171,9 @@ def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(t
     for pictures, passes in ((6, 1), (13, 2)):
         tried.clear()
         planner(graph_of(network)).plan(pictures)
-        staying = {stage.at_once for each in tried[:2] if each.staying for stage in each.stages}
+        staying = {each.value(Kind.STAGE) for each in tried[:2] if each.of(Kind.STAY)}
         assert staying == (set() if passes == 1 else {-(-pictures // passes)})
-        assert any(not each.staying for each in tried)
+        assert any(not each.of(Kind.STAY) for each in tried)
 
 
 def test_two_cores_have_half_of_the_pictures_each() -> None:
@@ -193,9 +194,12 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
     layers = [conv("a", 3, 24, 3), conv("b", 24, 24, 3), conv("c", 24, 8, 3)]
     few = graph_of(ending_in_dense((3, 10, 10), layers))
     plan = planner(few).plan(1)
-    assert plan.decisions.copied == (number_of(plan.graph, "b"), number_of(plan.graph, "c"))
-    assert any(each.copied for each in tried[:2])  # by the prices of single operations, before anything was walked
-    assert all(plan.graph.nodes[n].operation.taps.count > 1 for n in plan.decisions.copied)  # type: ignore[attr-defined]
+    copied = plan.decisions.of(Kind.COPIES)
+    assert set(copied) == {id_of(plan.graph, "b"), id_of(plan.graph, "c")}
+    assert any(
+        each.of(Kind.COPIES) for each in tried[:2]
+    )  # by the prices of single operations, before anything was walked
+    assert all(convolution_of(plan.graph, name).taps.count > 1 for name in "bc")
     assert Pipeline(few, (), ROOM).launch(plan.decisions, 1).program == plan.program
 
 

@@ -3,11 +3,10 @@
 import itertools
 
 import numpy as np
-from lowered import decided, tensor_spec
+from lowered import decide, decided, tensor_spec
 from random_networks import conv, ending_in_dense, model_of
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.owners import Owner, owners_of
 from trninfer.runtime.layer_launches import specs_of
 
@@ -16,7 +15,7 @@ WIDE = model_of(ending_in_dense((3, 8, 8), [conv("a", 3, 200, 3), conv("b", 200,
 
 def test_instructions_are_of_the_operations_that_the_program_has() -> None:
     """In order, but for weights that are loaded ahead: those are of the operation that multiplies them."""
-    plan = decided(WIDE, Decisions(ahead=8), 2, at_once=1)
+    plan = decided(WIDE, decide(ahead=8), 2, at_once=1)
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype("f4")).items()}
     run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
     owners = owners_of(run.program)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lowered import decided, pipeline_of
+from lowered import decide, decided, pipeline_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.passes.base import in_order
+from trninfer.lowering.passes.pack_images import PackImages
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
-from trninfer.lowering.schedule import StageOf
 from trninfer.models.layers import Conv2d, Dense, Flatten
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
@@ -23,21 +24,35 @@ WIDE = ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 12
 F4 = np.dtype(np.float32)
 
 
-def names(network: Network, decisions: Decisions) -> list[str]:
-    return [name for name, _ in pipeline_of(model_of(network)).run(decisions)]
+def test_passes_run_in_the_order_of_their_needs() -> None:
+    """Each after all that it needs; those that are not chosen leave the graph as it is."""
+    pipeline = pipeline_of(model_of(ROWS))
+    plain, both = (pipeline.run(each) for each in (Decisions(), decide(packs_rows=True, splits_phases=True)))
+    names = [name for name, _ in both]
+    assert names == [name for name, _ in plain] == [each.name for each in pipeline.passes]
+    for each in pipeline.passes:
+        assert all(names.index(needed) < names.index(each.name) for needed in each.needs)
+    before = dict(zip(names[1:], (graph for _, graph in plain)))
+    assert all(dict(plain)[name] is before[name] for name in ("pad_channels", "pack_rows", "split_phases"))
+    assert dict(both)["pack_rows"] != dict(plain)["pack_rows"]
 
 
-def test_passes_run_in_their_order_and_those_that_are_chosen_alone() -> None:
-    always = ["split_tails", "load_input", "load_taps", "pack_images", "place", "group_input", "split_columns"]
-    always += ["add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
-    assert names(ROWS, Decisions()) == always
-    both = names(ROWS, Decisions(packs_rows=True, splits_phases=True))
-    assert both == [*always[:2], "pack_rows", "split_phases", *always[2:]]
+def test_needs_that_are_circular_or_missing_are_reported() -> None:
+    class First(PackImages):
+        name, needs = "first", ("second",)
+
+    class Second(PackImages):
+        name, needs = "second", ("first",)
+
+    with pytest.raises(ValueError, match="passes first, second need each other, or one that is missing"):
+        in_order([First(), Second()])
+    with pytest.raises(ValueError, match="passes second"):
+        in_order([Second()])
 
 
 @pytest.mark.parametrize(
     ("decisions", "name"),
-    [(Decisions(pads_channels=True), "pad_channels"), (Decisions(splits_phases=True), "split_phases")],
+    [(decide(pads_channels=True), "pad_channels"), (decide(splits_phases=True), "split_phases")],
 )
 def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> None:
     with pytest.raises(DoesNotFit, match=f"^{name} does not apply$"):
@@ -47,9 +62,9 @@ def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> 
 def test_the_first_passes_run_once_for_all_that_share_them() -> None:
     """Candidates that differ in packed images have the same graph before that."""
     pipeline = pipeline_of(model_of(ROWS))
-    one, two = (dict(pipeline.run(Decisions(packed=packed))) for packed in (1, 2))
+    one, two = (dict(pipeline.run(decide(packed=packed))) for packed in (1, 2))
     assert one["load_taps"] is two["load_taps"] and one["pack_images"] is not two["pack_images"]
-    assert dict(pipeline.run(Decisions(packs_rows=True)))["load_taps"] is not one["load_taps"]
+    assert dict(pipeline.run(decide(packs_rows=True)))["load_taps"] is not one["load_taps"]
     assert (one["pack_images"].packed, two["pack_images"].packed) == (1, 2)
 
 
@@ -60,16 +75,11 @@ def test_a_layout_that_is_known_is_taken() -> None:
     assert pipeline.launch(Decisions(), 2).layout is not layout
 
 
-def test_forms_are_asked_of_the_advisor_and_else_of_the_decisions() -> None:
+def test_forms_are_asked_for_and_else_those_of_the_decisions() -> None:
     pipeline = pipeline_of(model_of(WIDE), forms=(Form.PAIRS,))
-
-    class Last(Decisions):
-        def pick_form(self, graph, number, candidates):  # type: ignore[no-untyped-def]
-            return candidates[-1]
-
     forms = [
-        {getattr(node.operation, "form", None) for node in pipeline.lower(Decisions(), advisor).graph.nodes}
-        for advisor in (None, Last())
+        {getattr(node.operation, "form", None) for node in pipeline.lower(Decisions(), ask).graph.nodes}
+        for ask in (None, lambda question: question.options[-1])
     ]
     assert Form.PAIRS not in forms[0] and Form.PAIRS in forms[1]
 
@@ -95,7 +105,7 @@ def launch(pictures: int, decisions: Decisions = Decisions(), cores: int = 1) ->
 )
 def test_a_launch_has_images_for_all_pictures_of_all_cores(pictures: int, packed: int, cores: int, images: int) -> None:
     """Of each core as many as are a multiple of those that are packed."""
-    plan = launch(pictures, Decisions(packed=packed), cores)
+    plan = launch(pictures, decide(packed=packed), cores)
     assert plan.images == images
     x = np.arange(pictures * cores, dtype=np.float32)[:, None, None, None] + np.ones((1, 3, 8, 8), np.float32)
     arranged = plan.arrange(x, (3, 8, 8), F4)
@@ -113,7 +123,7 @@ def test_the_last_core_may_have_fewer_pictures() -> None:
 
 
 def test_pictures_of_an_output_leave_out_what_fills_it_up() -> None:
-    plan = launch(3, Decisions(packed=2), cores=2)
+    plan = launch(3, decide(packed=2), cores=2)
     output = np.arange(8)[:, None] * np.ones((1, 4))
     assert plan.pictures_of(output)[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
     assert plan.pictures_of(output).shape == (6, 4)
@@ -122,7 +132,7 @@ def test_pictures_of_an_output_leave_out_what_fills_it_up() -> None:
 
 
 def test_an_input_from_another_launch_is_filled_up_and_stays_if_it_is() -> None:
-    plan = launch(3, Decisions(packed=2))
+    plan = launch(3, decide(packed=2))
     left = np.ones((3, 3, 64), np.float32)
     filled = plan.arrange_input(0, left, F4)
     assert filled.shape == (4, 3, 8, 8) and filled[:3].all() and not filled[3].any()
@@ -139,8 +149,7 @@ def test_an_input_from_another_launch_is_filled_up_and_stays_if_it_is() -> None:
 )
 def test_stages_have_as_many_passes_as_their_images_take(pictures: int, packed: int, at_once: int, passes: int) -> None:
     pipeline = pipeline_of(model_of(SMALL))
-    nodes = len(pipeline.lower(Decisions(packed=packed)).graph.nodes)
-    plan = pipeline.launch(Decisions(packed=packed, stages=(StageOf(nodes, at_once),)), pictures)
+    plan = pipeline.launch(decide(packed=packed, at_once=at_once), pictures)
     assert plan.passes == (passes,)
 
 

@@ -7,14 +7,25 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from lowered import assert_right, decided, graph_of, nodes_of, number_of, pipeline_of
+from lowered import (
+    assert_right,
+    decide,
+    decided,
+    graph_of,
+    id_of,
+    nodes_of,
+    number_of,
+    pipeline_of,
+    regions_of,
+    spilled_of,
+)
 from random_networks import conv, ending_in_dense, graphs, labels, model_of, picture, residual
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.emit import BAND_UNIT
 from trninfer.lowering.footprint import Footprint
 from trninfer.lowering.graph import DoesNotFit
-from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, FormChoice
+from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.placement import (
     BANDS,
@@ -45,7 +56,7 @@ def network(side: int = 64) -> Network:
     return Network("n", picture(3, side, side), layers, labels(3))
 
 
-def smaller(plan: LaunchPlan, room: int) -> tuple[Decisions, list[FormChoice]]:
+def smaller(plan: LaunchPlan, room: int) -> tuple[Decisions, list[Choice]]:
     return make_smaller(plan, Footprint(plan.emitted, plan.layout), [], room)
 
 
@@ -97,12 +108,12 @@ def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> Non
     while peak(plans[-1]) > room:
         decisions, refused = smaller(plans[-1], room)
         assert refused == []
-        (region,) = decisions.regions
+        (region,) = regions_of(decisions, plan.graph)
         bands.append(region.bands)
-        plans.append(decided(network(128), replace(decisions, stages=()), at_once=1))
+        plans.append(decided(network(128), decisions.without(Kind.STAGE), at_once=1))
     assert bands == list(BANDS[: len(bands)]) and len(bands) > 1
     assert peak(plans[-1]) < peak(plan)
-    assert_right(network(128), replace(plans[-1].decisions, stages=()), at_once=1)
+    assert_right(network(128), plans[-1].decisions.without(Kind.STAGE), at_once=1)
 
 
 def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
@@ -114,14 +125,14 @@ def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
     found = {}
     for name, size in (("b", b), ("c", c)):
         decisions, _ = smaller(plan, SHARE * size)
-        (region,) = decisions.regions
+        (region,) = regions_of(decisions, graph)
         found[name] = graph.nodes[region.end - 1].name
-        assert decisions.in_hbm == ()
+        assert not decisions.of(Kind.SPILL)
     assert found == {"b": "b", "c": "c"}
     tiny, _ = smaller(plan, SHARE * 4)
-    (region,) = tiny.regions
+    (region,) = regions_of(tiny, graph)
     last = graph.nodes[region.end - 1]
-    assert last.name == "d" and tiny.in_hbm == (region.end - 1,)
+    assert last.name == "d" and spilled_of(tiny, graph) == (region.end - 1,)
 
 
 def test_a_region_is_no_larger_than_it_must_be() -> None:
@@ -129,10 +140,12 @@ def test_a_region_is_no_larger_than_it_must_be() -> None:
     plan = decided(network(), Decisions(), at_once=1)
     numbers = {name: number_of(plan.graph, name) for name in "abcd"}
     for name in "bc":
-        assert smaller_at(plan, numbers[name], 1 << 20).regions == (Region(numbers[name], numbers[name] + 1, 2),)
+        own = (Region(numbers[name], numbers[name] + 1, 2),)
+        assert regions_of(smaller_at(plan, numbers[name], 1 << 20), plan.graph) == own
     for name in "abcd":
         decisions = smaller_at(plan, numbers[name], SHARE * 4)
-        assert decisions.regions == (Region(0, numbers["d"] + 1, 2),) and decisions.in_hbm == (numbers["d"],)
+        assert regions_of(decisions, plan.graph) == (Region(0, numbers["d"] + 1, 2),)
+        assert spilled_of(decisions, plan.graph) == (numbers["d"],)
 
 
 def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
@@ -149,7 +162,7 @@ def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
         Dense("dense", 4, 3),
     )
     plan = decided(Network("n", picture(3, 32, 32), layers, labels(3)), Decisions(), at_once=1)
-    (region,) = smaller_at(plan, number_of(plan.graph, "gate"), 1 << 20).regions
+    (region,) = regions_of(smaller_at(plan, number_of(plan.graph, "gate"), 1 << 20), plan.graph)
     names = [node.name for node in plan.graph.nodes[region.first : region.end]]
     assert names == ["gate", "b"]
 
@@ -165,7 +178,7 @@ def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network,
     last = plan.graph.last_readers()
     for number in {Footprint(plan.emitted, plan.layout).node_of(n) for n in range(len(plan.program.operations))}:
         try:
-            (region, *_) = smaller_at(plan, number, room).regions or (None,)
+            (region, *_) = regions_of(smaller_at(plan, number, room), plan.graph) or (None,)
         except DoesNotFit:
             continue
         if region is not None:
@@ -178,35 +191,36 @@ def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network,
 def test_another_region_does_not_reach_into_the_first() -> None:
     plan = decided(network(), Decisions(), at_once=1)
     first = Region(0, number_of(plan.graph, "b") + 1, 2)
-    with_one = decided(network(), Decisions(regions=(first,)), at_once=1)
+    with_one = decided(network(), decide(plan.graph, regions=(first,)), at_once=1)
     number = number_of(with_one.graph, "d")
     footprint = Footprint(with_one.emitted, with_one.layout)
     at = next(n for n in range(len(with_one.program.operations)) if footprint.node_of(n) == number)
     footprint.__dict__["peak"] = (1 << 20, at)  # as if it were fullest at d
     decisions, _ = make_smaller(with_one, footprint, [], 12)
-    assert decisions.regions[0] == first and decisions.regions[1].first == first.end
-    assert decisions.regions[1].end == number + 1 and first.end - 1 in decisions.in_hbm
+    one, other = regions_of(decisions, plan.graph)
+    assert one == first and (other.first, other.end) == (first.end, number + 1)
+    assert first.end - 1 in spilled_of(decisions, plan.graph)
     enough, _ = make_smaller(
         with_one, footprint, [], SHARE * whole_bytes(with_one.graph, number_of(with_one.graph, "b"))
     )
-    assert enough.in_hbm == ()  # what takes just its share stays whole in SBUF
+    assert not enough.of(Kind.SPILL)  # what takes just its share stays whole in SBUF
 
 
 def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
     wide = ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)])
     pipeline = pipeline_of(model_of(wide), forms=(Form.SQUARES,))
-    number = number_of(pipeline.lower(Decisions()).graph, "b")
+    number, named = (find(pipeline.lower(Decisions()).graph, "b") for find in (number_of, id_of))
     for room in COMBINED_BYTES:
-        plan = pipeline.launch(Decisions(forms=((number, "squares", room),)), 1)
+        plan = pipeline.launch(decide(forms=((named, "squares", room),)), 1)
         if nodes_of(plan.graph, "b")[0].operation.form is Form.DIRECT:  # type: ignore[attr-defined]
             continue  # all that is combined fits the smaller room
         footprint = Footprint(plan.emitted, plan.layout)
         at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
         footprint.__dict__["peak"] = (1 << 20, at)
-        earlier = [FormChoice(0, Form.PAIRS, 1)]
+        earlier = [Choice(Kind.FORM, id_of(plan.graph, "a"), ("pairs", 1))]
         decisions, refused = make_smaller(plan, footprint, earlier, 1)
         assert decisions == plan.decisions
-        assert refused == [*earlier, FormChoice(number, Form.SQUARES, room)]
+        assert refused == [*earlier, Choice(Kind.FORM, named, ("squares", room))]
         break
     else:
         raise AssertionError("no room takes the form")
@@ -221,7 +235,7 @@ def test_what_cannot_be_cut_is_told_with_its_needs() -> None:
 
 def test_images_side_by_side_do_not_run_in_bands() -> None:
     few = ending_in_dense((3, 32, 32), [Conv2d("a", 3, 8, (3, 3)), Conv2d("b", 8, 8, (3, 3))])
-    plan = decided(few, Decisions(packed=4), 4)
+    plan = decided(few, decide(packed=4), 4)
     assert plan.graph.packed == 4
     with pytest.raises(DoesNotFit, match="KiB of an SBUF partition"):
         smaller(plan, 1024)
@@ -229,30 +243,31 @@ def test_images_side_by_side_do_not_run_in_bands() -> None:
 
 def test_regions_have_no_more_bands_than_their_rows_allow() -> None:
     """They are cut on the way, until each is a single node of as many bands as it can have."""
-    end = number_of(decided(network(), Decisions(), at_once=1).graph, "b") + 1
-    decisions = Decisions(splits_means=True, regions=(Region(0, end, BANDS[0]),), in_hbm=(end - 1,))
+    graph = decided(network(), Decisions(), at_once=1).graph
+    end = number_of(graph, "b") + 1
+    decisions = decide(graph, splits_means=True, regions=(Region(0, end, BANDS[0]),), in_hbm=(end - 1,))
     while True:
         plan = decided(network(), decisions, at_once=1)
-        for region in decisions.regions:
+        for region in regions_of(decisions, plan.graph):
             assert plan.graph.nodes[region.end - 1].operation.rows > BAND_UNIT * (region.bands - 1)
         try:
             decisions, _ = smaller(plan, 16)
         except DoesNotFit as why:
             assert "KiB of an SBUF partition; 0 are available" in str(why)
             break
-    assert [region.end - region.first for region in decisions.regions[:end]] == [1] * end
+    assert [region.end - region.first for region in regions_of(decisions, plan.graph)[:end]] == [1] * end
 
 
 def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
     """The value of `b`, of 4 KiB, is more than half of 6 KiB, and less than half of 16."""
     plan = decided(network(), Decisions(), at_once=1)
     end = number_of(plan.graph, "b") + 1
-    banded = decided(network(), Decisions(regions=(Region(0, end, BANDS[0]),)), at_once=1)
+    banded = decided(network(), decide(plan.graph, regions=(Region(0, end, BANDS[0]),)), at_once=1)
     assert whole_bytes(banded.graph, end - 1) == 32 * 32 * 4
     spilled, _ = smaller(banded, 6 * 1024)
-    assert spilled == replace(banded.decisions, in_hbm=(end - 1,))
+    assert spilled == banded.decisions.having(Choice(Kind.SPILL, id_of(plan.graph, "b")))
     more, _ = smaller(banded, 16 * 1024)
-    assert more == replace(banded.decisions, regions=(Region(0, end, BANDS[1]),))
+    assert more == banded.decisions.having(*decide(plan.graph, regions=[Region(0, end, BANDS[1])]).choices)
 
 
 def test_halos_are_computed_again() -> None:
@@ -271,14 +286,15 @@ def test_a_region_is_cut_at_its_smallest_value() -> None:
     graph = decided(network(), Decisions(), at_once=1).graph
     first, b, c, d = (number_of(graph, name) for name in "abcd")
     region = Region(first, d + 1, 8)
-    cut = cut_region(graph, Decisions(regions=(region,)), region)
+    cut = cut_region(graph, decide(graph, regions=(region,)), region)
     assert cut is not None
-    assert cut == Decisions(regions=(Region(first, c + 1, 2), Region(c + 1, d + 1, 2)), in_hbm=(c,))
-    again = cut_region(graph, cut, cut.regions[0])
-    assert again is not None and again.in_hbm == (b, c) and again.regions[0] == Region(first, b + 1, 2)
-    assert cut_region(graph, Decisions(regions=(Region(c, d, 8),)), Region(c, d, 8)) is None  # one node
+    assert cut == decide(graph, regions=(Region(first, c + 1, 2), Region(c + 1, d + 1, 2)), in_hbm=(c,))
+    again = cut_region(graph, cut, regions_of(cut, graph)[0])
+    assert again is not None and spilled_of(again, graph) == (b, c)
+    assert regions_of(again, graph)[0] == Region(first, b + 1, 2)
+    assert cut_region(graph, decide(graph, regions=(Region(c, d, 8),)), Region(c, d, 8)) is None  # one node
     blocks = decided(residual(blocks=2), Decisions(), at_once=1).graph
     stem, end = number_of(blocks, "stem"), number_of(blocks, "b1") + 1
     whole = Region(stem, end, 2)
-    halves = cut_region(blocks, Decisions(regions=(whole,)), whole)
-    assert halves is not None and set(halves.in_hbm) <= {stem, number_of(blocks, "b0")}
+    halves = cut_region(blocks, decide(blocks, regions=(whole,)), whole)
+    assert halves is not None and set(spilled_of(halves, blocks)) <= {stem, number_of(blocks, "b0")}

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lowered import graph_of
+from lowered import decide, graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache, PlanRecord, _digest, digest_of, key_of, plan_folder
 from trninfer.lowering.planning import Planning
 
-RECORD = PlanRecord(Decisions(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
+RECORD = PlanRecord(decide(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
 GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
 
 

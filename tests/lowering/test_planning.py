@@ -7,7 +7,7 @@ from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
 from trninfer.simulator.machine.chip import PARTITIONS, TARGETS
@@ -33,8 +33,10 @@ def test_planners_have_the_forms_the_room_and_the_cache_in_common() -> None:
     planning = Planning("trn2", 4, (Form.PAIRS,), cache)
     plan = planning.planner(GRAPH).plan(1)
     plain = Planning("trn2", 4, (), PlanCache(None)).planner(GRAPH).plan(1)
-    assert {form for _, form, _ in plan.decisions.forms} == {"pairs"} and plan.nanoseconds < plain.nanoseconds
-    assert not plain.decisions.forms
+    assert {form for form, _ in plan.decisions.of(Kind.FORM).values()} == {
+        "pairs"
+    } and plan.nanoseconds < plain.nanoseconds
+    assert not plain.decisions.of(Kind.FORM)
     again = Planning("trn2", 4, (Form.PAIRS,), cache).planner(GRAPH).plan(1)
     assert (again.decisions, again.nanoseconds) == (plan.decisions, plan.nanoseconds) != (Decisions(), 0)
 

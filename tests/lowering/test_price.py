@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from lowered import decided, graph_of, number_of, pipeline_of, tensor_spec
+from lowered import decide, decided, graph_of, number_of, pipeline_of, tensor_spec
 from random_networks import chains, conv, ending_in_dense, graphs, labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Scores
@@ -99,7 +99,7 @@ def test_an_operation_that_reads_hbm_costs_its_loads(clock: Clock) -> None:
     pipeline = pipeline_of(model_of(ending_in_dense((3, 24, 24), [conv("a", 3, 128, 3), conv("b", 128, 8, 1)])))
     inside = pipeline.lower(Decisions()).graph
     number, source = number_of(inside, "b"), number_of(inside, "a")
-    from_hbm = pipeline.lower(Decisions(in_hbm=(source,))).graph
+    from_hbm = pipeline.lower(decide(inside, in_hbm=(source,))).graph
     plain, loading = (clock.price(graph, number, 4) for graph in (inside, from_hbm))
     assert loading.nanoseconds > plain.nanoseconds and loading.instructions > plain.instructions
     assert loading.nanoseconds > 4 * 128 * 24 * 24 * 4 / M.dma_sustained  # bytes of four images

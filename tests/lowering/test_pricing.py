@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from lowered import graph_of, number_of, pipeline_of
@@ -10,11 +11,12 @@ from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Copies
 from trninfer.kernels.tiling.packing import Taps
-from trninfer.lowering.decisions import Decisions, forms_of
-from trninfer.lowering.graph import DoesNotFit, Graph, Node
-from trninfer.lowering.passes.choose_forms import FormChoice
+from trninfer.lowering.decisions import Choice, Decisions, Kind, Option, Question
+from trninfer.lowering.graph import DoesNotFit, Graph, NodeId
+from trninfer.lowering.passes.choose_forms import FORM_GAIN
+from trninfer.lowering.passes.pack_taps import pack_taps
 from trninfer.lowering.price import Clock, Price
-from trninfer.lowering.pricing import FORM_GAIN, MOST_PRICED, Pricing
+from trninfer.lowering.pricing import MOST_PRICED, Pricing
 
 FORMS = (Form.PAIRS, Form.SQUARES)
 NETWORK = ending_in_dense((64, 16, 16), [conv("a", 64, 64, 3), conv("b", 64, 64, 3), conv("c", 64, 32, 3)])
@@ -37,27 +39,27 @@ class Tariff(Clock):
         return Price(price, 1)
 
 
-def candidates() -> tuple[Graph, int, Sequence[Node]]:
-    """The graph when the pipeline asks for the form of layer b, and the nodes to choose from."""
-    found: list[tuple[Graph, int, Sequence[Node]]] = []
+def asked() -> Question:
+    """The question of the form of layer b."""
+    found: list[Question] = []
 
-    class Asking(Decisions):
-        def pick_form(self, graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
-            found.append((graph, number, candidates))
-            return candidates[0]
+    def answer(question: Question) -> Option:
+        found.append(question)
+        return question.options[0]
 
-    pipeline_of(model_of(NETWORK), forms=FORMS).lower(Decisions(), Asking())
-    return next(each for each in found if each[0].nodes[each[1]].name == "b")
+    pipeline_of(model_of(NETWORK), forms=FORMS).lower(Decisions(), answer)
+    return next(each for each in found if each.graph.nodes[each.number].name == "b" and each.kind is Kind.FORM)
 
 
-def picked(clock: Clock, images: int = 4, refused: Sequence[FormChoice] = ()) -> Convolution:
-    operation = Pricing(clock, images, refused).pick_form(*candidates()).operation
-    assert isinstance(operation, Convolution)
-    return operation
+def picked(clock: Clock, images: int = 4, refused: Sequence[Choice] = ()) -> Convolution:
+    question, pricing = asked(), Pricing(clock, images, refused)
+    option = pricing.answer(question)
+    assert pricing.made == ([question.choice(option)] if option.changed else [])
+    return question.graph.replacing(option.changed).nodes[question.number].convolution
 
 
 def test_the_cheapest_form_is_picked() -> None:
-    assert {node.operation.form for node in candidates()[2]} == {Form.DIRECT, *FORMS}  # type: ignore[attr-defined]
+    assert {Form(option.value[0]) for option in asked().options[1:]} == {*FORMS} and asked().options[0].value is None
     assert picked(Tariff(100, pairs=60, squares=50)).form is Form.SQUARES
     assert picked(Tariff(100, pairs=50, squares=60)).form is Form.PAIRS
     assert picked(Tariff(100, pairs=120, squares=110)).form is Form.DIRECT
@@ -72,26 +74,24 @@ def test_a_form_that_saves_too_little_is_not_worth_its_errors() -> None:
 
 def test_forms_that_have_no_room_are_left_out() -> None:
     assert picked(Tariff(100, pairs=60, squares=None)).form is Form.PAIRS
-    graph, number, nodes = candidates()
-    refused = [
-        FormChoice(number, node.operation.form, node.operation.group_bytes)  # type: ignore[attr-defined]
-        for node in nodes
-        if node.operation.form is Form.SQUARES  # type: ignore[attr-defined]
-    ]
+    question = asked()
+    refused = [question.choice(option) for option in question.options[1:] if option.value[0] == "squares"]
     assert picked(Tariff(100, pairs=60, squares=50), refused=refused).form is Form.PAIRS
-    others = [FormChoice(number + 1, choice.form, choice.room) for choice in refused]
-    others += [FormChoice(number, choice.form, choice.room + 1) for choice in refused]
+    others = [replace(choice, node=NodeId(question.number + 1)) for choice in refused]
+    others += [replace(choice, value=("squares", choice.value[1] + 1)) for choice in refused]
     assert picked(Tariff(100, pairs=60, squares=50), refused=others).form is Form.SQUARES
-    assert isinstance(graph.nodes[number].operation, Convolution)
 
 
 def test_the_forms_of_a_launch_are_those_that_are_predicted_to_be_quickest() -> None:
     """Squares multiply 16 matrices for 36 taps, so that 512 columns of 128 channels are quicker in them."""
     wide = model_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)]))
     clock = Clock("trn2", 4)
-    layout = pipeline_of(wide, forms=FORMS).lower(Decisions(), Pricing(clock, 2))
+    pricing = Pricing(clock, 2)
+    layout = pipeline_of(wide, forms=FORMS).lower(Decisions(), pricing.answer)
     number = number_of(layout.graph, "b")
-    (chosen,) = [form for n, form, _ in forms_of(layout.graph) if n == number]
+    (chosen,) = [
+        each.value[0] for each in pricing.made if each.node == layout.graph.nodes[number].id and each.kind is Kind.FORM
+    ]
     price = clock.price(layout.graph, number, 2).nanoseconds
     direct = pipeline_of(wide, forms=FORMS).lower(Decisions()).graph
     assert chosen in {form.value for form in FORMS}
@@ -117,14 +117,14 @@ def test_copies_are_worth_it_where_they_cost_less_than_they_save() -> None:
             operation = graph.nodes[number].operation
             assert isinstance(operation, Convolution)
             if number == 1:  # the reader, whose input has the copies that it reads
-                assert graph.nodes[0].operation.copies.count == operation.taps.rows  # type: ignore[attr-defined]
+                assert graph.nodes[0].convolution.copies.count == operation.taps.rows
                 return Price(40 if operation.taps.rows > 1 else 100, 1)
             return Price(200 + self.copying * (operation.copies.count > 1), 1)
 
     few = ending_in_dense((8, 8, 8), [conv("a", 8, 16, 3), conv("b", 16, 16, 3)])
-    graph, taps = graph_of(few), Taps(2, 1, 32)
     for copying, worth in ((59, True), (60, False), (61, False)):
-        assert Pricing(WithCopies(copying), 4).are_worth_copies(graph, 1, 0, taps) is worth
+        packed = pack_taps(graph_of(few), Pricing(WithCopies(copying), 4).answer)
+        assert (packed.nodes[0].convolution.copies.count > 1) is worth
 
 
 def test_copies_are_as_many_as_taps_and_as_far_apart_as_the_dilation() -> None:
@@ -132,11 +132,11 @@ def test_copies_are_as_many_as_taps_and_as_far_apart_as_the_dilation() -> None:
 
     class Watching(Clock):
         def price(self, graph: Graph, number: int, images: int) -> Price:
-            seen.append(graph.nodes[0].operation.copies)  # type: ignore[attr-defined]
+            seen.append(graph.nodes[0].convolution.copies)
             return Price(1, 1)
 
     few = ending_in_dense((8, 12, 12), [conv("a", 8, 16, 3), conv("b", 16, 16, 3, dilation=(2, 1))])
-    Pricing(Watching("trn2", 4), 1).are_worth_copies(graph_of(few), 1, 0, Taps(3, 1, 32))
+    pack_taps(graph_of(few), Pricing(Watching("trn2", 4), 1).answer)
     assert Copies(3, 2, 32) in seen and Copies() in seen
 
 
@@ -155,7 +155,7 @@ def test_forms_are_priced_with_the_taps_that_they_would_have(channels: int) -> N
 
     layers = [conv("a", 3, channels, 3, stride=(2, 2)), conv("b", channels, channels, 3)]
     pipeline = pipeline_of(model_of(ending_in_dense((3, 32, 32), layers)), forms=FORMS)
-    pipeline.lower(Decisions(), Pricing(Watching("trn2", 4), 1))
+    pipeline.lower(Decisions(), Pricing(Watching("trn2", 4), 1).answer)
     of_forms = [(operation, copies) for operation, copies in seen if operation.form is not Form.DIRECT]
     assert of_forms and all(copies == Copies() for _, copies in of_forms)
     assert {operation.taps for operation, _ in of_forms} == {Taps(1, 1, min(channels, 128))}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, answers, assert_right, convolution_of, decided, nodes_of, planned
+from lowered import ALL, answers, assert_right, convolution_of, decide, decided, nodes_of, planned
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE, ROW_BLOCKS, Form
 from trninfer.kernels.program import Convolution
@@ -23,7 +23,7 @@ from trninfer.models.network import Network
 
 def wherever(form: Form) -> Decisions:
     """A form for every convolution that can take it."""
-    return Decisions(forms=tuple((number, form.value, 0) for number in ALL))
+    return decide(forms=tuple((number, form.value, 0) for number in ALL))
 
 
 def depthwise(channels: int, side: tuple[int, int], **fields: Any) -> Network:

@@ -4,15 +4,15 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from lowered import nanoseconds, pipeline_of
+from lowered import decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering import search as searching
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.price import Clock
-from trninfer.lowering.schedule import StageOf
-from trninfer.lowering.search import Search, scaled
+from trninfer.lowering.schedule import StageOf, scaled
+from trninfer.lowering.search import Search
 
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
 
@@ -22,8 +22,7 @@ def search_of(pictures: int = 4) -> Search:
 
 
 def staged(at_once: int) -> Decisions:
-    pipeline = pipeline_of(MODEL)
-    return Decisions(stages=(StageOf(len(pipeline.lower(Decisions()).graph.nodes), at_once),))
+    return decide(at_once=at_once)
 
 
 def test_the_quickest_is_kept_with_the_time_of_a_walk() -> None:
@@ -58,12 +57,12 @@ def test_what_cannot_be_quicker_is_not_walked() -> None:
     assert not search.try_out(staged(4)) and search._left == left - least.instructions
     search.best = replace(search.best, nanoseconds=least.nanoseconds + 1)
     with pytest.raises(AssertionError, match="walked"):
-        search.try_out(replace(staged(4), staying=(0,)))
+        search.try_out(decide(at_once=4, staying=True))
 
 
 def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
     search = search_of()
-    assert not search.try_out(Decisions(splits_phases=True)) and search.best is None
+    assert not search.try_out(decide(splits_phases=True)) and search.best is None
     assert str(search.reason) == "split_phases does not apply"
 
 
@@ -90,8 +89,9 @@ def test_of_many_alike_passes_two_are_walked() -> None:
 
 
 def test_stages_are_scaled_to_one_image_at_least() -> None:
-    stages = (StageOf(2, 1), StageOf(5, 9))
-    assert scaled(stages, 1, 2) == (StageOf(2, 1), StageOf(5, 4)) and scaled(stages, 2, 1)[1] == StageOf(5, 18)
+    stages = decide(stages=[StageOf(2, 1)], at_once=9)
+    assert scaled(stages, 1, 2) == decide(stages=[StageOf(2, 1)], at_once=4)
+    assert scaled(stages, 2, 1) == decide(stages=[StageOf(2, 2)], at_once=18)
 
 
 def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: float, filling: float) -> list[int]:
@@ -104,7 +104,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
     walked: list[int] = []
 
     def walk(plan: LaunchPlan) -> LaunchPlan:
-        walked.append(plan.decisions.ahead)
+        walked.append(plan.decisions.value(Kind.EARLY_LOADS))
         if not times[walked[-1]]:
             raise DoesNotFit("too much")
         return replace(plan, nanoseconds=times[walked[-1]])
@@ -112,7 +112,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
     monkeypatch.setattr(search, "_walk", walk)
     monkeypatch.setattr(search._clock, "loading", lambda numbers: filling)
     search.load_ahead()
-    return [*walked, search.best.decisions.ahead]
+    return [*walked, search.best.decisions.value(Kind.EARLY_LOADS)]
 
 
 def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:

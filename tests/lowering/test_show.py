@@ -5,6 +5,7 @@ import pytest
 from lowered import graph_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.decisions import Kind
 from trninfer.lowering.network_plan import NetworkPlan
 from trninfer.lowering.pipeline import Pipeline
 from trninfer.lowering.plan_cache import PlanCache
@@ -29,8 +30,8 @@ def test_the_last_graph_is_the_one_that_runs(batch: int) -> None:
     assert shown.passes[0].name == LAYERS and graphs[0] == tuple(network.graph.lines())
     assert graphs[-1] == tuple(plan.graph.lines()) and len(graphs) > 2
     assert (shown.name, shown.pictures, shown.predicted_us) == ("a to dense", batch, plan.nanoseconds / 1000)
-    assert shown.decisions == plan.decisions.made() and shown.instructions == plan.instructions
-    assert len(shown.schedule) == len(plan.program.stages) + len(plan.decisions.regions)
+    assert shown.decisions == tuple(plan.decisions.to_json()) and shown.instructions == plan.instructions
+    assert len(shown.schedule) == len(plan.program.stages) + len(plan.decisions.of(Kind.BANDS))
 
 
 def test_each_kind_of_launch_is_shown_once() -> None:

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowered import graph_of, number_of, pipeline_of
+from lowered import decide, graph_of, number_of, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.schedule import Region
+from trninfer.lowering.schedule import Region, Schedule
 from trninfer.lowering.staging import SHARE, Staging, candidates, most
 from trninfer.models.layers import Pool
 
@@ -36,26 +36,28 @@ def test_a_stage_ends_where_a_smaller_value_fits_for_the_whole_batch() -> None:
 def test_stages_fit_and_cover_all_nodes(pictures: int) -> None:
     pipeline = pipeline_of(MODEL)
     room = pipeline.room
+    graph = pipeline.launch(Decisions(), pictures).graph
     staging = Staging(pipeline, pipeline.launch(Decisions(), pictures), pictures, room)
     found = [staging.whole(Decisions()), *staging.split(Decisions())]
     assert len(found) > (pictures > 3)  # a small batch is one stage
     for decisions in found:
-        assert staging.fits(decisions) and decisions.stages[-1].end == staging.nodes
-        assert [stage.at_once for stage in decisions.stages] == sorted(stage.at_once for stage in decisions.stages)
-    (whole,) = found[0].stages
+        at_once = [stage.at_once for stage in Schedule.of(decisions, graph).stages]
+        assert staging.fits(decisions) and at_once == sorted(at_once)
+    (whole,) = Schedule.of(found[0], graph).stages
     if whole.at_once < pictures:
-        more = Decisions(stages=(type(whole)(whole.end, whole.at_once + 1),))
-        assert not staging.fits(more)
+        assert not staging.fits(decide(at_once=whole.at_once + 1))
 
 
 def test_no_stage_ends_within_a_region() -> None:
     """Bands of the nodes behind the end would read what bands before it have left behind."""
     pipeline = pipeline_of(MODEL)
     graph = pipeline.launch(Decisions(), 32).graph
-    whole = Decisions(regions=(Region(number_of(graph, "a"), number_of(graph, "b") + 1, 2),))
+    region = Region(number_of(graph, "a"), number_of(graph, "b") + 1, 2)
+    whole = decide(graph, regions=[region])
     ends = []
     for decisions in (Decisions(), whole):
         staging = Staging(pipeline, pipeline.launch(decisions, 32), 32, pipeline.room)
-        ends.append({stage.end for found in staging.split(decisions) for stage in found.stages[:-1]})
-    inner = set(range(whole.regions[0].first + 1, whole.regions[0].end))
+        found = [Schedule.of(each, graph) for each in staging.split(decisions)]
+        ends.append({stage.end for schedule in found for stage in schedule.stages[:-1]})
+    inner = set(range(region.first + 1, region.end))
     assert ends[0] & inner and not ends[1] & inner

@@ -10,10 +10,12 @@ from batched_networks import RandomNetwork
 from depthwise_networks import expansions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import TOLERANCES, answers, applicable, assert_right, decided, planned
+from lowered import TOLERANCES, answers, applicable, assert_right, decide, decided, planned
 from trninfer.kernels.convolution.forms import worthwhile
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering import warming
+from trninfer.lowering.decisions import Choice, Decisions, Kind
+from trninfer.lowering.graph import NodeId
 from trninfer.lowering.network_plan import NetworkPlan
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
@@ -36,9 +38,12 @@ def imported(seed: int) -> Model:
 
 def with_zeros(model: Model, decisions: Decisions, batch: int, counts: list[int]) -> Decisions:
     """Decisions with zeros before each convolution, `counts` in turn."""
-    program = decided(model, decisions, batch).program
-    numbers = [n for n, each in enumerate(program.operations) if isinstance(each, Convolution)]
-    return replace(decisions, warming=tuple((number, counts[n % len(counts)]) for n, number in enumerate(numbers)))
+    plan = decided(model, decisions, batch)
+    numbers = [n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution)]
+    zeros = tuple((number, counts[n % len(counts)]) for n, number in enumerate(numbers))
+    warm = warming.with_zeros(decisions, zeros, plan.emitted, plan.graph)
+    assert warming.zeros_by(warm, plan.emitted, plan.graph) == zeros
+    return warm
 
 
 @settings(max_examples=6, deadline=None)
@@ -51,7 +56,7 @@ def with_zeros(model: Model, decisions: Decisions, batch: int, counts: list[int]
 )
 def test_zeros_change_no_answer(seed: int, dtype: str, batch: int, packs_rows: bool, counts: list[int]) -> None:
     model = SMALL if seed % 3 == 0 else imported(seed)
-    decisions = applicable(model, Decisions(packs_rows=packs_rows, packed=batch), batch)
+    decisions = applicable(model, decide(packs_rows=packs_rows, packed=batch), batch)
     warm = with_zeros(model, decisions, batch, counts)
     plan = assert_right(model, warm, batch, dtype)
     x = np.random.default_rng(seed).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
@@ -62,8 +67,8 @@ def test_zeros_change_no_answer(seed: int, dtype: str, batch: int, packs_rows: b
 def test_a_gated_network_is_quicker_with_zeros() -> None:
     forms = worthwhile(False, 2)
     plan = planned(GATED, 1, "bfloat16", forms=forms)
-    assert plan.decisions.warming
-    numbers = [number for number, _ in plan.decisions.warming]
+    assert plan.decisions.of(Kind.WARM_UP)
+    numbers = [number for number, _ in plan.program.warming]
     assert all(isinstance(plan.program.operations[number], Convolution) for number in numbers)
     without = replace(plan.program, warming=())
     clock = Clock("trn2", 2)
@@ -76,10 +81,10 @@ def test_zeros_keep_to_the_instructions_of_a_launch() -> None:
     model = GATED
     plan = planned(model, 1, "bfloat16", forms=worthwhile(False, 2))
     planning = Planning("trn2", 2, worthwhile(False, 2), PlanCache(None))
-    least = plan.instructions - sum(count for _, count in plan.decisions.warming)
+    least = plan.instructions - sum(count for _, count in plan.program.warming)
     for most, has_zeros in ((plan.instructions, True), (plan.instructions - 1, None), (least, False)):
         (segment,) = NetworkPlan(model, DTYPES["bfloat16"], planning, most).segments
-        assert has_zeros in (None, bool(segment.plan(1).decisions.warming))
+        assert has_zeros in (None, bool(segment.plan(1).program.warming))
         assert segment.plan(1).instructions <= most
 
 
@@ -88,7 +93,7 @@ def test_a_clock_that_never_changes_takes_no_zeros() -> None:
     clock = Clock("trn1", 2)
     clock.walk(plan.program, plan.layout)
     run = clock.walked()
-    assert not plan.decisions.warming and run is not None and not is_cold(run)
+    assert not plan.program.warming and run is not None and not is_cold(run)
 
 
 def test_what_is_foreseen_fills_waits_alone() -> None:
@@ -109,9 +114,9 @@ def test_zeros_of_two_rounds_are_added_up() -> None:
 
 
 def test_decisions_with_zeros_are_kept_on_disk() -> None:
-    decisions = Decisions(warming=((3, 12), (8, 1)))
-    assert Decisions.from_json(decisions.to_json()) == decisions
+    decisions = Decisions((Choice(Kind.WARM_UP, NodeId(2, ("tail",)), ((0, 12), (3, 1))),))
     data = decisions.to_json()
-    data["warming"] = [["x", 1]]
+    assert Decisions.from_json(data) == decisions
+    data[0]["value"] = [["x", 1]]
     with pytest.raises(ValueError):
         Decisions.from_json(data)

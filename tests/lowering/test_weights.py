@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import ALL, applicable, graph_of, pipeline_of
+from lowered import ALL, applicable, decide, graph_of, pipeline_of
 from random_networks import (
     chains,
     ending_in_dense,
@@ -109,7 +109,7 @@ def test_forms_have_weights_of_their_own(form: Form) -> None:
     pipeline = pipeline_of(residual(72), forms=(form,))
     direct = pipeline.lower(Decisions())
     rooms = (28 * 1024, 12 * 1024)
-    other = pipeline.lower(Decisions(forms=tuple((n, form.value, room) for n in ALL for room in rooms)))
+    other = pipeline.lower(decide(forms=tuple((n, form.value, room) for n in ALL for room in rooms)))
     assert direct.arrangement != other.arrangement
     number = next(n for n, node in enumerate(other.graph.nodes) if getattr(node.operation, "form", None) is form)
     each = 12 if form is Form.PAIRS else 16
@@ -118,7 +118,7 @@ def test_forms_have_weights_of_their_own(form: Form) -> None:
 
 def test_values_in_hbm_are_read_by_weights_of_their_own() -> None:
     pipeline = pipeline_of(residual(72))
-    assert pipeline.lower(Decisions()).arrangement != pipeline.lower(Decisions(in_hbm=(0,))).arrangement
+    assert pipeline.lower(Decisions()).arrangement != pipeline.lower(decide(in_hbm=(0,))).arrangement
 
 
 def test_bytes_of_a_partition_are_those_of_all_tiles_and_of_the_largest() -> None:
@@ -144,7 +144,7 @@ def test_nothing_is_copied_before_it_is_asked_for() -> None:
 def test_an_image_of_phases_has_weights_of_its_own() -> None:
     """Filters of one tap are of one tap of the phases too, but of four times the channels."""
     pipeline = pipeline_of(model_of(ending_in_dense((130, 5, 5), [Conv2d("a", 130, 4, (1, 1), stride=(2, 2))])))
-    plain, phases = (pipeline.lower(Decisions(splits_phases=splits)) for splits in (False, True))
+    plain, phases = (pipeline.lower(decide(splits_phases=splits)) for splits in (False, True))
     assert plain.arrangement != phases.arrangement and plain.numbers < phases.numbers
 
 

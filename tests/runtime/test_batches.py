@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
+from trninfer.lowering.decisions import Choice, Kind
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.lowering.search import Search
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def load_ahead_of_need(search: Search) -> None:
     """Load weights before earlier operations wherever there is room, whether or not that is quicker."""
     assert search.best is not None
-    decisions = replace(search.best.decisions, ahead=9)
+    decisions = search.best.decisions.having(Choice(Kind.EARLY_LOADS, value=9))
     with contextlib.suppress(DoesNotFit):
         search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
 
@@ -51,7 +51,7 @@ def fill_taps(search: Search) -> None:
     """Load the taps of the input by one DMA, whether or not that is quicker."""
     assert search.best is not None
     for stride in strides_of_filled(search.best.graph)[-1:]:
-        decisions = replace(search.best.decisions, filled_taps=stride)
+        decisions = search.best.decisions.having(Choice(Kind.FILL_TAPS, value=stride))
         with contextlib.suppress(DoesNotFit):
             search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
             search._run = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,17 @@ from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Operation
 from trninfer.lowering.arrangement import image_of
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.describe import rows_of
 from trninfer.lowering.eight_bits import EightBits
-from trninfer.lowering.graph import DoesNotFit, Graph, Node
+from trninfer.lowering.graph import DoesNotFit, Graph, Node, NodeId
 from trninfer.lowering.network_plan import NetworkPlan, lower_layers
 from trninfer.lowering.passes.pack_images import choices_of
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.lowering.planning import Planning
 from trninfer.lowering.price import Clock
-from trninfer.lowering.schedule import StageOf
+from trninfer.lowering.schedule import Region, Schedule, StageOf
 from trninfer.models.checks import INPUT, Shape
 from trninfer.models.files import Model
 from trninfer.models.golden import probabilities_of, run_network
@@ -35,9 +34,84 @@ TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers 
 IN_EIGHT_BITS = 0.2  # tolerance of networks in 8 bits
 MAGNITUDE = 8.0  # of their values
 INSTRUCTIONS = 50_000  # of a launch
-ALL = tuple(range(64))  # nodes, of a network with fewer
+ALL = (None,)  # nodes that may
 
 Pass = Callable[[Graph], Graph | None]
+
+
+def decide(
+    graph: Graph | None = None,
+    *,
+    packs_rows: bool = False,
+    packs_expansions: bool = False,
+    pads_channels: bool = False,
+    splits_phases: bool = False,
+    splits_means: bool = False,
+    turns_scores: bool = False,
+    packed: int = 1,
+    at_once: int = 0,
+    ahead: int = 0,
+    filled_taps: int = 0,
+    forms: Iterable[tuple[NodeId | None, str, int]] = (),
+    copied: Iterable[NodeId | None] = (),
+    narrow: Iterable[NodeId | None] = (),
+    sums: Iterable[NodeId | None] = (),
+    in_hbm: Iterable[int] = (),
+    regions: Iterable[Region] = (),
+    stages: Iterable[StageOf] = (),
+    staying: bool = False,
+    others: Iterable[Choice] = (),
+) -> Decisions:
+    """Decisions by their kinds: of the launch, and for some nodes, or ALL. Numbers are those of nodes of a graph, or of
+    nodes before any pass; `stages` are followed by a last one of `at_once` images."""
+
+    def named(number: int) -> NodeId:
+        return NodeId(number) if graph is None else graph.nodes[number].id
+
+    of_launch = {
+        Kind.PACK_ROWS: packs_rows or packs_expansions,
+        Kind.KEEP_TAILS: packs_expansions,
+        Kind.PAD_CHANNELS: pads_channels,
+        Kind.SPLIT_PHASES: splits_phases,
+        Kind.SPLIT_MEANS: splits_means,
+        Kind.PACK_IMAGES: packed if packed > 1 else 0,
+        Kind.STAGE: at_once,
+        Kind.EARLY_LOADS: ahead,
+        Kind.FILL_TAPS: filled_taps,
+        Kind.TURN_SCORES: turns_scores,
+        Kind.STAY: staying,
+    }
+    of_nodes = {
+        Kind.COPIES: copied,
+        Kind.NARROW: narrow,
+        Kind.SHARE_SUMS: sums,
+        Kind.SPILL: map(named, in_hbm),
+    }
+    return Decisions(
+        (
+            *(Choice(kind, value=value) for kind, value in of_launch.items() if value),
+            *(Choice(kind, node) for kind, nodes in of_nodes.items() for node in nodes),
+            *(Choice(Kind.FORM, node, (form, room)) for node, form, room in forms),
+            *(Choice(Kind.STAGE, named(stage.end - 1), stage.at_once) for stage in stages),
+            *(Choice(Kind.BANDS, named(each.end - 1), (named(each.first), each.bands)) for each in regions),
+            *others,
+        )
+    )
+
+
+def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
+    """The regions of a graph that run in bands."""
+    return Schedule.of(decisions, graph).regions
+
+
+def spilled_of(decisions: Decisions, graph: Graph) -> tuple[int, ...]:
+    """The nodes of a graph whose values are in HBM."""
+    return tuple(sorted(graph.numbers[node] for node in decisions.of(Kind.SPILL) if node is not None))
+
+
+def id_of(graph: Graph, name: str) -> NodeId:
+    """The id of the last node of a layer."""
+    return graph.nodes[number_of(graph, name)].id
 
 
 def graph_of(network: Network | Model, dtype: str = "float32") -> Graph:
@@ -109,24 +183,25 @@ def decided(
     """The launch of a network by some decisions, in passes of `at_once` images, or all that are not packed at once."""
     model = network if isinstance(network, Model) else model_of(network)
     pipeline = pipeline_of(model, dtype, forms=forms)
-    layout = pipeline.lower(decisions)
-    if not decisions.stages:
-        images = -(-batch // decisions.packed)
-        decisions = replace(decisions, stages=(StageOf(len(layout.graph.nodes), at_once or images),))
-    return pipeline.launch(decisions, batch, layout)
+    if not decisions.of(Kind.STAGE):
+        images = -(-batch // decisions.value(Kind.PACK_IMAGES, default=1))
+        decisions = decisions.having(Choice(Kind.STAGE, value=at_once or images))
+    return pipeline.launch(decisions, batch)
 
 
 def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -> Decisions:
     """Decisions without what does not apply to a network: phases, wider channels, or so many packed images."""
     pipeline = pipeline_of(network if isinstance(network, Model) else model_of(network))
-    for name in ("splits_phases", "pads_channels"):
+    packed = decisions.value(Kind.PACK_IMAGES, default=1)
+    decisions = decisions.without(Kind.PACK_IMAGES)
+    for kind in (Kind.SPLIT_PHASES, Kind.PAD_CHANNELS):
         try:
-            pipeline.run(replace(decisions, packed=1))
+            pipeline.run(decisions)
         except DoesNotFit:
-            decisions = replace(decisions, **{name: False})
-    graph = dict(pipeline.run(replace(decisions, packed=1)))["load_taps"]
-    packed = max((images for images in choices_of(graph, batch) if images <= decisions.packed), default=1)
-    return replace(decisions, packed=packed)
+            decisions = decisions.without(kind)
+    graph = dict(pipeline.run(decisions))["load_taps"]
+    images = max((images for images in choices_of(graph, batch) if images <= packed), default=1)
+    return decisions if images == 1 else decisions.having(Choice(Kind.PACK_IMAGES, value=images))
 
 
 def nanoseconds(plan: LaunchPlan, dtype: str = "float32", target: str = "trn2") -> float:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from trninfer.lowering.passes import all_passes
 
 SHOW = ("bench", "--show-lowering", "--model")
 
@@ -13,14 +14,15 @@ def test_a_network_pass_by_pass(cli, picture_model: Path) -> None:
     told = cli(*words, "--quiet")
     assert told.status == 0 and told.out.startswith("tiny-cnn: bfloat16, a batch of 8, trn3\n")
     heads = [line.partition(":")[0] for line in told.out.splitlines() if line[:1].strip()]
-    names = ["layers", "split_tails", "load_input", "load_taps", "pack_images", "place", "group_input"]
-    names += ["split_columns", "add_margins", "choose_forms", "narrow_values", "pack_taps", "turn_scores", "share_sums"]
+    names = ["layers", *(each.name for each in all_passes(()))]
     assert heads[3:] == [*names, "lay_out", "schedule"]
     document = cli(*words, "--format", "json").json()
     ((launch,),) = [network["launches"] for network in document["lowering"]]
     assert launch["predicted_us"] == pytest.approx(document["total_us"] - document["layers"][0]["latency_us"])
     assert document["layers"][0]["name"] == "launch" and launch["pictures"] == 8
-    assert launch["decisions"]["packed"] > 1 and [each["name"] for each in launch["passes"]] == heads[3:-1]
+    assert {"kind", "node", "value"} == set(launch["decisions"][0]) and [
+        each["name"] for each in launch["passes"]
+    ] == heads[3:-1]
     assert all(line in told.out for each in launch["passes"] for line in each["nodes"] or [])
     plain = cli(*words)
     assert plain.out.startswith(told.out) and "MFU" in plain.out[len(told.out) :]

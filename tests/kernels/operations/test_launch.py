@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lowered import decided, tensor_spec
+from lowered import decide, decided, tensor_spec
 from nki_tensors import counted, in_hbm, on, tile
 from random_arrays import normal
 from random_networks import conv, ending_in_dense, model_of
@@ -14,16 +14,15 @@ from trninfer import kernels, simulator
 from trninfer.kernels.operations.launch import Launch, make_diagonals
 from trninfer.kernels.operations.load import load_plain
 from trninfer.kernels.program import Load, Program, Room
-from trninfer.lowering.decisions import Decisions
 from trninfer.runtime.layer_launches import specs_of
 
 F32 = np.float32
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
 
 
-def bytes_loaded(pictures: int, staying: tuple[int, ...] = ()) -> int:
+def bytes_loaded(pictures: int, staying: bool = False) -> int:
     """Bytes that a launch in passes of one picture each loads, beside its pictures."""
-    plan = decided(MODEL, Decisions(staying=staying), pictures, at_once=1)
+    plan = decided(MODEL, decide(staying=staying), pictures, at_once=1)
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
     run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
     return sum(each.dma.bytes for each in run.program if each.dma is not None and each.dma.load)
@@ -33,7 +32,7 @@ def bytes_loaded(pictures: int, staying: tuple[int, ...] = ()) -> int:
 def test_weights_that_stay_are_loaded_once(pictures: int) -> None:
     once, twice = (bytes_loaded(count) for count in (1, 2))
     each = twice - once  # of another pass: its picture and all weights
-    kept = [bytes_loaded(count, staying=(0,)) for count in (pictures, pictures + 1)]
+    kept = [bytes_loaded(count, staying=True) for count in (pictures, pictures + 1)]
     image = kept[1] - kept[0]
     assert 0 < image < each / 4
     assert kept[0] == once + (pictures - 1) * image

@@ -13,16 +13,17 @@ from lowered import (
     answers,
     assert_right,
     convolution_of,
+    decide,
     decided,
     graph_of,
+    id_of,
     nanoseconds,
     nodes_of,
-    number_of,
 )
 from random_networks import conv, few_channels, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.decisions import Choice, Decisions, Kind, Option, Question
+from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes import choose_forms as choosing
 from trninfer.lowering.passes.add_margins import add_margins
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, choose_forms
@@ -38,10 +39,14 @@ TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2, "float16": 1e-2}
 FILTERED = (Form.PAIRS, Form.SQUARES)
 
 
+def last_option(question: Question) -> Option:
+    return question.options[-1]
+
+
 def wherever(form: Form, *rooms: int) -> Decisions:
     """A form for every convolution that can take it."""
     sizes = (*(rooms or COMBINED_BYTES), GROUP_BYTES)
-    return Decisions(forms=tuple((number, form.value, room) for number in ALL for room in sizes))
+    return decide(forms=tuple((number, form.value, room) for number in ALL for room in sizes))
 
 
 @st.composite
@@ -92,7 +97,7 @@ def test_every_form_computes_what_the_golden_model_does(
 ) -> None:
     """With room for the combinations of a few rows at a time, and of more; with packed rows and without."""
     batch, at_once = images
-    decisions = Decisions(packs_rows=rows, forms=wherever(form, room).forms)
+    decisions = Decisions((*decide(packs_rows=rows).choices, *wherever(form, room).choices))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choosing, "COMBINED_BYTES", (room,))
         assert_right(network, decisions, batch, dtype, forms=(form,), at_once=at_once, tolerance=TOLERANCES[dtype])
@@ -102,12 +107,13 @@ def chosen(graph: Graph, forms: Sequence[Form] = FILTERED) -> dict[str, list[tup
     """The forms and rooms between which the pass asks to choose, by layer."""
     asked: dict[str, list[tuple[Form, int]]] = {}
 
-    def quickest(graph: Graph, number: int, candidates: Sequence[Node]) -> Node:
-        operations = [node.operation for node in candidates]
-        asked[candidates[0].name] = [(each.form, each.group_bytes) for each in operations]  # type: ignore[attr-defined]
-        return candidates[-1]
+    def last(question: Question) -> Option:
+        graphs = [question.graph.replacing(option.changed) for option in question.options]
+        operations = [graph.nodes[question.number].convolution for graph in graphs]
+        asked[question.graph.nodes[question.number].name] = [(each.form, each.group_bytes) for each in operations]
+        return question.options[-1]
 
-    choose_forms(graph, forms, quickest)
+    choose_forms(graph, forms, last)
     return asked
 
 
@@ -174,7 +180,7 @@ def test_a_form_that_is_chosen_has_zeros_for_an_even_number_of_outputs() -> None
         Flatten("flat"),
         Dense("dense", 8 * 21 * 23, 4),
     )
-    graph = choose_forms(ready(Network("n", picture(3, 21, 23), layers, labels(4))), [Form.PAIRS], lambda *_: _[2][-1])
+    graph = choose_forms(ready(Network("n", picture(3, 21, 23), layers, labels(4))), [Form.PAIRS], last_option)
     a = convolution_of(graph, "a")
     assert (a.form, a.padding, a.shape) == (Form.PAIRS, (1, 1, 2, 2), (8, 21, 23))
     assert convolution_of(graph, "stem").margin == (1, 1, 2, 2)
@@ -220,8 +226,7 @@ def test_an_input_that_is_in_hbm_is_combined_as_it_comes(form: Form) -> None:
         Dense("dense", 48, 4),
     )
     network = Network("large", picture(3, 80, 50), layers, labels(4))
-    stem = number_of(after(graph_of(network), load_taps), "stem")
-    decisions = Decisions(in_hbm=(stem,), forms=wherever(form).forms)
+    decisions = wherever(form).having(Choice(Kind.SPILL, id_of(graph_of(network).with_ids(), "stem")))
     plan = assert_right(network, decisions, 2, forms=(form,), at_once=1)
     a = convolution_of(plan.graph, "a")
     assert (a.form, a.group_bytes) == (form, GROUP_BYTES)
@@ -230,7 +235,7 @@ def test_an_input_that_is_in_hbm_is_combined_as_it_comes(form: Form) -> None:
 def test_taps_of_the_direct_form_alone_share_the_partitions() -> None:
     layers = (conv("stem", 3, 32, 3), conv("a", 32, 8, 3), Flatten("flat"), Dense("dense", 8 * 400, 4))
     graph = ready(Network("n", picture(3, 20, 20), layers, labels(4)))
-    direct = pack_taps(graph, lambda *_: True)
-    paired = pack_taps(choose_forms(graph, [Form.PAIRS], lambda *_: _[2][-1]), lambda *_: True)
+    direct = pack_taps(graph, last_option)
+    paired = pack_taps(choose_forms(graph, [Form.PAIRS], last_option), last_option)
     assert convolution_of(direct, "a").taps.count == 3
     assert (convolution_of(paired, "a").form, convolution_of(paired, "a").taps.count) == (Form.PAIRS, 1)

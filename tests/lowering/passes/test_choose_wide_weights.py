@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lowered import ALL, assert_right, convolution_of, nodes_of
+from lowered import ALL, assert_right, convolution_of, decide, nodes_of
 from random_networks import model_of, picture
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes import add_margins, choose_forms
 from trninfer.lowering.passes.add_margins import with_wide_weights
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
@@ -19,7 +18,7 @@ from trninfer.runtime.backend import EIGHT_BITS
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-COMBINED = Decisions(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES), narrow=ALL)
+COMBINED = decide(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES), narrow=ALL)
 
 
 def pooled(channels: int, side: tuple[int, int], activation: str = "relu") -> Network:

@@ -1,16 +1,14 @@
 """Inputs that are loaded by an operation of their own: small images once for each filter column, others as they are."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, applicable, assert_right, decided, graph_of
+from lowered import ALL, applicable, assert_right, decide, decided, graph_of
 from random_networks import conv, ending_in_dense, labels, picture, two_of_few_channels
 from trninfer.kernels.program import Convolution, Copies, Load, TapsLoad
 from trninfer.kernels.tiling.packing import Taps
 from trninfer.lowering.arrangement import Arrangement
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.passes.load_taps import load_input, load_taps
 from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.models import load_model
@@ -32,10 +30,10 @@ from trninfer.models.network import Network
 def test_any_taps_against_the_golden_model(
     network: Network, dtype: str, batch: int, packed: int, phases: bool, copied: tuple[int, ...], filled: int | None
 ) -> None:
-    decisions = applicable(network, Decisions(splits_phases=phases, packed=packed, copied=copied), batch)
+    decisions = applicable(network, decide(splits_phases=phases, packed=packed, copied=copied), batch)
     if filled is not None:  # one of the strides that one DMA may fill
         strides = strides_of_filled(decided(network, decisions, batch, dtype).graph)
-        decisions = replace(decisions, filled_taps=strides[filled] if strides else 0)
+        decisions = decisions.having(Choice(Kind.FILL_TAPS, value=strides[filled] if strides else 0))
     assert_right(network, decisions, batch, dtype)
 
 
@@ -43,7 +41,7 @@ def test_any_taps_against_the_golden_model(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("stride", "partitions"), [(3, 9), (33, 99)])
 def test_one_dma_fills_the_partitions_between_taps(target: str, dtype: str, stride: int, partitions: int) -> None:
-    model, decisions = load_model("digits-cnn"), Decisions(filled_taps=stride)
+    model, decisions = load_model("digits-cnn"), decide(filled_taps=stride)
     load, first = (node.operation for node in decided(model, decisions).graph.nodes[:2])
     assert isinstance(load, TapsLoad) and isinstance(first, Convolution)
     assert load.fills and load.copies.count * load.copies.stride == partitions and first.taps == Taps(3, 1, stride)
@@ -54,8 +52,8 @@ def test_one_dma_fills_the_partitions_between_taps(target: str, dtype: str, stri
 def test_filters_that_taps_are_a_part_of_are_not_filled() -> None:
     model = load_model("digits-cnn")
     assert strides_of_filled(decided(model, Decisions()).graph) == [3, 33]
-    assert strides_of_filled(decided(model, Decisions(packed=8), 8).graph) == [24]
-    assert strides_of_filled(decided(model, Decisions(packed=16), 16).graph) == []  # of three rows two fit
+    assert strides_of_filled(decided(model, decide(packed=8), 8).graph) == [24]
+    assert strides_of_filled(decided(model, decide(packed=16), 16).graph) == []  # of three rows two fit
     assert strides_of_filled(graph_of(ending_in_dense((16, 8, 8), [conv("a", 16, 16, 3)]))) == []
 
 

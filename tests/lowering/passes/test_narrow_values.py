@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from depthwise_networks import bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, MAGNITUDE, answers, assert_right, decided, pipeline_of
+from lowered import ALL, MAGNITUDE, answers, assert_right, decide, decided, pipeline_of
 from random_networks import labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE
 from trninfer.lowering import weights as laid_out
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Decisions, Option, Question
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.network_plan import lower_layers
@@ -26,7 +25,7 @@ from trninfer.models.outputs import Output
 from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
 
 BATCHES = (1, 2, 3, 4, 7, 16)
-WHEREVER = Decisions(narrow=ALL)
+WHEREVER = decide(narrow=ALL)
 ACTIVATIONS: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("clip", (0.0, 6.0)),
     ("clip", (-0.5, 0.75)),
@@ -79,7 +78,7 @@ def networks(draw: st.DrawFn) -> Network:
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from(BATCHES), st.sampled_from(["trn2", "trn2", "trn3"]), st.booleans())
 def test_whatever_is_in_eight_bits_is_right(network: Network, batch: int, target: str, packs_rows: bool) -> None:
-    decisions = replace(WHEREVER, packs_rows=packs_rows, packs_expansions=packs_rows)
+    decisions = decide(narrow=ALL, packs_rows=packs_rows, packs_expansions=packs_rows)
     plan = assert_right(network, decisions, batch, EIGHT_BITS, target=target, forms=DEPTHWISE)
     each, project = network.layers[2:4]
     assert isinstance(each, Conv2d) and isinstance(project, Conv2d)
@@ -151,13 +150,14 @@ def test_one_value_at_a_time_is_chosen() -> None:
     plain = dict(pipeline.run(Decisions()))["choose_forms"]
     asked: list[str] = []
 
-    def is_quicker(graph: Graph, narrow: Graph, number: int, others: Sequence[int]) -> bool:
+    def answer(question: Question) -> Option:
+        graph, number, (wide, narrow) = question.graph, question.number, question.options
         asked.append(graph.nodes[number].name)
-        assert narrow.nodes[number].operation.narrow and not graph.nodes[number].operation.narrow
-        assert number in others and {reader for reader, _ in graph.readers(number)} <= set(others)
-        return asked[-1] == "expand1"
+        assert narrow.changed[number].operation.narrow and not graph.nodes[number].operation.narrow
+        assert {number, *(reader for reader, _ in graph.readers(number))} <= set(question.priced)
+        return narrow if asked[-1] == "expand1" else wide
 
-    chosen = narrow_values(plain, plain, is_quicker)
+    chosen = narrow_values(plain, answer)
     assert list(dict.fromkeys(asked)) == ["expand0", "each0", "expand1", "each1"]
     assert asked.count("expand0") == 2 and asked.count("each0") == 1  # both parts are read as one
     assert names(chosen, lambda node: node.operation.narrow) - names(plain, lambda node: node.operation.narrow) == {

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, nodes_of, planned
+from lowered import applicable, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, nodes_of, planned
 from random_networks import conv, labels, picture
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Kind
 from trninfer.lowering.passes.pack_rows import has_packed_expansions, pack_rows
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-EXPANSIONS = Decisions(packs_rows=True, packs_expansions=True)
-ROWS = Decisions(packs_rows=True)
+EXPANSIONS = decide(packs_rows=True, packs_expansions=True)
+ROWS = decide(packs_rows=True)
 
 
 class Blocks:
@@ -79,7 +79,7 @@ def test_packed_expansions_compute_what_the_golden_model_does(
     network: Network, batch: int, dtype: str, pads: bool
 ) -> None:
     tolerance = 2e-5 if dtype == "float32" else 4e-2
-    decisions = applicable(network, Decisions(packs_rows=True, packs_expansions=True, pads_channels=pads))
+    decisions = applicable(network, decide(packs_rows=True, packs_expansions=True, pads_channels=pads))
     plan = assert_right(network, decisions, batch, dtype, tolerance=tolerance)
     event(f"packed: {has_packed_expansions(plan.graph)}")
 
@@ -140,5 +140,5 @@ def test_packed_expansions_are_quicker(dtype: str) -> None:
 
 def test_a_plan_packs_expansions() -> None:
     plan = planned(mobile(64), dtype="bfloat16")
-    assert plan.decisions.packs_expansions
+    assert plan.decisions.value(Kind.KEEP_TAILS)
     assert all(convolution_of(plan.graph, node.name).row_groups.count == 4 for node in nodes_of(plan.graph, "b1each"))

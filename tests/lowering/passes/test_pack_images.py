@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import after, applicable, assert_right, decided, graph_of, nanoseconds
+from lowered import after, applicable, assert_right, decide, decided, graph_of, nanoseconds
 from random_networks import chains, ending_in_dense, graphs, joined_channels, of_kind
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes.load_taps import load_input, load_taps
 from trninfer.lowering.passes.pack_images import MOST_IMAGES, choices_of, pack_images
@@ -32,7 +31,7 @@ def ready(network: Network) -> Graph:
     st.integers(1, 3),
 )
 def test_any_network_of_packed_images(network: Network, dtype: str, batch: int, packed: int, at_once: int) -> None:
-    decisions = applicable(network, Decisions(packed=packed), batch)
+    decisions = applicable(network, decide(packed=packed), batch)
     assert_right(network, decisions, batch, dtype, at_once=at_once)
 
 
@@ -78,7 +77,7 @@ def test_parts_whose_channels_follow_one_another_hold_as_many_images() -> None:
     packed = pack_images(ready(network), 4)
     assert [node.operation.packed for node in packed.nodes[:3]] == [4, 2, 2]  # the input, both parts
     for images in (2, 4):
-        assert_right(network, Decisions(packed=images), 5)
+        assert_right(network, decide(packed=images), 5)
 
 
 def test_the_filters_of_groups_are_on_the_diagonal_of_each_image() -> None:
@@ -89,7 +88,7 @@ def test_the_filters_of_groups_are_on_the_diagonal_of_each_image() -> None:
     operation = node.operation
     assert isinstance(operation, Convolution) and operation.groups == 1
     assert node.filters is not None and node.filters.make().shape == (8, 8, 3, 3)
-    assert_right(network, Decisions(packed=4), 4)
+    assert_right(network, decide(packed=4), 4)
 
 
 def test_features_are_not_packed() -> None:
@@ -100,13 +99,13 @@ def test_features_are_not_packed() -> None:
 @pytest.mark.parametrize("kind", ["layer_norm", "group_norm"])
 def test_each_packed_image_is_normalised_by_itself(kind: str) -> None:
     model = of_kind(kind, 16)
-    assert_right(model, Decisions(packed=4), 6)
+    assert_right(model, decide(packed=4), 6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_packed_images_are_quicker_where_channels_are_few(dtype: str) -> None:
     model = load_model("digits-cnn")
-    packed, alone = (decided(model, Decisions(packed=images), 32, dtype) for images in (16, 1))
+    packed, alone = (decided(model, decide(packed=images), 32, dtype) for images in (16, 1))
     assert nanoseconds(packed, dtype) < 0.7 * nanoseconds(alone, dtype)
 
 
@@ -119,4 +118,4 @@ def test_a_sum_has_both_operands_packed_alike() -> None:
     ]
     network = ending_in_dense((3, 6, 5), layers)
     for images in choices_of(ready(network), 64):
-        assert_right(network, Decisions(packed=images), 4)
+        assert_right(network, decide(packed=images), 4)

@@ -1,7 +1,5 @@
 """Rows in groups: packed convolutions compute what the golden model does, and are packed where channels are few."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
@@ -10,6 +8,7 @@ from lowered import (
     applicable,
     assert_right,
     convolution_of,
+    decide,
     decided,
     graph_of,
     nanoseconds,
@@ -26,7 +25,7 @@ from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-ROWS = Decisions(packs_rows=True)
+ROWS = decide(packs_rows=True)
 
 
 def packed_nodes(graph: Graph) -> int:
@@ -38,7 +37,7 @@ def packed_nodes(graph: Graph) -> int:
 def test_packed_networks_compute_what_the_golden_model_does(
     network: Network, batch: int, target: str, phases: bool
 ) -> None:
-    decisions = applicable(network, Decisions(packs_rows=True, splits_phases=phases, packed=2), batch)
+    decisions = applicable(network, decide(packs_rows=True, splits_phases=phases, packed=2), batch)
     plan = assert_right(network, decisions, batch, target=target)
     event(f"{packed_nodes(plan.graph)} packed")
 
@@ -68,10 +67,11 @@ def test_the_last_group_is_left_though_it_is_not_full(rows: int, stride: int, ro
         Dense("dense", 5 * (-(-rows // stride)) * (-(-9 // stride)), 4),
     )
     network = Network("n", picture(3, rows, 9), layers, labels(4))
-    end = number_of(decided(network, ROWS).graph, "b") + 1
+    graph = decided(network, ROWS).graph
+    end = number_of(graph, "b") + 1
     regions = (Region(end - 2, end, bands),) if bands > 1 else ()
     for batch in (1, 3):
-        plan = assert_right(network, replace(ROWS, regions=regions), batch)
+        plan = assert_right(network, ROWS.having(*decide(graph, regions=regions).choices), batch)
         assert convolution_of(plan.graph, "b").rows_at_once == rows_at_once
 
 
@@ -106,7 +106,7 @@ def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     assert [operation_of(graph, name).channels for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
     assert convolution_of(graph, "stem").kernel == (9, 3)  # seven rows, and two further down for the second of a group
     assert isinstance(operation_of(graph, "pool"), RowGroupsPool)
-    with_phases = decided(block(128), Decisions(packs_rows=True, splits_phases=True)).graph
+    with_phases = decided(block(128), decide(packs_rows=True, splits_phases=True)).graph
     assert convolution_of(with_phases, "stem").kernel == (3, 2)  # phases of four rows and two columns
 
 
@@ -129,10 +129,11 @@ def bottleneck(rows: int) -> Network:
 @pytest.mark.parametrize("bands", [1, 3])
 def test_a_sum_of_single_rows_reads_groups(rows: int, bands: int) -> None:
     network = bottleneck(rows)
-    end = number_of(decided(network, ROWS).graph, "b") + 1
+    graph = decided(network, ROWS).graph
+    end = number_of(graph, "b") + 1
     regions = (Region(end - 2, end, bands),) if bands > 1 else ()
     for batch in (1, 3):
-        graph = assert_right(network, replace(ROWS, regions=regions), batch).graph
+        graph = assert_right(network, ROWS.having(*decide(graph, regions=regions).choices), batch).graph
         total = convolution_of(graph, "b")
         assert (len(total.sources), total.rows_at_once, total.kernel) == (2, 2, (1, 1))
         assert convolution_of(graph, "a").row_groups.count == 2
@@ -272,6 +273,4 @@ def test_a_residual_behind_a_depthwise_layer(channels: int, more: int, batch: in
     ]
     network = Network("n", picture(3, 13, 12), tuple(layers), labels(5))
     for expansions in (True, False):
-        assert_right(
-            network, applicable(network, Decisions(packs_rows=True, packs_expansions=expansions), batch), batch
-        )
+        assert_right(network, applicable(network, decide(packs_rows=True, packs_expansions=expansions), batch), batch)

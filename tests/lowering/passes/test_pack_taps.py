@@ -1,18 +1,17 @@
 """Taps that share the partitions, and values that have copies of themselves for them, moved up by rows."""
 
 import pytest
-from lowered import ALL, assert_right, convolution_of, decided, graph_of, nanoseconds, planned
+from lowered import ALL, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, planned
 from random_networks import ending_in_dense
 from trninfer.kernels.program import Convolution, Copies
 from trninfer.kernels.tiling.packing import Taps
-from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.decisions import Decisions, Option, Question
 from trninfer.lowering.passes.load_taps import load_taps
 from trninfer.lowering.passes.pack_taps import pack_taps, possible_taps
 from trninfer.models import load_model
 from trninfer.models.layers import Combine, Conv2d, Layer
 
-COPIED = Decisions(copied=ALL)
+COPIED = decide(copied=ALL)
 
 
 def copies_of(decisions: Decisions, batch: int) -> list[int]:
@@ -23,8 +22,8 @@ def copies_of(decisions: Decisions, batch: int) -> list[int]:
 
 def test_copies_take_the_partitions_that_there_are() -> None:
     assert copies_of(COPIED, 1)[:2] == [3, 3]  # of 8 and of 16 channels
-    assert copies_of(Decisions(packed=8, copied=ALL), 16)[0] == 2  # 8 images of 8 channels leave room for one copy,
-    assert copies_of(Decisions(packed=16, copied=ALL), 16)[0] == 1  # and 16 for none
+    assert copies_of(decide(packed=8, copied=ALL), 16)[0] == 2  # 8 images of 8 channels leave room for one copy,
+    assert copies_of(decide(packed=16, copied=ALL), 16)[0] == 1  # and 16 for none
     assert set(copies_of(Decisions(), 1)) == {1}
 
 
@@ -39,12 +38,13 @@ def test_a_pass_asks_whether_copies_are_worth_it() -> None:
     graph = load_taps(graph_of(load_model("digits-cnn")))
     asked = []
 
-    def is_worth(graph: Graph, number: int, source: int, taps: Taps) -> bool:
-        asked.append((graph.nodes[number].name, graph.nodes[source].name, taps))
-        return number == asked_first
+    def answer(question: Question) -> Option:
+        alone, (number, source) = question.options[0], question.priced
+        shared = question.options[1].changed[number].convolution
+        asked.append((shared.name, question.graph.nodes[source].name, shared.taps))
+        return question.options[1] if shared.name == "conv2" else alone
 
-    asked_first = next(n for n, node in enumerate(graph.nodes) if node.name == "conv2")
-    packed = pack_taps(graph, is_worth)
+    packed = pack_taps(graph, answer)
     assert asked[0] == ("conv2", "conv1", Taps(3, 1, 32))
     assert len({name for name, *_ in asked}) == len(asked) > 1
     assert convolution_of(packed, "conv1").copies == Copies(3, 1, 32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import assert_right, convolution_of, decided, graph_of, nanoseconds
+from lowered import assert_right, convolution_of, decide, decided, graph_of, nanoseconds
 from random_networks import labels, picture
 from trninfer.kernels.program import Activation, Convolution
 from trninfer.lowering.decisions import Decisions
@@ -14,7 +14,7 @@ from trninfer.lowering.passes.pad_channels import pad_channels
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-WIDE = Decisions(pads_channels=True, packs_rows=True)
+WIDE = decide(pads_channels=True, packs_rows=True)
 
 
 def blocks(channels: int, end: str, activation: str = "relu") -> Network:
@@ -50,7 +50,7 @@ def blocks(channels: int, end: str, activation: str = "relu") -> Network:
 def test_networks_of_such_channels_compute_what_the_golden_model_does(
     channels: int, end: str, activation: str, batch: int, rows: bool, dtype: str
 ) -> None:
-    decisions = Decisions(pads_channels=True, packs_rows=rows)
+    decisions = decide(pads_channels=True, packs_rows=rows)
     tolerance = 2e-5 if dtype == "float32" else 4e-2
     assert_right(blocks(channels, end, activation), decisions, batch, dtype, tolerance=tolerance)
 

@@ -7,18 +7,35 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import ALL, applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned, tensor_spec
+from lowered import (
+    ALL,
+    applicable,
+    assert_right,
+    convolution_of,
+    decide,
+    decided,
+    graph_of,
+    nanoseconds,
+    planned,
+    tensor_spec,
+)
 from random_networks import conv, labels, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.adding import Adding
-from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.passes.share_sums import share_sums, shared_sums
+from trninfer.lowering.decisions import Option, Question
+from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.passes.share_sums import share_sums
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.runtime.layer_launches import specs_of
 from trninfer.simulator.machine.chip import PARTITIONS
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def shared_sums(graph: Graph) -> list[Node]:
+    """The nodes of whose addends the Tensor Engine adds a part."""
+    return [node for node in graph.nodes if getattr(node.operation, "adding", Adding.VECTOR) is not Adding.VECTOR]
 
 
 def sums(channels: Sequence[int], rows: int, columns: int, size: int = 1, activation: str = "relu") -> Network:
@@ -46,7 +63,7 @@ def test_shared_sums_are_what_the_golden_model_computes(data: st.DataObject) -> 
     activation = data.draw(st.sampled_from(["relu", "relu", "identity", "silu"]))
     network = sums(channels, rows, columns, size, activation)
     batch = data.draw(st.sampled_from([1, 2, 3, 4, 7, 16]) if rows * columns < 400 else st.sampled_from([1, 2, 3, 4]))
-    asked = Decisions(packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2, 4])), sums=ALL)
+    asked = decide(packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2, 4])), sums=ALL)
     dtype, target = data.draw(st.sampled_from(["bfloat16", "float16"])), data.draw(st.sampled_from(["trn1", "trn2"]))
     at_once = data.draw(st.sampled_from([0, 1, 2]))
     plan = assert_right(
@@ -58,10 +75,12 @@ def test_shared_sums_are_what_the_golden_model_computes(data: st.DataObject) -> 
 def test_banks_of_one_matmul_are_shared_and_of_others_the_last() -> None:
     def adding(network: Network, dtype: str = "bfloat16") -> dict[str, str]:
         asked: list[str] = []
-        graph = share_sums(
-            graph_of(network, dtype), lambda graph, number, _: not asked.append(graph.nodes[number].name)
-        )
-        nodes = [graph.nodes[n] for n in shared_sums(graph)]
+
+        def last(question: Question) -> Option:
+            asked.append(question.graph.nodes[question.number].name)
+            return question.options[-1]
+
+        nodes = shared_sums(share_sums(graph_of(network, dtype), last))
         assert [node.name for node in nodes] == asked
         return {node.name: str(getattr(node.operation, "adding", "")) for node in nodes}
 
@@ -78,7 +97,7 @@ def test_the_tensor_engine_adds_to_the_last_bank_alone(rows: int) -> None:
     """One matmul more than where the Vector Engine adds to all of them, however many there are."""
 
     def matmuls(numbers: tuple[int, ...]) -> int:
-        plan = decided(sums((40, 128), rows, 33, size=3), Decisions(sums=numbers), dtype="bfloat16")
+        plan = decided(sums((40, 128), rows, 33, size=3), decide(sums=numbers), dtype="bfloat16")
         operands = {name: tensor_spec(spec) for name, spec in specs_of(plan, BFLOAT16).items()}
         run = simulator.run(kernels.kernel("run_network"), **operands, functional=False, program=plan.program)
         return sum(each.op == "nc_matmul" for each in run.program)
@@ -92,5 +111,5 @@ def test_sums_are_shared_where_that_is_quicker(dtype: str) -> None:
     plan = planned(large, 1, dtype)
     is_shared = convolution_of(plan.graph, "own1").adding is Adding.SHARED
     assert is_shared == (dtype == "bfloat16")
-    alone, both = (nanoseconds(decided(large, Decisions(sums=each), dtype=dtype), dtype) for each in ((), ALL))
+    alone, both = (nanoseconds(decided(large, decide(sums=each), dtype=dtype), dtype) for each in ((), ALL))
     assert both < alone if is_shared else both == alone

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, number_of, operation_of
+from lowered import (
+    applicable,
+    assert_right,
+    convolution_of,
+    decide,
+    decided,
+    graph_of,
+    nanoseconds,
+    number_of,
+    operation_of,
+)
 from random_networks import labels, picture
 from trninfer.kernels.program import MaxPool
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Kind
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes import split_columns as module
 from trninfer.lowering.passes.split_columns import reached, split_columns
@@ -63,24 +73,19 @@ def test_pools_of_phases_compute_what_the_golden_model_does(data: st.DataObject)
     except ModelError:
         assume(False)
     batch = data.draw(st.sampled_from([1, 2, 3, 4, 7, 16] if side[0] * side[1] < 500 else [1, 3]))
-    asked = Decisions(
-        packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2])), splits_phases=True
-    )
+    asked = decide(packs_rows=data.draw(st.booleans()), packed=data.draw(st.sampled_from([1, 2])), splits_phases=True)
     decisions = applicable(network, asked, batch)
     graph = decided(network, decisions, batch, DTYPES[0]).graph
     rows = operation_of(graph, "pool").rows
-    if decisions.packed == 1 and rows > 8 and data.draw(st.booleans()):
+    if not decisions.value(Kind.PACK_IMAGES) and rows > 8 and data.draw(st.booleans()):
         first = number_of(graph, "conv")
-        decisions = Decisions(
-            packs_rows=decisions.packs_rows,
-            splits_phases=decisions.splits_phases,
-            regions=(Region(first, number_of(graph, "pool") + 1, 2),),
-        )
+        region = Region(first, number_of(graph, "pool") + 1, 2)
+        decisions = decisions.having(*decide(graph, regions=[region]).choices)
     target = data.draw(st.sampled_from(["trn1", "trn2"]))
     at_once = data.draw(st.sampled_from([0, 1, 2]))
     dtype = data.draw(st.sampled_from(DTYPES))
     plan = assert_right(network, decisions, batch, dtype, target=target, at_once=at_once, tolerance=6e-2)
-    event(f"{phases(plan.graph)} phases, {'bands' if decisions.regions else 'whole'}")
+    event(f"{phases(plan.graph)} phases, {'bands' if decisions.of(Kind.BANDS) else 'whole'}")
 
 
 def test_columns_are_split_where_a_pool_alone_reads_them() -> None:
@@ -109,7 +114,7 @@ def test_the_zeros_around_are_those_that_windows_reach() -> None:
 
 @pytest.mark.parametrize("rows", [False, True])
 def test_pools_of_phases_are_quicker(rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, decisions = pooled((112, 112), 64, {}, {"padding": (1, 1, 1, 1)}, 1), Decisions(packs_rows=rows)
+    network, decisions = pooled((112, 112), 64, {}, {"padding": (1, 1, 1, 1)}, 1), decide(packs_rows=rows)
     split = nanoseconds(decided(network, decisions, dtype="bfloat16"), "bfloat16")
     monkeypatch.setattr(module, "ITEMSIZE", 0)
     assert split < nanoseconds(decided(network, decisions, dtype="bfloat16"), "bfloat16")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from lowered import assert_right, graph_of, nodes_of
+from lowered import assert_right, decide, graph_of, nodes_of
 from random_networks import labels, picture
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Choice, Kind
+from trninfer.lowering.graph import NodeId
 from trninfer.lowering.passes.split_means import is_of_whole_image, split_means
-from trninfer.lowering.schedule import Region
 from trninfer.models.files import Model
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
@@ -34,7 +34,8 @@ def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, i
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_pool_of_a_whole_image_in_bands(method: str, batch: int, dtype: str) -> None:
     """Its nodes: taps, the convolution, the pool over columns, which runs in three bands, and that over rows."""
-    decisions = Decisions(splits_means=True, regions=(Region(2, 3, 3),))
+    across = NodeId(1, ("across",))
+    decisions = decide(splits_means=True, others=[Choice(Kind.BANDS, across, (across, 3))])
     plan = assert_right(pooled(method, (9, 7)), decisions, batch, dtype)
     assert [node.operation.rows for node in nodes_of(plan.graph, "pool")] == [9, 1]
     assert [operation.rows for operation in plan.program.operations if operation.name == "pool"] == [9, 4, 4, 1, 1]

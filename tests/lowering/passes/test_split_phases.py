@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, convolution_of, decided, graph_of, nanoseconds, planned
+from lowered import applicable, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, planned
 from random_networks import conv, labels, picture
 from trninfer.lowering.arrangement import Arrangement
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.passes.split_phases import split_phases
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten
 from trninfer.models.network import Network
 
-PHASES = Decisions(splits_phases=True)
+PHASES = decide(splits_phases=True)
 
 
 def strided(shape: tuple[int, int, int], first: Conv2d) -> Network:
@@ -69,7 +69,7 @@ def test_phases_are_quicker_where_channels_are_few() -> None:
     """12 channels of two taps a side, for three of three; no DMA then picks every second element of a row."""
     network = strided((3, 40, 40), Conv2d("first", 3, 8, (3, 3), stride=(2, 2)))
     assert nanoseconds(decided(network, PHASES)) < nanoseconds(decided(network, Decisions()))
-    assert planned(network).decisions.splits_phases
+    assert planned(network).decisions.value(Kind.SPLIT_PHASES)
 
 
 def test_whatever_is_quicker_is_chosen_where_channels_are_many() -> None:

@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, assert_right, decided, graph_of, nanoseconds, nodes_of
+from lowered import ALL, assert_right, decide, decided, graph_of, nanoseconds, nodes_of
 from random_networks import labels, model_of, picture
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.passes.split_tails import split_tails
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
@@ -49,7 +48,7 @@ def test_any_tail_against_the_golden_model(
 ) -> None:
     """With copies of the tail on the partitions below it, and without."""
     tolerance = 2e-5 if dtype == "float32" else 4e-2
-    assert_right(expanded(channels, size, stride, gate), Decisions(copied=copied), batch, dtype, tolerance=tolerance)
+    assert_right(expanded(channels, size, stride, gate), decide(copied=copied), batch, dtype, tolerance=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_a_tail_is_apart_where_it_leaves_room_for_copies(channels: int, size: in
 
 
 def test_a_tail_whose_taps_share_the_partitions_is_quicker() -> None:
-    with_copies, without = (decided(expanded(144), Decisions(copied=copied), dtype="bfloat16") for copied in (ALL, ()))
+    with_copies, without = (decided(expanded(144), decide(copied=copied), dtype="bfloat16") for copied in (ALL, ()))
     operations = [node.operation for node in nodes_of(with_copies.graph, "expand")]
     assert [each.copies.count > 1 for each in operations if isinstance(each, Convolution)] == [False, True]
     assert nanoseconds(with_copies, "bfloat16") < nanoseconds(without, "bfloat16")

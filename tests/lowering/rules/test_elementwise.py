@@ -1,7 +1,7 @@
 """Sums, products, scales and activations."""
 
 import pytest
-from lowered import assert_right, graph_of, kinds_of, nodes_of
+from lowered import assert_right, decide, graph_of, kinds_of, nodes_of
 from random_networks import conv, ending_in_dense, labels, picture, residual
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Convolution
@@ -89,7 +89,7 @@ def test_numbers_for_channels_or_elements(shape: tuple[int, ...]) -> None:
         Affine("again", shape),  # type: ignore[arg-type]
     ]
     assert kinds_of(layers)[:5] == ["conv2d", "affine", "prelu", "activation", "affine"]
-    assert_right(ending_in_dense((3, 6, 5), layers), Decisions(packed=8), 5)
+    assert_right(ending_in_dense((3, 6, 5), layers), decide(packed=8), 5)
 
 
 def test_joined_channels_are_summed_where_they_are_in_the_same_tiles() -> None:

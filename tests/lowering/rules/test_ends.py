@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lowered import assert_right, graph_of, kinds_of, planned
+from lowered import assert_right, decide, graph_of, kinds_of, planned
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.program import Answers, Convolution, Ending, Scores
 from trninfer.lowering.decisions import Decisions
@@ -59,7 +59,7 @@ def test_outputs_are_in_the_order_of_the_network() -> None:
     graph = graph_of(network)
     assert [graph.nodes[number].name for number in graph.outputs] == ["c", "b", "a", "mean"]
     for batch, packed in ((1, 1), (5, 4)):
-        assert_right(network, Decisions(packed=packed), batch)
+        assert_right(network, decide(packed=packed), batch)
 
 
 def test_an_input_and_a_value_may_be_returned_twice() -> None:

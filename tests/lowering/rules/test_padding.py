@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, kinds_of
+from lowered import applicable, assert_right, decide, kinds_of
 from random_networks import conv, ending_in_dense
-from trninfer.lowering.decisions import Decisions
 from trninfer.models.layers import ChannelShuffle, ChannelSlice, Layer, Pad
 
 
@@ -18,7 +17,7 @@ from trninfer.models.layers import ChannelShuffle, ChannelSlice, Layer, Pad
 )
 def test_any_padding(padding: tuple[int, int, int, int], value: float, batch: int, packed: int, dtype: str) -> None:
     layers: list[Layer] = [conv("a", 3, 8, 3), Pad("pad", padding, value), conv("b", 8, 4, 3)]
-    assert_right(ending_in_dense((3, 6, 5), layers), Decisions(packed=packed if batch > 1 else 1), batch, dtype)
+    assert_right(ending_in_dense((3, 6, 5), layers), decide(packed=packed if batch > 1 else 1), batch, dtype)
 
 
 @given(
@@ -34,7 +33,7 @@ def test_pixels_of_its_own(
     batch, packed = images
     layers: list[Layer] = [conv("a", 3, channels, 3), Pad("pad", padding, mode=mode), conv("b", channels, 4, 3)]
     network = ending_in_dense((3, 6, 5), layers)
-    assert_right(network, applicable(network, Decisions(packed=packed), batch), batch, dtype)
+    assert_right(network, applicable(network, decide(packed=packed), batch), batch, dtype)
 
 
 @pytest.mark.parametrize("first", [True, False])

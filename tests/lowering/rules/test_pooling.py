@@ -1,10 +1,9 @@
 """Pools."""
 
 import pytest
-from lowered import assert_right, graph_of, kinds_of
+from lowered import assert_right, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.program import AveragePool, MaxPool
-from trninfer.lowering.decisions import Decisions
 from trninfer.models.layers import ChannelShuffle, Layer, Pool
 
 
@@ -15,7 +14,7 @@ def test_pools_of_any_window(method: str, fields: dict[str, object], include: bo
     pool = Pool("pool", method, (2, 3), (2, 2), count_include_pad=include, **fields)  # type: ignore[arg-type]
     layers: list[Layer] = [conv("a", 3, 12, 3), ChannelShuffle("turned", 3), pool]
     assert kinds_of(layers)[:2] == ["conv2d", f"{method}_pool"]
-    assert_right(ending_in_dense((3, 6, 5), layers), Decisions(packed=4), 5)
+    assert_right(ending_in_dense((3, 6, 5), layers), decide(packed=4), 5)
 
 
 def test_what_pools_is_an_operation_of_its_kind() -> None:

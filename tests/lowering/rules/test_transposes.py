@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import applicable, assert_right, graph_of, nodes_of, operation_of
+from lowered import applicable, assert_right, decide, graph_of, nodes_of, operation_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Convolution, Interleave
 from trninfer.lowering.decisions import Decisions
@@ -45,7 +45,7 @@ def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: i
     operation = operation_of(graph, "up")
     assert isinstance(operation, Interleave) and operation.step == (down, across)
     assert len([node for node in graph.nodes if node.name == "a"]) == down * across
-    assert_right(network, Decisions(packed=packed), batch)
+    assert_right(network, decide(packed=packed), batch)
 
 
 @st.composite
@@ -75,7 +75,7 @@ def with_zeros(draw: st.DrawFn) -> Model:
 def test_taps_of_zeros_are_left_out(model: Model, images: tuple[int, int], dtype: str) -> None:
     """Even where the filters then do not read all of their input."""
     batch, packed = images
-    assert_right(model, applicable(model, Decisions(packed=packed), batch), batch, dtype)
+    assert_right(model, applicable(model, decide(packed=packed), batch), batch, dtype)
 
 
 def test_filters_of_phases_have_only_the_taps_that_they_need() -> None:
@@ -132,7 +132,7 @@ def transposes(draw: st.DrawFn) -> Transpose:
 def test_any_transpose(turn: Transpose, images: tuple[int, int], dtype: str) -> None:
     batch, packed = images
     network = ending_in_dense((3, 6, 4), [conv("a", 3, 8, 1), turn])
-    assert_right(network, applicable(network, Decisions(packed=packed), batch), batch, dtype)
+    assert_right(network, applicable(network, decide(packed=packed), batch), batch, dtype)
 
 
 def test_features_are_transposed() -> None:

@@ -1,7 +1,7 @@
 """Layers that are an order of channels, or nothing: what they leave in a launch, and that they change no answer."""
 
 import pytest
-from lowered import applicable, assert_right, graph_of, kinds_of
+from lowered import applicable, assert_right, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
@@ -138,7 +138,7 @@ def test_an_image_in_other_sizes_goes_through_hbm() -> None:
     network = Network("n", picture(3, 6), layers, labels(4))
     assert any(isinstance(node.operation, Rearrange) for node in graph_of(network).nodes)
     for batch, packed in ((1, 1), (5, 4)):
-        assert_right(network, Decisions(packed=packed), batch)
+        assert_right(network, decide(packed=packed), batch)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
@@ -157,7 +157,7 @@ def test_flattened_images_beside_others_are_one_launch(batch: int, dtype: str) -
     ]
     for packed in (1, 2):
         network = Network("n", picture(3, 6), tuple(layers), labels(4))
-        assert_right(network, applicable(network, Decisions(packed=packed), batch), batch, dtype)
+        assert_right(network, applicable(network, decide(packed=packed), batch), batch, dtype)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])

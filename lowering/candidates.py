@@ -1,0 +1,126 @@
+"""Candidates for a launch: decisions that are worth walking, the cheapest by the prices of single operations first.
+
+Passes offer choices about the launch in their order; each combination that they have use for is a draft. In a draft the
+options for nodes are picked by price, and what does not fit is made smaller. Then its stages are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..kernels.convolution.forms import ROW_BLOCKS, Form
+from ..kernels.tiling.packing import ceil_div
+from .decisions import Choice, Decisions, Kind
+from .footprint import Footprint
+from .graph import DoesNotFit
+from .pipeline import LaunchPlan, Pipeline
+from .placement import make_smaller
+from .price import Clock
+from .pricing import Pricing
+from .schedule import StageOf, with_stages
+from .staging import Staging
+
+PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
+
+
+class Candidates:
+    """Candidates for a number of pictures in `room` bytes of a partition of SBUF; DoesNotFit where there are none."""
+
+    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int, room: int) -> None:
+        self._pipeline, self._clock, self._pictures, self._room = pipeline, clock, pictures, room
+
+    def __iter__(self) -> Iterator[Decisions]:
+        for draft in self._drafts():
+            for decisions in self._schedules(draft):
+                yield decisions
+                yield plainer(decisions)
+
+    def shapes(self) -> list[Decisions]:
+        """Return the choices about the whole launch that are worth pricing."""
+        states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
+        reason = DoesNotFit("nothing of it fits")
+        for each in self._pipeline.passes:
+            if each.asks:
+                break
+            grown: list[Decisions] = []
+            for state in states:
+                offered = [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
+                for decisions in offered if each.is_forced(state) else [*offered, state]:
+                    try:
+                        graph = self._pipeline.run(decisions, last=each.name)[-1][1]
+                    except DoesNotFit as why:
+                        reason = why
+                        continue
+                    if each.is_worth(graph, decisions):
+                        grown.append(decisions)
+                        graphs[decisions] = graph
+            states = list(each.kept(grown))
+            if not states:
+                raise reason
+        return states
+
+    def _drafts(self) -> list[LaunchPlan]:
+        """Return the drafts that fit, the cheapest first."""
+        drafts: list[LaunchPlan] = []
+        reason = DoesNotFit("nothing of it fits")
+        for decisions in self.shapes():
+            is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
+            if is_plain and any(draft.decisions.value(Kind.KEEP_TAILS) for draft in drafts):
+                continue  # packed rows of most of the network take fewer matmuls
+            try:
+                drafts.append(self._draft(decisions))
+            except DoesNotFit as why:
+                reason = why
+        if not drafts:
+            raise reason
+        return sorted(drafts, key=lambda draft: draft.nanoseconds)
+
+    def _draft(self, decisions: Decisions) -> LaunchPlan:
+        """Return a launch whose options for nodes are picked by price, with as many values in HBM as it takes."""
+        images = ceil_div(self._pictures, decisions.value(Kind.PACK_IMAGES, default=1))
+        refused: list[Choice] = []
+        while True:
+            pricing = Pricing(self._clock, images, refused)
+            layout = self._pipeline.lower(decisions, pricing.answer)
+            plan = self._pipeline.launch(decisions, self._pictures, layout)
+            footprint = Footprint(plan.emitted, plan.layout)
+            if footprint.peak[0] <= self._room:
+                break
+            decisions, refused = make_smaller(plan, footprint, refused, self._room)
+        price = pricing.total(plan.graph) * images + self._clock.loading(layout.loaded_numbers)
+        return replace(plan, decisions=decisions.having(*pricing.made), nanoseconds=price)
+
+    def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
+        """Return a draft's decisions in three ways, as far as they fit.
+
+        For as many images at a time as fit; with the weights staying in SBUF for passes of fewer images; in stages.
+        """
+        decisions, graph = draft.decisions, draft.graph
+        staging = Staging(self._pipeline, draft, self._pictures, self._room)
+        whole = staging.whole(decisions)
+        if staging.images == 1:
+            return [whole]
+        fitting = whole.value(Kind.STAGE)
+        found = [whole] if fitting == staging.images else [*staging.split(decisions), whole]
+        found.sort(key=staging.loaded)
+        computing = (node.operation for node in graph.nodes if not node.operation.is_load)
+        first = next(computing, graph.nodes[-1].operation)
+        columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
+        passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
+        held = sum(draft.layout.bytes_of(n)[0] for n in range(len(graph.nodes)))
+        if passes > 1 and held <= self._room // 2:
+            stay = decisions.having(Choice(Kind.STAY))
+            at_once = min(staging.whole(stay).value(Kind.STAGE), ceil_div(staging.images, passes))
+            staying = with_stages(stay, graph, [StageOf(staging.nodes, at_once)])
+            if staging.fits(staying):
+                found.insert(0, staying)
+        return found
+
+
+def plainer(decisions: Decisions) -> Decisions:
+    """Return decisions without minimal filtering and with all diagonals loaded: the price of an operation by itself may
+    be wrong about them."""
+    forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
+    kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
+    return decisions.without(Kind.FORM).having(*kept)

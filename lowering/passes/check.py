@@ -1,0 +1,36 @@
+"""What holds of a graph after any pass."""
+
+from __future__ import annotations
+
+from ...kernels.program import Combine, Convolution
+from ...kernels.tiling.packing import tile_sizes
+from ...simulator.machine.chip import PARTITIONS
+from ..graph import DoesNotFit, Graph
+from .add_margins import wanted_margins
+
+
+def check_order(graph: Graph) -> None:
+    """AssertionError where two nodes have the same id, or a node comes before one that it reads."""
+    assert len(graph.numbers) == len(graph.nodes), "two nodes have the same id"
+    for number, node in enumerate(graph.nodes):
+        assert all(part < number for parts in node.sources for part in parts), f"node {node.id} is before its operand"
+
+
+def check_tiles(graph: Graph) -> None:
+    """DoesNotFit where an operation combines values whose channels are cut into other tiles."""
+    for node in graph.nodes:
+        operation = node.operation
+        is_sum = isinstance(operation, Convolution) and len(operation.sources) > 1
+        if not is_sum and not isinstance(operation, Combine):
+            continue
+        channels = operation.channels * operation.packed
+        own = tile_sizes(channels, PARTITIONS) if is_sum else graph.heights(operation.sources[0])
+        if own != graph.heights(operation.sources[1]):
+            raise DoesNotFit(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")
+
+
+def check_margins(graph: Graph) -> None:
+    """AssertionError where an operation reads more zeros around a value than there are."""
+    for node, wanted in zip(graph.nodes, wanted_margins(graph)):
+        enough = all(own >= side for own, side in zip(node.operation.margin, wanted))
+        assert enough, f"node {node.id} has margins {node.operation.margin}; {wanted} are read"
