@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .operation import Operation, Packing, Surroundings
-from .places import Pair
 from .tiling.packing import ceil_div
 
 ATTENTION_BYTES = 32 * 1024  # limit for its transposed weights, its transposed values and its bias, each
@@ -33,6 +32,7 @@ class Attention(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
+    cuts_rows: ClassVar[bool] = False
 
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
@@ -48,10 +48,6 @@ class Attention(Operation):
         bias = min(ATTENTION_BYTES, itemsize * math.prod(self.bias_shape or (0,)) // around.partitions)
         return 2 * turned + values + bias + 2 * max(bank, tokens) * (itemsize + 4)
 
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
@@ -60,11 +56,8 @@ class ReshapePixels(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = False
 
     def keeps_numbers(self, count: int) -> bool:
         """See `Operation`."""
         return True
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False

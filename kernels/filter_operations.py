@@ -99,10 +99,7 @@ class Convolution(Filtered):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
+    cuts_rows: ClassVar[bool] = True
 
     def whole_rows(self, rows: Rows) -> Rows:
         """See `Operation`."""
@@ -195,14 +192,11 @@ class Answers(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+    cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: what is loaded, in float32, and what is stored."""
         return self.channels * (4 + 2 * around.itemsize)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +211,6 @@ class Scores(Answers, Filtered):
     by_columns: bool = False
 
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
-    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
         """See `Filtered`."""

@@ -87,6 +87,7 @@ class Operation:
     cuts_channels: ClassVar[bool]  # its value has its own tiling, not that of its first operand
     mixes_channels: ClassVar[bool]  # an output channel depends on several channels of the first operand
     packing: ClassVar[Packing]  # allowed packing of the images of its first operand
+    cuts_rows: ClassVar[bool]  # it can compute some of several rows of its value by themselves
 
     is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # its value is in HBM, and the launch returns it
@@ -95,7 +96,7 @@ class Operation:
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if it can compute some rows of its value alone, reading windows of (rows, columns)."""
-        raise NotImplementedError(f"{type(self).__name__} does not say whether its rows can be cut")
+        return self.cuts_rows and self.rows > 1
 
     def whole_rows(self, rows: Rows) -> Rows:
         """Extend `rows` to the rows that can only be computed together."""
@@ -166,10 +167,7 @@ class Room(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +183,7 @@ class Resident(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +194,11 @@ class Load(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def keeps_numbers(self, count: int) -> bool:
         """See `Operation`."""
         return True
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,10 +218,7 @@ class TapsLoad(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,10 +228,7 @@ class Store(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 def aligned(rows: Rows, unit: int, count: int) -> Rows:

@@ -22,6 +22,7 @@ class Pool(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless a window is all of the operand."""
@@ -41,10 +42,6 @@ class Pool(Operation):
 class MaxPool(Pool):
     """Maxima of windows."""
 
-    cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
-    packing: ClassVar[Packing] = Packing.ANY
-
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
@@ -52,10 +49,6 @@ class AveragePool(Pool):
 
     count_include_pad: bool = False
     is_sum: bool = False
-
-    cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
-    packing: ClassVar[Packing] = Packing.ANY
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless means at the border are over fewer elements, which a part could not know."""
@@ -83,10 +76,7 @@ class RowGroupsPool(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
+    cuts_rows: ClassVar[bool] = True
 
     def rows_read(self, rows: Rows) -> Rows:
         """See `Operation`."""

@@ -30,14 +30,11 @@ class Combine(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: products in float32."""
         return products_bytes(self, around)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +66,7 @@ class Affine(Numbered):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: products in float32."""
@@ -88,6 +86,7 @@ class Slope(Numbered):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: products in float32."""
@@ -107,23 +106,14 @@ class Norm(Numbered):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerNorm(Norm):
     """Statistics of each pixel over its channels."""
 
-    cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
-    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
+    cuts_rows: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +121,6 @@ class GroupNorm(Norm):
     """Statistics of groups of channels over an image."""
 
     groups: int = 1
-
-    cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
-    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,14 +134,11 @@ class ChannelSoftmax(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+    cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: differences, exponentials and shares of some pixels, the next of them under way."""
         return 6 * max(around.bank_bytes, 4 * around.tiles * around.partitions)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +150,11 @@ class RowSoftmax(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: differences and exponentials of some rows, the next of them under way."""
         return 4 * max(2 * around.bank_bytes, 4 * self.columns)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +169,7 @@ class LocalResponseNorm(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
+    cuts_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +183,7 @@ class Pad(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless rows of the other end are around it."""
@@ -240,10 +218,7 @@ class Interleave(Operation):
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if there are several."""
-        return self.rows > 1
+    cuts_rows: ClassVar[bool] = True
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
         """See `Operation`: all operands are alike."""
@@ -289,11 +264,8 @@ class Rearrange(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+    cuts_rows: ClassVar[bool] = False
 
     def keeps_numbers(self, count: int) -> bool:
         """See `Operation`."""
         return self.order == (0,) and self.split == (count,)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False

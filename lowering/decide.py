@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..child_python import python_command
 from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import VARIABLE
 from .graph import DoesNotFit, Graph, Node
@@ -38,7 +39,7 @@ class PlanRequest:
 
 def decide_elsewhere(request: PlanRequest) -> PlanRecord:
     """Return the plan that another process made; DoesNotFit where it found none, RuntimeError where it failed."""
-    command = [sys.executable, "-c", f"import sys; del sys.path[0]; from {__name__} import main; main()"]
+    command = python_command(__name__, "main")
     hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}
     done = subprocess.run(command, input=pickle.dumps(hollow), capture_output=True, env=environment, check=False)

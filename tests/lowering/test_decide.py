@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import trninfer
 from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
@@ -98,3 +99,12 @@ def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypa
     python.says("", "", 7)
     with pytest.raises(RuntimeError, match=r"failed: it ended with 7$"):
         decide_elsewhere(REQUEST)
+
+
+def test_the_other_process_searches_where_this_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PYTHONSAFEPATH no entry for the current folder leads the path: the first one is where the package is."""
+    package = str(Path(trninfer.__file__).resolve().parent.parent)
+    monkeypatch.setattr(sys, "path", [package, *sys.path])
+    monkeypatch.setenv("PYTHONPATH", package)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    assert decide_elsewhere(REQUEST) == planned_here(REQUEST)

@@ -8,6 +8,7 @@ from random_networks import model_of, picture
 from trninfer.kernels.program import AveragePool, Combine
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.price import Clock
+from trninfer.lowering.warming import with_zeros
 from trninfer.models.files import Model
 from trninfer.models.layers import Combine as Combination
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
@@ -60,10 +61,10 @@ def test_gates_of_any_channels(
 ) -> None:
     model = gated(channels, squeezed, side, activation)
     decisions = applicable(model, decide(packs_rows=rows), batch)
-    program = decided(model, decisions, batch, dtype).program
-    (excite,) = [n for n, each in enumerate(program.operations) if getattr(each, "is_gate", False)]
+    plan = decided(model, decisions, batch, dtype)
+    (excite,) = [n for n, each in enumerate(plan.program.operations) if getattr(each, "is_gate", False)]
     if zeros and target != "trn1":
-        decisions = decide(**{**vars(decisions), "warming": ((excite, 3),)})
+        decisions = with_zeros(decisions, [(excite, 3)], plan.emitted, plan.graph)
     assert_right(model, decisions, batch, dtype, target=target)
 
 

@@ -11,11 +11,12 @@ import pytest
 from lowered import decide, graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
+from trninfer.lowering.graph import NodeId
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache, PlanRecord, _digest, digest_of, key_of, plan_folder
 from trninfer.lowering.planning import Planning
 
-RECORD = PlanRecord(decide(packs_rows=True, packed=4, copied=(2,)), 12.5, 99)
+RECORD = PlanRecord(decide(packs_rows=True, packed=4, copied=(NodeId(2),)), 12.5, 99)
 GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
 
 
@@ -38,10 +39,12 @@ def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
 
 
 FORGED = [
-    {"packed": 0}, {"packed": -1}, {"packed": "x"}, {"stages": [{"end": 99, "images": 0}]},
-    {"forms": [[0, "no form", 0]]}, {"forms": [[99, "direct", 0]]}, {"regions": [1]}, {"splits": {"first": 0}},
-    {"warming": [[0, 10**30]]},
-    {"ahead": 10**30}, {"filled_taps": 7}, {"copied": [None]}, {"in_hbm": [-1]}, {"unknown": 1}, [], None,
+    ("pack_images", None, 0), ("pack_images", None, -1), ("pack_images", None, 3), ("pack_images", None, "x"),
+    ("stage", [99], 1), ("stage", None, 0), ("stage", None, -1), ("stage", None, 10**30), ("stay", [99], True),
+    ("form", [0], ["no form", 0]), ("form", [99], ["direct", 0]), ("form", [0], 1), ("bands", [0], [[99], 2]),
+    ("bands", [0], [[0], 0]), ("bands", [0], [[0], -1]), ("bands", None, 1), ("warm_up", [0], [[0, 10**30]]),
+    ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("early_loads", None, 10**30), ("fill_taps", None, 7),
+    ("copies", [None], True), ("spill", [-1], True), ("unknown", None, True), ("pack_rows", None, 2), None,
 ]  # fmt: skip
 
 
@@ -51,7 +54,9 @@ def test_a_forged_plan_is_made_anew(tmp_path: Path, change: Any) -> None:
     first = planner(PlanCache(tmp_path)).plan(4)
     (file,) = tmp_path.glob("*-4.json")
     plan = json.loads(file.read_text())["plan"]
-    plan["decisions"] = {**plan["decisions"], **change} if isinstance(change, dict) else change
+    forged = None if change is None else dict(zip(("kind", "node", "value"), change))
+    others = [choice for choice in plan["decisions"] if change and choice["kind"] != change[0]]
+    plan["decisions"] = [*others, forged] if forged else forged
     file.write_text(json.dumps({"sha256": _digest(file.stem, plan), "plan": plan}))
     again = planner(PlanCache(tmp_path)).plan(4)
     assert again.instructions == first.instructions

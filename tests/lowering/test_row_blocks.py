@@ -1,7 +1,6 @@
 """Depthwise convolutions in groups of rows: what can take them, and that they compute the same."""
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def test_diagonals_that_are_made_are_those_that_are_loaded(target: str, dtype: s
 def test_bands_of_rows_compute_the_same() -> None:
     network = depthwise(40, (40, 21), kernel_size=(5, 5), activation="relu")
     for form, end in itertools.product(ROW_BLOCKS, (2, 3)):
-        decisions = replace(wherever(form), regions=(Region(0, end, 3),))
+        decisions = wherever(form).having(*decide(regions=[Region(0, end, 3)]).choices)
         plan = assert_right(network, decisions, dtype="bfloat16", forms=ROW_BLOCKS)
         assert convolution_of(plan.graph, "depthwise").form is form
 

@@ -31,7 +31,7 @@ from trninfer.simulator.machine.chip import PARTITIONS
 FLOAT32 = np.dtype(np.float32)
 NETWORKS = st.one_of(chains(), graphs(), joined_channels(), few_channels())
 FLAGS = st.builds(
-    Decisions,
+    decide,
     packs_rows=st.booleans(),
     splits_phases=st.booleans(),
     packed=st.sampled_from([1, 1, 4, 16]),

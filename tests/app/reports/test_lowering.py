@@ -7,13 +7,19 @@ from trninfer.lowering.show import ShownLaunch, ShownPass
 
 def test_a_launch_is_told_pass_by_pass() -> None:
     passes = (ShownPass("layers", ("   0  A",)), ShownPass("first", None), ShownPass("second", ("   0  B",)))
-    launch = ShownLaunch("b", "run_network", 3, 1.25, 7, {"packed": 2, "stages": [{"end": 1}]}, passes, ("x",))
+    choices = (
+        {"kind": "pack_rows", "node": None, "value": True},
+        {"kind": "copies", "node": [4, "tail"], "value": True},
+        {"kind": "form", "node": [7], "value": ["pairs", 12288]},
+        {"kind": "stage", "node": None, "value": 1},
+    )
+    launch = ShownLaunch("b", "run_network", 3, 1.25, 7, choices, passes, ("x",))
     text = render_lowering([NetworkLowering("n", "float32", 3, "trn2", [launch])])
     assert text.splitlines() == [
         "n: float32, a batch of 3, trn2",
         "",
         "launch 1 of 1: b, kernel run_network, inputs 3, predicted 1.2 us beside the launch itself, 7 instructions",
-        'decisions: packed=2 stages=[{"end": 1}]',
+        'decisions: pack_rows copies[4.tail] form[7]=["pairs", 12288] stage=1',
         "layers:",
         "   0  A",
         "first: no change",
