@@ -1,4 +1,4 @@
-"""What holds of a graph after any pass."""
+"""Invariants of a graph after any pass."""
 
 from __future__ import annotations
 
