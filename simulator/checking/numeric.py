@@ -1,4 +1,4 @@
-"""Numbers that go wrong while a kernel runs, each where it first does so.
+"""Numeric faults while a kernel runs, each reported at its first occurrence.
 
     nan           an instruction computes NaN of operands without one
     infinity      an instruction computes an infinity of finite operands
@@ -7,8 +7,8 @@
     duplicate     a scatter has an index twice: the second write stands, or a sum loses the first
     base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently
 
-Values are seen as they are stored, before they are rounded; what operands hold NaN or infinities is asked only then.
-What selects or fills may put NaN and infinities where it likes: kernels mask with them.
+Values are examined when they are stored, before rounding; only then are operands checked for NaN and infinities.
+Instructions that select or fill may write NaN and infinities: kernels use them for masking.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from ..tensors.tensor import IndirectTensor, NkiTensor
 from .sanitizer import SanitizerFinding
 
 KINDS = ("nan", "infinity", "saturation", "inexact", "duplicate", "base offset")
-EXACT = 1 << 24  # the integers up to here are float32s (IEEE 754: 24 bits)
-_CHOOSING = frozenset(  # what puts given values into tiles, or leaves bits as they are
+EXACT = 1 << 24  # integers up to here are exact in float32 (IEEE 754: 24 bits)
+_CHOOSING = frozenset(  # instructions that write given values, or copy bits
     {"memset", "iota", "affine_select", "range_select", "select_reduce", "tensor_copy_predicated", "nc_match_replace8"}
 )
 _SUMMING = frozenset({"dma_compute"})
 
 
 class NumericSanitizer:
-    """Sees the instructions of a launch, on one core or two, and the values that they store."""
+    """Observes the instructions of a launch, on one core or two, and the values they store."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
         self._known: set[tuple[str, str]] = set()
-        self._now = threading.local()  # the instruction of this core, which is a thread, and what it reads
+        self._now = threading.local()  # the current instruction of this core's thread, and its operands
 
     def see(self, instruction: Instruction, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-        """An instruction is issued; its values are not computed yet."""
+        """Called when an instruction is issued; its values are not computed yet."""
         self._now.instruction, self._now.reads = instruction, reads
         for tensor in writes:
             if isinstance(tensor, IndirectTensor) and tensor.gathers:
                 self._scattered(instruction, tensor)
 
     def based(self, tensor: NkiTensor, offset: int | None) -> None:
-        """`tensor.ap(offset=)` on a view that begins at an offset of its own."""
+        """Called for `tensor.ap(offset=)` on a view with an offset of its own."""
         core, own = active(), tensor.offset
         if offset is None or core.numeric is not self:
             return
@@ -63,7 +63,7 @@ class NumericSanitizer:
     # Values
 
     def written(self, tensor: NkiTensor, values: Array) -> None:
-        """Values are about to be stored."""
+        """Called when values are about to be stored."""
         instruction = self._instruction()
         if instruction is None or values.dtype.kind not in "fiu":
             return
@@ -80,7 +80,7 @@ class NumericSanitizer:
             self._saturates(instruction, tensor, values, lost)
 
     def read_as_float(self, tensor: NkiTensor, values: Array) -> None:
-        """Integers are read as float32."""
+        """Called when integers are read as float32."""
         instruction = self._instruction()
         if instruction is None or values.dtype.itemsize < 4:
             return
@@ -110,7 +110,7 @@ class NumericSanitizer:
             self._find(kind, instruction.line, int(wrong.sum()) * tensor._dtype.itemsize, why)
 
     def _from_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
-        """Integers, as those of iota, are stored as floats."""
+        """Check integers, such as those of iota, stored as floats."""
         given = values.astype(np.int64)
         lost = (np.abs(given) > EXACT) & (convert(values, tensor._dtype).astype(np.float64) != given)
         if lost.any():
@@ -124,7 +124,7 @@ class NumericSanitizer:
     def _into_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
         info = np.iinfo(tensor._dtype.held)
         rounded = np.rint(values.astype(np.float64))
-        lost = ~((rounded >= info.min) & (rounded <= info.max))  # NaN too
+        lost = ~((rounded >= info.min) & (rounded <= info.max))  # includes NaN
         self._saturates(instruction, tensor, values, lost)
         if tensor._dtype.itemsize < 4 or values.dtype.kind != "f":
             return
@@ -174,7 +174,7 @@ class NumericSanitizer:
 
 
 def _values(tensor: NkiTensor) -> Array:
-    """Return the values of an operand; of an indexed one, all that its index could reach."""
+    """Return the values of an operand; for an indexed one, everything its index could reach."""
     return tensor._table().values if isinstance(tensor, IndirectTensor) else tensor.values
 
 
@@ -190,7 +190,7 @@ def _of(wrong: Array) -> str:
 
 
 def _operands(at: list[int], tensor: NkiTensor, reads: list[NkiTensor]) -> str:
-    """The numbers at the same place of operands of the same shape."""
+    """Return the numbers at the same position of operands of the same shape."""
     there = [read for read in reads if read.shape == tensor.shape and not isinstance(read, IndirectTensor)]
     shown = [f"{read.values[tuple(at)].item():g}" for read in there if len(at) == len(read.shape)]
     return f" from {' and '.join(shown)}" if shown else ""

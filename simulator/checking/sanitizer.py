@@ -11,8 +11,8 @@
     clobbered       an instruction writes elements that it has yet to read
     race            both cores touch an element, one of them writes, and no barrier is between
 
-Every tensor has a shadow: for each element who wrote it last, and whether anything has read it since. Within one core
-the compiler orders instructions by what they read and write, so that order is no fault there.
+Every tensor has a shadow with the last writer of each element, and whether it has been read since. Within one core the
+compiler orders instructions by their reads and writes, so there are no races.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ KINDS = (
     "clobbered",
     "race",
 )
-_NEVER, _ARGUMENT = 0, 1  # writers; instructions follow from 2 on
+_NEVER, _ARGUMENT = 0, 1  # writers; instructions are numbered from 2 on
 
 
 class SanitizerFinding(NamedTuple):
-    """One fault: `line` is where it shows, `other` where the other side of it stands, "" where there is none."""
+    """One fault: `line` is its place, `other` the place of its counterpart, "" if there is none."""
 
     kind: str
     line: str
@@ -58,47 +58,47 @@ class SanitizerFinding(NamedTuple):
 
 
 class Shadow:
-    """State of each element of a storage, or of each byte of the memory that placed tensors share."""
+    """The state of each element of a storage, or of each byte of the memory shared by placed tensors."""
 
     __slots__ = ("grain", "label", "partitions", "read_epoch", "tensor", "unread", "write_epoch", "writer")
 
     def __init__(self, count: int, grain: int, label: str, partitions: int, placed: bool, shared: bool) -> None:
-        self.grain = grain  # bytes of an entry
+        self.grain = grain  # bytes per entry
         self.partitions = partitions
         self.label = label
         self.writer = np.zeros(count, np.int32)
         self.unread = np.zeros(count, bool)
-        self.tensor = np.zeros(count, np.int32) if placed else None  # whose element it was when it was written
+        self.tensor = np.zeros(count, np.int32) if placed else None  # the tensor through which each element was written
         self.write_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
         self.read_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
 
 
 class _Part(NamedTuple):
-    """An operand of which a sum did not take all partitions at once."""
+    """An operand that a sum reads only some partitions of at a time."""
 
     label: str
     line: str
-    others: set[int]  # partitions that a matmul of the sum left out
+    others: set[int]  # partitions that a matmul of the sum skipped
     used: set[int]
 
 
 class Sanitizer:
-    """Sees every instruction of a launch, on one core or two, and keeps what it finds."""
+    """Observes every instruction of a launch, on one core or two, and collects findings."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
         self._known: set[tuple[str, str, str]] = set()
         self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) by the number of its writes
-        self._epochs = [1, 1]  # barriers that each core has passed, plus 1
+        self._epochs = [1, 1]  # barriers passed by each core, plus 1
         self._shadows: list[Shadow] = []
-        self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles that the compiler places
+        self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles placed by the compiler
         self._idle: set[int] = set()  # matmuls of constants, by the number of their writes
         self._tensors = 0
-        self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # what writers read, by their number
-        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadow of the sum, and of the operand
+        self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands of writers, by their number
+        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadows of the sum and of the operand
 
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
-        """An instruction is issued; its values are not computed yet."""
+        """Called when an instruction is issued; its values are not computed yet."""
         self._seen.append((rank, instruction))
         if instruction.op == "nc_matmul" and all(self._is_filled(tensor) for tensor in reads[:2]):
             self._idle.add(len(self._seen) + 1)
@@ -115,12 +115,12 @@ class Sanitizer:
             self._write(rank, instruction, tensor)
 
     def accumulates(self, instruction_line: tuple[str, int], dst: Any, found: Written) -> None:
-        """A matmul with accumulate=True comes onto a tile of which not all was begun by a matmul."""
+        """Called for a matmul with accumulate=True onto a tile not entirely started by a matmul."""
         line = _place(instruction_line)
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
 
     def resumes(self, instruction_line: tuple[str, int], dst: Any) -> None:
-        """A matmul without accumulate= adds to what matmuls have left in a tile."""
+        """Called for a matmul without accumulate= that adds to a tile last written by matmuls."""
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
@@ -128,16 +128,16 @@ class Sanitizer:
             self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
-        """An instruction writes elements of `dst` before it has read them (overlap.py)."""
+        """Called for an instruction that writes elements of `dst` before reading them (overlap.py)."""
         self._find("clobbered", _place(instruction_line), "", dst.size * dst._dtype.itemsize, why)
 
     def argument(self, tensor: NkiTensor) -> None:
-        """A tensor that the caller has filled."""
+        """Called for a tensor filled by the caller."""
         shadow = self._shadow(tensor.storage)
         shadow.writer[:] = _ARGUMENT
 
     def finish(self, returned: list[NkiTensor]) -> None:
-        """The kernel has ended and returned these tensors."""
+        """Called when the kernel has ended and returned these tensors."""
         for tensor in returned:
             shadow = self._shadow(tensor.storage)
             missing = int((_entries(shadow.writer, tensor, shadow.grain) == _NEVER).sum())
@@ -150,7 +150,7 @@ class Sanitizer:
             self._unread(storage, shadow)
 
     def _unread(self, storage: Storage, shadow: Shadow) -> None:
-        """Report the instructions of whose results in a tile nothing was read."""
+        """Report instructions whose results in a tile were never read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
             own = shadow.writer == last
@@ -170,7 +170,7 @@ class Sanitizer:
     # Instructions
 
     def _is_filled(self, tensor: Any) -> bool:
-        """True if nothing but a fill has written a tensor."""
+        """True if only fills have written a tensor."""
         if isinstance(tensor, IndirectTensor):
             return False
         shadow = self._shadow(tensor.storage)
@@ -178,7 +178,7 @@ class Sanitizer:
         return all(w > _ARGUMENT and self._seen[w - 2][1].op in _FILLS for w in writers)
 
     def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
-        """Keep which partitions a sum takes of operands that hold more of them."""
+        """Record the partitions that a sum reads of operands with more partitions."""
         taken = self._taken.setdefault(id(self._shadow(dst.storage)), {})
         for tensor in operands:
             shadow = self._shadow(tensor.storage)
@@ -186,7 +186,8 @@ class Sanitizer:
                 continue
             (_, first), rows = self._columns(tensor)
             last = int(_entries(shadow.writer, tensor, shadow.grain).max())
-            for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):  # a copy is of all it read
+            # a copy stands for everything it read
+            for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):
                 if column in taken:
                     taken[column].used.update(some)
             writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
@@ -204,7 +205,7 @@ class Sanitizer:
         return (id(shadow), first), range(tensor.access.row, tensor.access.row_end)
 
     def _summed(self, shadow: Shadow) -> None:
-        """A sum is complete: what it took of its operands is all that it will take."""
+        """Finish a sum: it will read no more of its operands."""
         for part in self._taken.pop(id(shadow), {}).values():
             left = part.others - part.used
             if left:
@@ -335,7 +336,7 @@ class Sanitizer:
             self.findings.append(SanitizerFinding(kind, line, other, size, why))
 
 
-_FILLS = ("memset", "iota", "full")  # that others may overwrite unread: tiles are cleared before parts are written
+_FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are cleared before parts are written
 
 
 def _place(line: tuple[str, int]) -> str:
@@ -343,14 +344,15 @@ def _place(line: tuple[str, int]) -> str:
 
 
 def _entries(entries: Array, tensor: Any, grain: int) -> Array:
-    """The entries of a view's elements: a view of the flat array, with an axis for those of one element."""
+    """Return the entries of a view's elements: a view of the flat array, with an axis for the entries of one
+    element."""
     storage, size = tensor.storage, tensor._dtype.itemsize
     strides, offset = [stride * size for stride in tensor.strides], tensor.offset * size
     if storage.arena is not None:
         partition, element = divmod(tensor.offset, tensor.row)
         offset = (storage.partition_base + partition) * storage.arena.row_bytes + storage.base + element * size
         strides[0] = storage.arena.row_bytes
-    if size < grain:  # elements narrower than an entry: every `grain // size`-th stands for its neighbours
+    if size < grain:  # elements narrower than an entry: every `grain // size`-th represents its neighbours
         first = offset // grain
         return entries[first : first + max(1, tensor.size * size // grain)]
     item = entries.itemsize

@@ -1,4 +1,4 @@
-"""Choice of the checks made on launches: of memory (sanitizer.py) and of numbers (numeric.py)."""
+"""The choice of checks for launches: of memory (sanitizer.py) and of numbers (numeric.py)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .numeric import NumericSanitizer
 from .sanitizer import Sanitizer, SanitizerFinding
 
 CHOICES = ("memory", "numeric", "all")
-_chosen: list[frozenset[str]] = [frozenset()]  # what launches that name no choice are looked through for
+_chosen: list[frozenset[str]] = [frozenset()]  # checks of launches that do not choose their own
 
 
 def choice(wanted: bool | str) -> frozenset[str]:
-    """The sanitizers asked for: True is "memory", "all" both.
+    """Return the requested sanitizers: True is "memory", "all" both.
 
     Raises:
         NkiValidationError: there is no such sanitizer.
@@ -34,7 +34,7 @@ def chosen() -> frozenset[str]:
 
 @contextmanager
 def sanitized(wanted: bool | str) -> Iterator[None]:
-    """Launches inside are looked through for what is `wanted`; observers find the faults in `Run.findings`."""
+    """Check launches inside for `wanted`; observers find the faults in `Run.findings`."""
     _chosen.append(choice(wanted))
     try:
         yield
@@ -43,12 +43,12 @@ def sanitized(wanted: bool | str) -> Iterator[None]:
 
 
 def look_for(core: NeuronCore, kinds: frozenset[str]) -> None:
-    """Have the launch on a core looked through."""
+    """Attach sanitizers to a core."""
     core.sanitizer = Sanitizer() if "memory" in kinds else None
     core.numeric = NumericSanitizer() if "numeric" in kinds else None
 
 
 def findings_of(core: NeuronCore) -> list[SanitizerFinding]:
-    """The faults found, where they were looked for."""
+    """Return the faults found on a core, if it was checked."""
     asked = [each for each in (core.sanitizer, core.numeric) if each is not None]
     return [finding for each in asked for finding in each.findings]

@@ -1,9 +1,7 @@
 """Kernels of older NKI dialects in NKI 0.7.
 
-    from trninfer.simulator.migrate import migrate_source
-    migration = migrate_source(text)
-    migration.text                           # the file in NKI 0.7
-    migration.notes                          # lines that need a look, and what is left to be done by hand
+from trninfer.simulator.migrate import migrate_source migration = migrate_source(text) migration.text # the file in NKI
+0.7 migration.notes # lines to check, and work left to be done by hand
 
 It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rewritten by its source alone.
 """

@@ -1,4 +1,4 @@
-"""The helpers of a migrated file, and the imports that it lacks."""
+"""The helpers and imports that a migrated file needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ON_HOST = ("as_kernel", "simulate_kernel")
 
 
 def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runners: bool = False) -> cst.Module:
-    """The file with the helpers that it uses and the imports that it needs."""
+    """Return the file with the helpers it uses and the imports it needs."""
     nl, nisa = names.nl, names.nisa
     tree = ast.parse(module.code)
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
@@ -50,7 +50,7 @@ def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runner
 
 
 def _helper(dotted: str) -> str:
-    """The helper that stands for an entry point which is mentioned as a value."""
+    """Return the helper that replaces an entry point used as a value."""
     return "simulate_kernel" if dotted == "nki.simulate_kernel" else "as_kernel"
 
 

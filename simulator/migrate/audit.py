@@ -1,7 +1,7 @@
-"""A migrated file against its source, by reading both: nothing that the source did may be missing.
+"""Compares a migrated file with its source: nothing that the source did may be missing.
 
-The audit knows nothing of how a file was migrated. It compares, function by function, the calls (of kernels, of other
-functions, of NKI) and the statements. What is missing is a fault of the migration, and such a file is not written.
+The audit knows nothing about the migration. It compares, function by function, the calls (of kernels, of other
+functions, of NKI) and the statements. A loss is a bug in the migration, and such a file is not written.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .imports import ENTRY_POINTS, KERNEL_PARAMETERS, RUNNERS
 from .names import Names, is_stored, modern
 from .notes import MigrationError
 
-INDEXING = frozenset(  # calls that become slices, numbers or Python's range
+INDEXING = frozenset(  # calls that become slices, numbers or Python ranges
     f"nki.language.{name}"
     for name in ("arange", "mgrid", "par_dim", "ds", "dslice", "spmd_dim", "nc", "program_id", "num_programs")
 ) | frozenset(f"nki.language.{name}_range" for name in ("affine", "sequential", "static", "dynamic"))
 STORES = frozenset({"nki.language.store", "nki.isa.dma_copy", "nki.isa.dma_transpose"})
-ON_KERNELS = frozenset({"nki.simulate", "nki.jit"}) | RUNNERS  # functions of a kernel that return one
+ON_KERNELS = frozenset({"nki.simulate", "nki.jit"}) | RUNNERS  # functions that take a kernel and return one
 HELPER = "as_kernel"
-LOOPS = (ast.For, ast.While, ast.FunctionDef)  # a loop of the device becomes a function
+LOOPS = (ast.For, ast.While, ast.FunctionDef)  # a device loop becomes a function
 CONTROL = (ast.If, ast.With, ast.Try, ast.Return, ast.Raise, ast.Assert, ast.Break, ast.Continue, ast.Delete)
 
 
 class LossError(MigrationError):
-    """Something of the source is missing in the result."""
+    """The result lacks something that the source has."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message, line)
@@ -37,14 +37,15 @@ class LossError(MigrationError):
 
 @dataclass
 class _Unit:
-    """A function outside of others, or the code around them, with what is counted of it."""
+    """A function outside of others, or the code around them, with its counts."""
 
     name: str
     line: int
     nodes: list[ast.AST] = field(default_factory=list)
 
     def without_options(self, names: Names) -> _Unit:
-        """The unit without the options of entry points, which end with them: nki.benchmark(kernel, warmup=n)."""
+        """Return the unit without the options of entry points, which are dropped with them: nki.benchmark(kernel,
+        warmup=n)."""
         options: set[int] = set()
         for node in self.nodes:
             if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS:
@@ -107,7 +108,7 @@ def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]
 
 
 def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
-    """Compare code that runs kernels, or has nothing to do with them: it loses no call and no statement."""
+    """Compare host code: it must not lose a call or a statement."""
     old = old.without_options(names)
     before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
     for name, count in before.items():
@@ -124,12 +125,12 @@ def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
 
 
 def _counted(unit: _Unit, names: Names) -> dict[str, int]:
-    """Count the calls by what they call: names and methods, kernels also by way of NKI's entry points."""
+    """Count the calls by callee: names and methods, and kernels, also when called through NKI's entry points."""
     return Counter(root for node in unit.nodes if isinstance(node, ast.Call) if (root := _root(node, names)))
 
 
 def _root(call: ast.Call, names: Names) -> str:
-    """The name that is called in the end, "" for calls of NKI itself.
+    """Return the name that is finally called, "" for calls of NKI itself.
 
     It is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
     """
@@ -165,7 +166,7 @@ def _loads(unit: _Unit) -> Counter[str]:
 
 
 def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
-    """Count the statements by their kind and the names that they assign, but for imports and aliases of NKI's names."""
+    """Count the statements by kind and assigned names, except imports and aliases of NKI's names."""
     found: Counter[tuple[str, str]] = Counter()
     for node in unit.nodes:
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -178,7 +179,7 @@ def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
 
 
 def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozenset[str] = frozenset()) -> int:
-    """Count the calls of NKI's functions, and in a migrated file those of the helpers."""
+    """Count the calls of NKI functions, and in a migrated file those of helpers."""
     count = 0
     for node in unit.nodes:
         if isinstance(node, ast.Call):
@@ -207,14 +208,14 @@ def _word(kind: type[ast.AST]) -> str:
 
 
 def unbound(tree: ast.Module) -> dict[str, list[int]]:
-    """Return the names that a file reads and binds nowhere in reach, with the lines."""
+    """Return the names that a file reads but does not bind in scope, with their lines."""
     shared = _bound([node for unit in _units(tree)[:1] for node in unit.nodes])
     shared |= {
         node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
     }
     shared |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
     stars = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
-    names = Names(tree) if stars else None  # which knows what `from nki.language import *` binds
+    names = Names(tree) if stars else None  # resolves `from nki.language import *`
     if any(not modern(str(node.module)).startswith("nki.") for node in stars):
         return {}
     found: dict[str, list[int]] = {}

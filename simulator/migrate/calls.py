@@ -13,7 +13,7 @@ from .tiles import function, method
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """A call in an expression; None where it means the same today."""
+    """Rewrite a call in an expression; None if it means the same today."""
     if not ex.ctx.names.is_first_dialect:
         return later.call(ex, node, dotted)
     if dotted.startswith("nki.isa."):
@@ -31,7 +31,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 
 def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
-    """The program of a launch grid that runs, or how many the grid has along an axis."""
+    """Rewrite the index of the running program of a launch grid, or the grid's size along an axis."""
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     axis = given[0] if given else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
@@ -41,7 +41,7 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
 
 
 def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
-    """A function of the file: what it is given and what it returns is remembered."""
+    """Rewrite a call of a function in the file, recording its arguments and result."""
     assert isinstance(node.func, ast.Name)
     known = ex.ctx.functions.get(node.func.id)
     if known is None:
@@ -58,7 +58,7 @@ def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
 
 
 def _outside(value: Value) -> Value:
-    """The result of a function as its caller may describe it: without names that the function alone knows."""
+    """Describe the result of a function for its caller: without names local to the function."""
     if not isinstance(value, Tensor):
         return value
     shape = value.shape if value.shape is not None and all(extent.isdigit() for extent in value.shape) else None

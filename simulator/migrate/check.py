@@ -1,8 +1,8 @@
-"""Running a migrated file on the simulator, and what became of the comparisons that it makes with its references.
+"""Runs a migrated file on the simulator, and reports the comparisons it makes with its references.
 
 found = check(text, path)     # in a process of its own, in the folder of the old file
 found.launches, found.comparisons, found.failures, found.error
-compare(old, text, path)      # the old file too, where it runs here: the same launches, the same outputs
+compare(old, text, path)      # the old file too, if it runs here: the same launches, the same outputs
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import numpy as np
 
 from .names import OLD_PACKAGE
 
-SECONDS = 600.0  # of a run
-SAVED_BYTES = 64 << 20  # of outputs, in which the old and the new file are compared
+SECONDS = 600.0  # time limit of a run
+SAVED_BYTES = 64 << 20  # bytes of outputs saved for comparing the old and the new file
 COMPARISONS = {
     "numpy": ("allclose", "array_equal", "array_equiv"),
     "numpy.testing": (
@@ -42,7 +42,7 @@ COMPARISONS = {
 
 @dataclass
 class Check:
-    """Result of running a file: launches of kernels, comparisons after the first launch, and failures."""
+    """The result of running a file: launches of kernels, comparisons after the first launch, and failures."""
 
     launches: int = 0
     comparisons: int = 0
@@ -51,17 +51,17 @@ class Check:
 
     @property
     def well(self) -> bool:
-        """True if at least one comparison was made, and everything went well."""
+        """True if at least one comparison was made, and all held."""
         return self.comparisons > 0 and not self.failures and not self.error
 
     @property
     def runs(self) -> bool:
-        """True if a kernel was launched, and nothing went wrong."""
+        """True if a kernel was launched without errors."""
         return self.launches > 0 and not self.failures and not self.error
 
     @property
     def shown(self) -> str:
-        """One line: "3 launches, 3 of 3 comparisons hold"."""
+        """Summarise in one line: "3 launches, 3 of 3 comparisons hold"."""
         launches = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         holding = self.comparisons - len(self.failures)
         compared = f"{holding} of {self.comparisons} comparisons hold" if self.comparisons else "nothing was compared"
@@ -72,14 +72,14 @@ class Check:
 def check(text: str, path: Path) -> Check:
     """Run a file's text as a script, and its tests if the script compared nothing.
 
-    It runs in a process of its own, its standard output left out, where imports find the folder of `path`.
+    It runs in a process of its own, without standard output, in which imports find the folder of `path`.
     """
     with tempfile.TemporaryDirectory() as folder:
         return _run(text, path, Path(folder))
 
 
 def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
-    """Run a migrated file, and the old one where it can run; return the outcome, and in words how they compare."""
+    """Run a migrated file, and the old one if it can run; return the outcome, and a description of how they compare."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         found = _run(new, path, Path(second))
         if old == new:
@@ -101,12 +101,12 @@ def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ImportError:  # the simulator names what replaces it
+    except ImportError:  # the simulator names its replacement
         return False
 
 
 def _agree(first: Path, second: Path) -> bool:
-    """True if two saved arrays agree to the precision of their type, or if a file is none."""
+    """True if two saved arrays agree to the precision of their type, or if either file is missing."""
     if first.suffix != ".npy":
         return True
     if not second.exists():
@@ -137,7 +137,7 @@ class _Recorder:
         self.found = Check()
         self._file = file
         self.saved_bytes = 0
-        self._inside = False  # of a comparison, which may call others
+        self._inside = False  # True inside a comparison, which may call others
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -167,7 +167,7 @@ class _Recorder:
             self.found.failures.append(f"line {line} of the migrated file: {name} does not hold")
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function; what it raises is recorded, but for the failure of a comparison."""
+        """Call a function and record its exceptions, except for failures of comparisons."""
         before = len(self.found.failures)
         try:
             return function(*args)
@@ -213,7 +213,7 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
-    """Count a launch, save its outputs as long as there is room, and return them."""
+    """Count a launch, save its outputs while there is room, and return them."""
     recorder.found.launches += 1
     for number, output in enumerate(result if isinstance(result, (tuple, list)) else [result]):
         recorder.saved_bytes += getattr(output, "nbytes", 0)
@@ -224,7 +224,7 @@ def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
 
 
 def _run_tests(recorder: _Recorder, names: dict[str, Any]) -> None:
-    """Run what a file has for tests: cases of unittest, and functions test_...() that need no arguments."""
+    """Run the tests in a file: unittest cases, and functions test_...() without required arguments."""
     for name, value in list(names.items()):
         if isinstance(value, type) and issubclass(value, unittest.TestCase) and value is not unittest.TestCase:
             result = unittest.TestResult()

@@ -1,4 +1,4 @@
-"""Calls of instructions: a destination is allocated, or the assigned one written, and the call gets its `dst`."""
+"""Calls of instructions: a destination is allocated, or the assigned tile is written, and the call gets its `dst`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .views import View, clip_whole
 
 
 def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> Result | None:
-    """A call of `nki.isa.<op>`; with `dst` it writes there. None where it is no instruction that returned a tile."""
+    """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; None if the instruction did not return a tile."""
     if op in GONE:
         raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
     if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:
-        return None  # of 0.2 and later
+        return None  # 0.2 and later
     if op in IN_PLACE:
         return _in_place(ex, call, op)
     for special, function in (("memset", memset), ("iota", iota), ("affine_select", affine_select)):
@@ -65,7 +65,7 @@ def _elementwise(
     ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
 ) -> Result:
     known = INSTRUCTIONS[op]
-    # What a mask leaves out of a fresh tile was undefined: only where it changes the rest does it matter.
+    # Masked-out elements of a fresh tile were undefined; a mask only matters if it changes the rest.
     if dst is None and not known.reduces and not operands.condition:
         operands.clips = {}
     views = {
@@ -91,7 +91,7 @@ def _elementwise(
     target, cast = dst, ""
     if target is None:
         shape = shape or _result_shape(ex, op, like, given)
-        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # PSUM gets the dtype of the operand
+        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # PSUM has the dtype of the operand
             cast, asked, ex.target = asked, "", ""
         dtype = (
             asked or (f"{ex.ctx.nl}.{known.dtype}" if known.dtype else "") or _wider(ex, op, views) or dtype_of(like)
@@ -103,7 +103,7 @@ def _elementwise(
         written = target.text
     name_of = f"{ex.ctx.nisa}.{op}"
     if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
-        name_of = ex.ctx.needs("transpose_into")  # they may differ, which only the first NKI took
+        name_of = ex.ctx.needs("transpose_into")  # they may differ, which only the first NKI allowed
     call = f"{name_of}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
     emit_call(ex.ctx, operands, call)
     if cast:
@@ -186,7 +186,7 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
 
 
 def _is_tile(ex: Expressions, node: ast.expr) -> bool:
-    """True unless an operand is a number (or an unknown name, where numbers are possible)."""
+    """True unless an operand is a number (or an unknown name, if numbers are possible)."""
     if isinstance(node, ast.Constant):
         return False
     if isinstance(node, ast.Subscript):
@@ -195,7 +195,7 @@ def _is_tile(ex: Expressions, node: ast.expr) -> bool:
 
 
 def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
-    """The dtype of an instruction on two tensors: that of the wider one, computed by a helper where they may differ."""
+    """Return the dtype of an instruction on two tensors: the wider one, computed by a helper if they may differ."""
     if op != "tensor_tensor" or "data2" not in views:
         return ""
     first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
@@ -205,7 +205,7 @@ def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
 
 
 def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.expr]) -> str:
-    """The shape of a fresh result."""
+    """Return the shape of a fresh result."""
     partitions = like.full[0] if like.full is not None else f"{like.text}.shape[0]"
     fixed = {"bn_stats": "6", "bn_aggr": "2", "max8": "8"}
     if op in fixed:
@@ -228,7 +228,7 @@ def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.exp
 
 
 def _turned(like: View, axes: ast.expr | None) -> str:
-    """The shape of a transpose by DMA."""
+    """Return the shape of a transpose by DMA."""
     orders = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
     if like.full is not None and len(like.full) in orders:
         return shape_text(tuple(like.full[axis] for axis in orders[len(like.full)]))
@@ -275,7 +275,7 @@ def matmul(
 
 
 def _free(view: View) -> str:
-    """The elements of a partition of an operand."""
+    """Return the number of elements in a partition of an operand."""
     return _product(view.full[1:]) if view.full is not None else f"{view.text}.shape[1]"
 
 
@@ -286,13 +286,13 @@ def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[
     columns = {at: clip for at, clip in clips.items() if at == -1}
     if not columns:
         return rows, rows
-    if fresh:  # what is left out of a fresh tile was undefined
+    if fresh:  # masked-out elements of a fresh tile were undefined
         return rows, rows
     return rows, {**rows, **columns}
 
 
 def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    """An instruction that had a dst already."""
+    """Rewrite an instruction that had a dst already."""
     given = keywords_of(call, IN_PLACE[op])
     mask = given.pop("mask", None)
     if "dst" not in given and not call.args:

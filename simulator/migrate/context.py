@@ -1,4 +1,4 @@
-"""State of a function's migration: the values of its names, and the lines to put before a statement."""
+"""The state of a function's migration: the values of its names, and the lines to insert before a statement."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from .notes import Notes
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as far as the source shows it. `region`: "hbm", "sbuf" or "psum", "" where it does not say; `dtype` and
-    `shape` are source text, "" and None if unknown; `blocks`: dimensions before that of the partitions.
-    """
+    """A tensor as far as the source shows it. `region`: "hbm", "sbuf" or "psum", "" if unknown; `dtype` and `shape` are
+    source text, "" and None if unknown; `blocks`: dimensions before the partitions."""
 
     region: str = ""
     dtype: str = ""
     shape: tuple[str, ...] | None = None
     blocks: int = 0
-    rank: int = 0  # dimensions, 0 if unknown
+    rank: int = 0  # number of dimensions, 0 if unknown
 
 
 @dataclass(frozen=True)
 class Container:
-    """A list, tuple or dictionary of Python."""
+    """A Python list, tuple or dictionary."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range that is an index: all positions from `start` to `stop` of an axis, as source text."""
+    """A range used as an index: all positions from `start` to `stop` of an axis, as source text."""
 
     start: str
     stop: str
@@ -42,20 +41,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """An index array that branches or turns of a loop assign differently."""
+    """An index array that branches or iterations assign differently."""
 
 
 Value: TypeAlias = Tensor | Index | Mask | Container | Axis | Ambiguous | tuple[Index, ...] | None
 
 
 def is_index(value: Value) -> bool:
-    """True of index arrays and masks, which are no more in the migrated file."""
+    """True for index arrays and masks, which disappear from the migrated file."""
     return isinstance(value, (Index, Mask, Axis, Ambiguous, tuple))
 
 
 @dataclass(frozen=True)
 class Result:
-    """A migrated expression: its text, and what it is (None for any value of Python)."""
+    """A migrated expression: its text, and its value as far as known (None for any Python value)."""
 
     text: str
     value: Value = None
@@ -66,12 +65,12 @@ class Result:
 
 
 class Source:
-    """A text, and where the nodes of its tree lie in it."""
+    """A text, and the positions of its tree's nodes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [0]
-        self._lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text) or [""]  # lines as Python counts them
+        self._lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text) or [""]  # lines in Python's counting
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
 
@@ -80,7 +79,7 @@ class Source:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
     def column(self, line: int, column: int) -> int:
-        """The column in characters of one in bytes of UTF-8, as ast counts them."""
+        """Convert a column in UTF-8 bytes, as in ast, to characters."""
         text = self._lines[line - 1]
         return column if text.isascii() else len(text.encode()[:column].decode())
 
@@ -94,7 +93,7 @@ class Source:
 
 @dataclass
 class Function:
-    """A function of the file: what it was called with and what it returns, as far as known."""
+    """A function of the file: its arguments and result, as far as known."""
 
     name: str
     parameters: list[str]
@@ -111,22 +110,23 @@ class Context:
     functions: dict[str, Function]
     function: Function | None = None
     scope: dict[str, Value] = field(default_factory=dict)
-    ranks: dict[str, int] = field(default_factory=dict)  # dimensions of tensors, from the source
+    ranks: dict[str, int] = field(default_factory=dict)  # number of dimensions of tensors, from the source
     lines: list[str] = field(default_factory=list)
     support: set[str] = field(default_factory=set)
     line: int = 0
     in_loop: bool = False
-    loops: dict[str, str] = field(default_factory=dict)  # variables of loops, and where each begins
-    accumulators: set[str] = field(default_factory=set)  # names that nothing but matmuls are added to
-    programs: int = 0  # axes of the launch grid that the function asks for
-    products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # named ones, and where they are added
-    axes: set[str] = field(default_factory=set)  # names of ranges that are indices alone
-    moved: dict[ast.stmt, ast.For] = field(default_factory=dict)  # statements that make tiles, and the loops they go to
+    loops: dict[str, str] = field(default_factory=dict)  # loop variables, and the start of each
+    accumulators: set[str] = field(default_factory=set)  # names to which only matmuls are added
+    programs: int = 0  # number of axes of the launch grid that the function reads
+    products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # named products, and the statements that add them
+    axes: set[str] = field(default_factory=set)  # names of ranges used only as indices
+    # statements that make tiles, and the loops they are moved to
+    moved: dict[ast.stmt, ast.For] = field(default_factory=dict)
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
-    keeps: bool = False  # statements that are left over, because something else in the function needs them
-    statements: Any = None  # the rewriter of its statements
-    no_hoisting: str = ""  # what an expression is inside of, where nothing can be put before it
+    keeps: bool = False  # keep statements that would otherwise be dropped: something in the function needs them
+    statements: Any = None  # the rewriter of statements
+    no_hoisting: str = ""  # the construct around an expression in which no line can be inserted before it
     source: Source = field(default_factory=lambda: Source(""))
     taken: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -140,7 +140,7 @@ class Context:
         return self.names.nisa
 
     def fresh(self, hint: str = "tile") -> str:
-        """A name that the function does not use."""
+        """Return a name that the function does not use."""
         for number in self._numbers:
             name = f"{hint}_{number}"
             if name not in self.taken:
@@ -149,22 +149,22 @@ class Context:
         raise AssertionError
 
     def emit(self, line: str) -> None:
-        """A line that comes before the statement."""
+        """Insert a line before the statement."""
         self.lines.append(line)
 
     def add(self, kind: str, message: str) -> None:
         self.notes.add(self.line, kind, message)
 
     def needs(self, support: str) -> str:
-        """The name of a helper that the file will get."""
+        """Return the name of a helper that the file will contain."""
         self.support.add(support)
         return support
 
 
 def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
-    """Return the state of names after either of two branches may have run.
+    """Return the state of names after one of two branches has run.
 
-    A name that one branch alone binds has its value from there: what reads it runs where that branch did.
+    A name bound in one branch only has its value from there: its readers run only if that branch did.
     """
     both = {name: _either(first[name], second[name], name) for name in first if name in second}
     return {**first, **second, **both}
@@ -176,7 +176,7 @@ def _either(first: Value, second: Value, name: str) -> Value:
     if is_index(first) or is_index(second):
         return Ambiguous()
     if not isinstance(first, Tensor) or not isinstance(second, Tensor):
-        return first or second  # a tensor that one branch makes
+        return first or second  # a tensor made in one branch
     return Tensor(
         first.region if first.region == second.region else "",
         first.dtype if first.dtype == second.dtype else f"{name}.dtype",
@@ -186,5 +186,5 @@ def _either(first: Value, second: Value, name: str) -> Value:
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
-    """Return a part of a tensor, of the given shape."""
+    """Return part of a tensor, with the given shape."""
     return replace(tensor, shape=shape, blocks=0)

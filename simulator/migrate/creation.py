@@ -1,4 +1,5 @@
-"""Tensors: block dimensions become a dictionary of tiles, memories get their names, NumPy's dtypes those of NKI."""
+"""Creation of tensors: block dimensions become a dictionary of tiles, memories get their names, and NumPy dtypes become
+NKI's."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ VALUES = {"zeros": "0", "ones": "1"}
 
 
 def par_dim(ex: Expressions, call: ast.Call) -> str:
-    """The extent in nl.par_dim(extent)."""
+    """Return the extent in nl.par_dim(extent)."""
     if len(call.args) != 1:
         raise CannotError("nl.par_dim without an extent")
     return ex.rewrite(call.args[0]).text
 
 
 def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    """A call that makes a tensor."""
+    """Rewrite a call that makes a tensor."""
     given = keywords_of(call, PARAMETERS[op])
     if op == "rand":
         dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else f"{ex.ctx.nl}.float32"
@@ -89,7 +90,7 @@ def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
 
 
 def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
-    """The memory that buffer= names, and whether it also names a place there."""
+    """Return the memory named by buffer=, and True if it also names an address there."""
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return "sbuf", False
     if isinstance(node, ast.Constant) and node.value in REGIONS:
@@ -101,7 +102,7 @@ def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
         if name in REGIONS and dotted.startswith(("nki.language", "nki.compiler")):
             region = "shared_hbm" if name == "hbm" else name
             return region, isinstance(node, ast.Call)
-    if isinstance(called, (ast.Name, ast.Attribute)):  # an allocator of the file
+    if isinstance(called, (ast.Name, ast.Attribute)):  # an allocator defined in the file
         name = called.id if isinstance(called, ast.Name) else called.attr
         mentioned = {part for dotted in ex.ctx.names.mentioned_by(name) for part in dotted.split(".")[2:3]}
         regions = mentioned & {"sbuf", "psum"}
@@ -111,7 +112,7 @@ def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
 
 
 def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
-    """The extents of a shape that is written out, None of another, and how many come before the partitions."""
+    """Return the extents of a literal shape (None for another) and the number before the partitions."""
     if not isinstance(shape, (ast.Tuple, ast.List)):
         return None, 0
     extents, blocks = [], 0

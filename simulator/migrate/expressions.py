@@ -1,4 +1,5 @@
-"""Expressions: each is rewritten as text in NKI 0.7 and classified as a tensor, an index array, a mask or neither."""
+"""Expressions: each is rewritten as NKI 0.7 source text and classified as a tensor, an index array, a mask or
+neither."""
 
 from __future__ import annotations
 
@@ -22,19 +23,19 @@ class Expressions:
         self.ctx = ctx
         self._call = call
         self._operate = operate
-        self.target = ""  # the name that the statement assigns, for an instruction to write to
-        self._host = False  # inside of a call of NumPy
-        self._known: dict[int, tuple[ast.expr, Result]] = {}  # so that nothing is computed twice
-        self._names_of: dict[int, frozenset[str]] = {}  # names that the expressions of a statement mention
+        self.target = ""  # the assigned name, for an instruction to write to
+        self._host = False  # inside a NumPy call
+        self._known: dict[int, tuple[ast.expr, Result]] = {}  # results, so that nothing is computed twice
+        self._names_of: dict[int, frozenset[str]] = {}  # names in the expressions of a statement
 
     def begin(self) -> None:
-        """A statement begins."""
+        """Start a statement."""
         self._known.clear()
         self._names_of.clear()
         self.target = ""
 
     def rewrite(self, node: ast.expr) -> Result:
-        """An expression, rewritten; the lines that must come before it are emitted once."""
+        """Rewrite an expression; the lines that must precede it are emitted once."""
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = node, self._rewritten(node)
@@ -70,11 +71,11 @@ class Expressions:
         return Result(found.text, Container()) if container else found
 
     def generic(self, node: ast.expr) -> Result:
-        """An expression that means the same, with its parts rewritten in place."""
+        """Rewrite the parts of an expression whose meaning is unchanged."""
         outer, self.target = self.target, ""
         host = self._host
         if isinstance(node, ast.Call) and self.ctx.names.dotted(node.func).startswith("numpy"):
-            self._host = True  # its dtypes are those of NumPy
+            self._host = True  # its dtypes are NumPy's
         changes = []
         for child in _children(node):
             result = self.rewrite(child)
@@ -125,7 +126,7 @@ class Expressions:
         return Result(f"{base.text}.{node.attr}")
 
     def module_name(self, dotted: str, shown: str) -> str:
-        """A name of NKI as the migrated file calls it."""
+        """Return the migrated file's spelling of an NKI name."""
         renamed = RENAMED.get(dotted)
         if renamed is not None:
             return renamed.replace("nl.", f"{self.ctx.nl}.", 1).replace("nisa.", f"{self.ctx.nisa}.", 1)
@@ -176,7 +177,7 @@ class Expressions:
         return take(base, elements, clips)
 
     def _elements(self, parts: list[ast.expr]) -> list[Element]:
-        """The elements of a subscript; a grid of index arrays is one for each of its dimensions."""
+        """Return the elements of a subscript; a grid of index arrays yields one for each dimension."""
         if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
             value = self.rewrite(parts[0]).value
             if isinstance(value, tuple):
@@ -184,7 +185,7 @@ class Expressions:
         return [self.element(part) for part in parts]
 
     def element(self, node: ast.expr) -> Element:
-        """One element of a subscript."""
+        """Rewrite one element of a subscript."""
         if isinstance(node, ast.Slice):
             parts = [self.rewrite(part).text if part is not None else "" for part in (node.lower, node.upper)]
             text = ":".join(parts)
@@ -222,14 +223,14 @@ class Expressions:
         return tuple(grid)
 
     def sum(self, node: ast.expr) -> Sum:
-        """A number of Python as a sum."""
+        """Rewrite a Python number as a sum."""
         result = self.rewrite(node)
         if result.value is not None:
             raise CannotError(f"{self.ctx.source.of(node)} must be a number")
         return Sum.of(result.text)
 
     def _index(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> Result | None:
-        """Arithmetic and comparisons of index arrays."""
+        """Rewrite arithmetic and comparisons of index arrays."""
         if isinstance(node, ast.Compare):
             return self._mask(node)
         if isinstance(node, ast.UnaryOp):
@@ -260,7 +261,7 @@ class Expressions:
         return Result("", found)
 
     def _either(self, node: ast.IfExp) -> Result | None:
-        """`a if condition else b` of index arrays along the same axes."""
+        """Rewrite `a if condition else b` for index arrays along the same axes."""
         first, second = (as_index(self.rewrite(side)) for side in (node.body, node.orelse))
         if first is None or second is None or not (first.axes or second.axes):
             return None
@@ -274,7 +275,7 @@ class Expressions:
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
     def _mentions(self, node: ast.expr, *kinds: type) -> bool:
-        """True if an expression may be made of index arrays: it names one, or nl.arange or nl.mgrid."""
+        """True if an expression may contain index arrays: it names one, or nl.arange or nl.mgrid."""
         for name in self._mentioned(node):
             value = self.ctx.scope.get(name)
             if name in INDEX_FUNCTIONS or isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
@@ -282,7 +283,7 @@ class Expressions:
         return False
 
     def _mentioned(self, node: ast.AST) -> frozenset[str]:
-        """The names in an expression; functions that make index arrays by their dotted names."""
+        """Return the names in an expression; functions that make index arrays by their dotted names."""
         known = self._names_of.get(id(node))
         if known is None:
             parts = [self._mentioned(child) for child in ast.iter_child_nodes(node)]
@@ -348,14 +349,14 @@ def _chosen(test: str, first: Sum, second: Sum) -> Sum:
 
 
 def as_index(result: Result) -> Index | None:
-    """An index array, or a number as one without axes; None of a tensor."""
+    """Return an index array, or a number as one without axes; None for a tensor."""
     if isinstance(result.value, Index):
         return result.value
     return Index(Sum.of(result.text)) if result.value is None else None
 
 
 def _children(node: ast.AST) -> list[ast.expr]:
-    """The expressions directly in a node, also through keywords, slices and comprehensions."""
+    """Return the expressions directly inside a node, including those in keywords, slices and comprehensions."""
     found: list[ast.expr] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Slice) or not isinstance(child, ast.expr):

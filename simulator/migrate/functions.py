@@ -1,4 +1,4 @@
-"""The functions of a file: which of them use NKI, and how they are mentioned."""
+"""The functions of a file that use NKI, and how they are referred to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_
 
 
 def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
-    """Return the functions that use NKI and those that call them. Whatever calls a kernel is on the host.
+    """Return the functions that use NKI and those that call them. Callers of kernels are host code.
 
-    Those that are no kernels themselves and are passed on as values are noted in `names.undecorated`.
+    Those that are not kernels themselves and are passed as values are recorded in `names.undecorated`.
     """
     trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     used = {each.name: names.mentioned_by(each.name) for each in trees}
@@ -28,12 +28,12 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
 
 
 def _computes(dotted: str) -> bool:
-    """True of names that kernels and their helpers mention; a host mentions grids, sizes and dtypes at most."""
+    """True for names that only kernels and their helpers use; host code uses grids, sizes and dtypes at most."""
     return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
 
 
 def is_jit(decorator: ast.expr, names: Names) -> bool:
-    """True of decorators that make kernels, in any NKI."""
+    """True for decorators that make kernels, in any NKI."""
     return names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in JITS
 
 
@@ -44,7 +44,7 @@ def called(tree: ast.AST) -> set[str]:
 
 
 def _values(tree: ast.AST) -> set[str]:
-    """Return the names that are passed on rather than called."""
+    """Return the names that are passed as values rather than called."""
     calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     return {name.id for name in loads if id(name) not in calls}

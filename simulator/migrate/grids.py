@@ -1,4 +1,4 @@
-"""Launch grids: the programs of a kernel that ran one after the other become a loop inside of it."""
+"""Launch grids: the programs of a kernel, which ran one after another, become a loop inside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAUNCH = "the launch grid is an argument: kernel(..., grid=(2,)), not kernel[2](
 
 
 def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """The kernel with a parameter `grid` and a loop over its programs, in which all but the outputs are computed."""
+    """Add a parameter `grid` to the kernel and a loop over its programs around everything but the outputs."""
     assert isinstance(node.body, cst.IndentedBlock)
     body = list(node.body.body)
     first = 1 if body and _is_docstring(body[0]) else 0
@@ -38,7 +38,7 @@ def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
 
 
 def with_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """The kernel with its programs and its grid under the names that the loops would give them."""
+    """Return the kernel with its program ids and grid under the names that the loops would define."""
     assert isinstance(node.body, cst.IndentedBlock)
     body = list(node.body.body)
     first = 1 if body and _is_docstring(body[0]) else 0
@@ -65,7 +65,7 @@ def _makes_output(node: Any) -> bool:
 
 
 def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
-    """The statements that come before the loop: the outputs, and what these need."""
+    """Return the statements before the loop: the outputs, and what they need."""
     chosen = set(outputs)
     wanted: set[str] = set()
     for position in reversed(range(first, max(outputs, default=-1) + 1)):
@@ -82,7 +82,7 @@ def _names(*nodes: Any) -> set[str]:
 
 
 def _stored(node: Any) -> set[str]:
-    """Names that a statement assigns."""
+    """Return the names that a statement assigns."""
     targets = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr() | m.CompFor()
     assigning: list[Any] = [*m.findall(node, targets)]
     defining: list[Any] = [*m.findall(node, m.FunctionDef() | m.ClassDef() | m.AsName())]

@@ -1,4 +1,4 @@
-"""Code around kernels: how they were launched, simulated and timed."""
+"""Host code: launching, simulating and timing kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
-MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel, or one that runs it
+MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel, or a function that runs it
 TIMERS = ("nki.benchmark", "nki.profile")
 
 
@@ -39,7 +39,7 @@ class Host(cst.CSTTransformer):
         self._line = 0
         self._support = support
         self._keep_runners = keep_runners
-        self._parameters: list[set[str]] = []  # of the functions around the node
+        self._parameters: list[set[str]] = []  # parameters of the functions around the node
         self._called: set[int] = set()  # functions of calls, by the id of their node
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:  # noqa: N802
@@ -98,7 +98,7 @@ class Host(cst.CSTTransformer):
         return updated
 
     def _simulation(self, call: cst.Call) -> cst.Call:
-        """`nki.simulate_kernel(kernel, a)`: `nki.simulate(kernel)(a)`."""
+        """Rewrite `nki.simulate_kernel(kernel, a)` to `nki.simulate(kernel)(a)`."""
         first = call.args[0] if call.args else None
         if first is None or first.star or first.keyword is not None:
             self._support.add("simulate_kernel")
@@ -108,7 +108,7 @@ class Host(cst.CSTTransformer):
         return cst.Call(_simulated(first.value), call.args[1:])
 
     def _run(self, dotted: str, call: cst.Call) -> cst.BaseExpression:
-        """`nki.baremetal(kernel)`: the kernel itself; with options alone, a function that returns it."""
+        """Rewrite `nki.baremetal(kernel)` to the kernel itself; with options only, to a function that returns it."""
         kernel = _kernel_of(call)
         options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
         options = [option for option in options if option not in KERNEL_PARAMETERS]
@@ -125,7 +125,7 @@ class Host(cst.CSTTransformer):
         return cst.Name("as_kernel")
 
     def _kernel(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        """A kernel as it is called today: a function of this file that is not decorated is jitted first."""
+        """Return today's spelling of a kernel: an undecorated function of this file is jitted first."""
         shadowed = isinstance(node, cst.Name) and any(node.value in each for each in self._parameters)
         known = dotted_of(node) in self._names.undecorated
         if known and not shadowed:
@@ -136,7 +136,7 @@ class Host(cst.CSTTransformer):
         return node
 
     def _launched(self, kernel: cst.Subscript, arguments: Sequence[cst.Arg], simulated: bool = False) -> cst.Call:
-        """`kernel[a, b](...)`: the grid is an argument of kernels that loop over it."""
+        """Rewrite `kernel[a, b](...)`: kernels that loop over the grid take it as an argument."""
         if dotted_of(kernel.value) not in self._programs:
             cores = _on_cores(kernel)
             return cst.Call(_simulated(cores) if simulated else cores, arguments)
@@ -152,9 +152,9 @@ class Host(cst.CSTTransformer):
         if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # after `import neuronxcc.nki`, without an alias
             return updated.attr
         dotted = self._dotted(original)
-        if dotted == "logging.OFF":  # a level that the first compiler added to the standard library's
+        if dotted == "logging.OFF":  # a level that the first compiler added to the standard library
             return cst.BinaryOperation(updated.with_changes(attr=cst.Name("CRITICAL")), cst.Add(), cst.Integer("1"))
-        if id(original) not in self._called and not self._keep_runners:  # the entry point itself as a value
+        if id(original) not in self._called and not self._keep_runners:  # the entry point used as a value
             if dotted in RUNNERS:
                 self._support.add("as_kernel")
                 return cst.Name("as_kernel")
@@ -165,7 +165,7 @@ class Host(cst.CSTTransformer):
 
 
 def _kernel_of(call: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The kernel that a runner is called with, None where it gets options alone."""
+    """Return the kernel that a runner is called with, None if it gets options only."""
     assert isinstance(call, cst.Call)
     for position, argument in enumerate(call.args):
         named = argument.keyword.value in KERNEL_PARAMETERS if argument.keyword is not None else position == 0
@@ -175,12 +175,12 @@ def _kernel_of(call: cst.BaseExpression) -> cst.BaseExpression | None:
 
 
 def _simulated(kernel: cst.BaseExpression) -> cst.Call:
-    """`nki.simulate(kernel)`."""
+    """Return `nki.simulate(kernel)`."""
     return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("simulate")), [cst.Arg(kernel)])
 
 
 def _on_cores(kernel: cst.Subscript) -> cst.Subscript:
-    """`kernel[nl.nc(2)]`: the number of cores is a plain one."""
+    """Rewrite `kernel[nl.nc(2)]`: the number of cores is a plain number."""
     plain = [_plain(element.slice) for element in kernel.slice]
     slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]
     return kernel.with_changes(slice=slices)
@@ -190,7 +190,7 @@ _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
-    """The extents of a grid, in brackets or in a tuple in brackets."""
+    """Return the extents of a grid, in brackets or as a tuple in brackets."""
     first = kernel.slice[0].slice
     if len(kernel.slice) == 1 and isinstance(first, cst.Index) and isinstance(first.value, cst.Tuple):
         return [element.value for element in first.value.elements]
@@ -198,7 +198,7 @@ def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
 
 
 def _plain(part: cst.CSTNode) -> cst.BaseExpression:
-    """The extent in an axis of a grid: `nl.spmd_dim(nl.nc(2), 4)` is 2 * 4."""
+    """Return the extent along a grid axis: `nl.spmd_dim(nl.nc(2), 4)` is 2 * 4."""
     value = part.value if isinstance(part, cst.Index) else part
     assert isinstance(value, cst.BaseExpression)
     if isinstance(value, cst.Call):
@@ -216,7 +216,7 @@ def _plain(part: cst.CSTNode) -> cst.BaseExpression:
 
 
 def _factor(node: cst.BaseExpression) -> cst.BaseExpression:
-    """An operand of a product, in brackets where it is a weaker operation."""
+    """Return an operand of a product, parenthesised if it binds less tightly."""
     weaker = isinstance(node, (cst.BinaryOperation, cst.IfExp, cst.BooleanOperation)) and not node.lpar
     if not weaker or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)):
         return node

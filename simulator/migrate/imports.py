@@ -1,4 +1,4 @@
-"""Imports and decorators of earlier NKIs, and the calls by which a host ran kernels."""
+"""Imports and decorators of earlier NKIs, and the calls with which a host ran kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ DROPPED = (
     "nki.language.force_auto_alloc",
 )
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
-KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")  # of the runners, by position the first
+# parameters of runners that take the kernel; by position the first
+KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
 ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
 GONE = ENTRY_POINTS | frozenset(
@@ -35,7 +36,7 @@ GONE = ENTRY_POINTS | frozenset(
 
 
 def dotted_of(node: cst.BaseExpression | None) -> str:
-    """The dotted text of a chain of attributes."""
+    """Return a chain of attributes as dotted text."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):
@@ -45,7 +46,7 @@ def dotted_of(node: cst.BaseExpression | None) -> str:
 
 
 def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
-    """True if an import needs a change."""
+    """True if an import must change."""
     if isinstance(node, cst.Import):
         return any(dotted_of(alias.name).split(".")[0] == OLD_PACKAGE for alias in node.names)
     if isinstance(node, cst.ImportFrom) and not node.relative:
@@ -58,7 +59,7 @@ def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
 
 
 def is_gone(dotted: str, keep_runners: bool = False) -> bool:
-    """True of a module or name of NKI that NKI 0.7 does not have."""
+    """True for a module or name that NKI 0.7 no longer has."""
     if keep_runners and dotted in ENTRY_POINTS:
         return False
     if dotted in GONE or dotted.split(".")[0] == OLD_PACKAGE:
@@ -71,7 +72,7 @@ def is_gone(dotted: str, keep_runners: bool = False) -> bool:
 
 @dataclass(frozen=True)
 class Imported:
-    """One name that an import binds: the line that binds it today, "" where NKI 0.7 has nothing of it."""
+    """One imported name, with the line that binds it today, "" if NKI 0.7 has no equivalent."""
 
     bound: str
     dotted: str
@@ -79,7 +80,7 @@ class Imported:
 
 
 def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[Imported]:
-    """The names of an import of an earlier NKI, each with the import that replaces it."""
+    """Return the names of an import of an earlier NKI, each with the import that replaces it."""
     found = []
     if isinstance(node, cst.Import):
         for alias in node.names:
@@ -109,7 +110,7 @@ def _import_from(package: str, name: str, bound: str) -> str:
 
 
 class Decorators:
-    """Decorators that made kernels, and those that only the first compiler took."""
+    """Decorators that made kernels, and those that only the first compiler accepted."""
 
     def __init__(self, names: Names, notes: Notes, keep_runners: bool = False) -> None:
         self._names = names
@@ -125,7 +126,7 @@ class Decorators:
         return any(self.dotted(decorator) in JITS for decorator in function.decorators)
 
     def migrate(self, function: cst.FunctionDef, line: int) -> cst.FunctionDef:
-        """The function with the decorators of today."""
+        """Return the function with today's decorators."""
         kept, made = [], False
         for decorator in function.decorators:
             dotted = self.dotted(decorator)
@@ -155,7 +156,7 @@ def _old_options(decorator: cst.Decorator) -> bool:
 
 
 def without_old_annotations(parameters: _Annotated, names: Names) -> _Annotated:
-    """Parameters, or what a function returns, with the annotations of today: `nki.tensor` is nl.NkiTensor."""
+    """Rewrite annotations of parameters, or of a function's result: `nki.tensor` is nl.NkiTensor."""
 
     class Annotations(cst.CSTTransformer):
         def leave_Annotation(self, original: cst.Annotation, updated: cst.Annotation) -> cst.Annotation:  # noqa: N802

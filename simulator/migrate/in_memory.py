@@ -1,4 +1,4 @@
-"""Scripts of older NKI dialects run as they are: their text, and that of modules beside them, is migrated in memory.
+"""Runs scripts in older NKI dialects unchanged: their text, and that of modules beside them, is migrated in memory.
 
 with migrated_imports(print):            # each file that was migrated, in a line
     ...
@@ -53,7 +53,7 @@ def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
 
 @contextmanager
 def migrated_imports(tell: Tell) -> Iterator[None]:
-    """Migrate modules that are imported inside, but for installed ones."""
+    """Migrate modules that are imported inside, except installed ones."""
     finder = _Finder(tell)
     if not hasattr(logging, "OFF"):
         logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]  # which neuronxcc adds; harnesses use it
@@ -65,7 +65,7 @@ def migrated_imports(tell: Tell) -> Iterator[None]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules of older dialects, wherever Python's own finder does."""
+    """Finds modules in older dialects, in the places where Python's own finder looks."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -86,7 +86,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module from migrated text. It is migrated here and not where it is found: that holds the import lock."""
+    """Loads a module from migrated text. The migration happens here, not in the finder, which holds the import lock."""
 
     def __init__(self, fullname: str, path: str, tell: Tell) -> None:
         super().__init__(fullname, path)
@@ -101,7 +101,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _text(path: str) -> str:
-    """The text of a file, empty if it cannot be read."""
+    """Return the text of a file, empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

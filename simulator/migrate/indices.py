@@ -1,6 +1,6 @@
 """Index expressions of the first NKI: affine in the positions of `nl.arange` and `nl.mgrid`, and the masks on them.
 
-An axis is counted from the right, as NumPy broadcasts: `nl.arange(128)[:, None]` runs along axis -2 of two.
+Axes are counted from the right, as in NumPy's broadcasting: `nl.arange(128)[:, None]` runs along axis -2 of two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Axis:
-    """Step of an index along one axis: `factor` for each of `count` positions."""
+    """The step of an index along one axis: `factor` for each of `count` positions."""
 
     factor: Sum
     count: Sum
@@ -20,7 +20,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Index:
-    """base + factor * position + ..., over the axes that it has; `rank`: of the array that it would be in NumPy."""
+    """base + factor * position + ..., over its axes; `rank`: of the corresponding NumPy array."""
 
     base: Sum = field(default_factory=Sum)
     axes: dict[int, Axis] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Index:
         return Index(self.base * factor, axes, self.rank)
 
     def placed(self, kept: tuple[bool, ...]) -> Index | None:
-        """`index[:, None]`: `kept` says for each new dimension whether it is an old one."""
+        """Apply `index[:, None]`: `kept` says for each new dimension whether it is an old one."""
         if sum(kept) != self.rank:
             return None
         places = [position - len(kept) for position, old in enumerate(kept) if old]
@@ -48,7 +48,7 @@ class Index:
         return Index(self.base, axes, len(kept))
 
     def clipped(self, clips: Clips) -> Index:
-        """The index where a mask leaves of each axis what `clips` says."""
+        """Return the index restricted to the part of each axis that a mask keeps, `clips`."""
         base, axes = self.base, dict(self.axes)
         for at, axis in self.axes.items():
             clip = clips.get(at)
@@ -64,7 +64,7 @@ def arange(start: Sum, stop: Sum) -> Index:
 
 @dataclass(frozen=True)
 class Clip:
-    """Range of an axis that a mask keeps."""
+    """The range of an axis that a mask keeps."""
 
     start: Sum
     count: Sum
@@ -123,7 +123,7 @@ def _divided(value: Sum, factor: int) -> Sum:
 
 
 def _joined(function: str, values: list[Sum]) -> Sum:
-    """The smallest or largest of sums."""
+    """Return the smallest or largest of sums."""
     unique = list({value.text: value for value in values}.values())
     numbers = [value.number for value in unique if value.is_number]
     others = [value for value in unique if not value.is_number]

@@ -30,7 +30,7 @@ class Instruction:
     operators: tuple[str, ...] = ()
     reduces: bool = False
     region: str = "sbuf"
-    dtype: str = ""  # of the result, whatever the operand's
+    dtype: str = ""  # dtype of the result, independent of the operand's
 
 
 def _of(parameters: str, like: str, tiles: str, operators: str = "", **options: object) -> Instruction:
@@ -90,7 +90,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "dma_transpose": _of("src axes", "src", "src", reduces=True),
     "nc_transpose": _of("data engine", "data", "data", region="psum"),
 }
-IN_PLACE = {  # that had a dst already: positional parameters of the first NKI
+IN_PLACE = {  # instructions that had a dst already: positional parameters of the first NKI
     "dma_copy": (),
     "tensor_copy_predicated": (),
     "select_reduce": (),
@@ -104,7 +104,7 @@ GONE = {
 
 
 def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """The arguments of a call by their names, in the order in which they stand."""
+    """Return the arguments of a call by name, in their order."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
         raise CannotError("arguments that are expanded (*args, **kwargs)")
     if len(call.args) > len(parameters):
@@ -115,7 +115,7 @@ def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.ex
 
 
 class Operands:
-    """The operands of one call, clipped as its mask says."""
+    """The operands of one call, clipped by its mask."""
 
     def __init__(self, expressions: Expressions, mask: ast.expr | None) -> None:
         self._expressions = expressions
@@ -126,8 +126,8 @@ class Operands:
             return
         result = expressions.rewrite(mask)
         value = result.value
-        if value is None:  # a condition of Python
-            plain = result.text.isidentifier()  # it may be None, which is no mask
+        if value is None:  # a Python condition
+            plain = result.text.isidentifier()  # it may be None, which means no mask
             self.condition = f"({result.text} is None or {result.text})" if plain else result.text
             return
         if not isinstance(value, Mask):
@@ -141,14 +141,14 @@ class Operands:
 
     @property
     def guard(self) -> str:
-        """The condition of the call: that of its mask, and in loops that each axis it clips has something left."""
+        """Return the condition of the call: that of its mask, and in loops that every clipped axis is not empty."""
         turning = {*self.ctx.loops, *(f"program_{axis}" for axis in range(self.ctx.programs))}
         counts = [clip.count for clip in self.clips.values() if not clip.count.is_number]
         left = [f"{count.text} > 0" for count in counts if turning & names_in(count.text)]
         return " and ".join([self.condition, *left] if self.condition else left)
 
     def view(self, node: ast.expr, clips: Clips | None = None) -> View:
-        """An operand, as a part of a tensor or whole."""
+        """Return an operand, as part of a tensor or whole."""
         clips = self.clips if clips is None else clips
         if isinstance(node, ast.Subscript):
             base = self._expressions.rewrite(node.value)
@@ -161,7 +161,7 @@ class Operands:
         return View(result.text, tensor, tensor.shape, tensor.shape)
 
     def named(self, node: ast.expr) -> Result:
-        """An operand that can be mentioned twice: a computation gets a name first."""
+        """Return an operand that can be mentioned twice: a computation gets a name first."""
         result = self._expressions.rewrite(node)
         if result.tensor is None or isinstance(node, (ast.Name, ast.Subscript)) or result.text.isidentifier():
             return result
@@ -169,7 +169,7 @@ class Operands:
 
 
 def name(ctx: Context, result: Result) -> Result:
-    """A tensor that an expression computes, under a name of its own."""
+    """Give a tensor computed by an expression a name of its own."""
     _may_hoist(ctx)
     fresh = ctx.fresh()
     ctx.emit(f"{fresh} = {result.text}")
@@ -177,7 +177,7 @@ def name(ctx: Context, result: Result) -> Result:
 
 
 def allocate(ctx: Context, expressions: Expressions, shape: str, dtype: str, region: str) -> Result:
-    """A new tile, under the name that the statement assigns or one of its own."""
+    """Allocate a tile, under the assigned name or one of its own."""
     _may_hoist(ctx)
     fresh = expressions.target or ctx.fresh()
     expressions.target = ""
@@ -208,12 +208,12 @@ def shape_text(shape: tuple[str, ...]) -> str:
 
 
 def shape_of(view: View) -> str:
-    """The full shape of an operand as text."""
+    """Return the full shape of an operand as text."""
     return shape_text(view.full) if view.full is not None else f"{view.text}.shape"
 
 
 def dtype_of(view: View) -> str:
-    """The data type of an operand as text."""
+    """Return the data type of an operand as text."""
     if view.tensor.dtype:
         return view.tensor.dtype
     base = view.text.removeprefix("stretched(").split(",")[0].split("[")[0].split(".ap(")[0]
@@ -221,7 +221,7 @@ def dtype_of(view: View) -> str:
 
 
 def emit_call(ctx: Context, operands: Operands, text: str) -> None:
-    """An instruction, under the condition of its mask."""
+    """Emit an instruction, under the condition of its mask."""
     _may_hoist(ctx)
     if operands.guard:
         ctx.emit(f"if {operands.guard}:\n    " + wrapped(text).replace("\n", "\n    "))

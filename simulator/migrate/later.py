@@ -1,4 +1,4 @@
-"""Calls of NKI 0.2 to 0.6, which write to `dst` already: arguments that were renamed or removed, integers for enums."""
+"""Calls of NKI 0.2 to 0.6, which write to `dst` already: renamed or removed arguments, and integers for enums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DROPPED = {
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """A call as it is today; None where it means the same."""
+    """Return today's spelling of a call; None if it is unchanged."""
     if dotted in RANGES:
         return loop_range(ex, node)
     if not dotted.startswith("nki.") or not any(_is_old(dotted, keyword) for keyword in node.keywords):
@@ -36,7 +36,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 
 def loop_range(ex: Expressions, node: ast.Call) -> Result:
-    """A loop over numbers is one of Python's range since NKI 0.7."""
+    """Rewrite a loop over numbers to Python's range, as since NKI 0.7."""
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     bounds = [*node.args, *(given[each] for each in ("start", "stop", "step") if each in given)]
     for each in given:
@@ -61,7 +61,7 @@ def _number(node: ast.expr) -> int | None:
 
 
 def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
-    """An argument as text; none where it is left out."""
+    """Return an argument as text; empty if it is omitted."""
     if keyword.arg is None:
         return [f"**{ex.rewrite(keyword.value).text}"]
     key, nisa = (dotted, keyword.arg), ex.ctx.nisa
@@ -82,13 +82,13 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
 
 
 def enumerated(ex: Expressions, parameter: str, node: ast.expr) -> str:
-    """The member of an enumeration that an integer stood for, "" where an argument is none."""
+    """Return the enum member that an integer stood for, "" if the argument is not one."""
     number = _number(node)
     return f"{ex.ctx.nisa}.{_member(parameter, number)}" if parameter in ENUMS and number is not None else ""
 
 
 def _member(parameter: str, number: int) -> str:
-    """ "dge_mode.swdge": the member of an enumeration that an integer stood for."""
+    """Return "dge_mode.swdge": the enum member that an integer stood for."""
     enumeration = ENUMS[parameter].removeprefix("nisa.")
     for entry in table()["classes"]:
         if entry["module"] == "nki.isa" and entry["name"] == enumeration:

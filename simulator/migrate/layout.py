@@ -1,4 +1,4 @@
-"""The layout of generated code: comments of the statements that it replaces, long lines as a formatter breaks them."""
+"""Layout of generated code: comments of replaced statements, and breaking of long lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 110
 
 
 def wrapped(line: str) -> str:
-    """A statement with the arguments of its call on lines of their own, where it is too long for one."""
+    """Break a call that is too long for one line after its arguments."""
     if len(line) <= WIDTH or "\n" in line or line.lstrip().startswith("#"):
         return line
     try:
@@ -40,9 +40,9 @@ def wrapped(line: str) -> str:
 
 
 def in_place_of(node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-    """Statements from lines, new as text or those of the node, with the comments of the node."""
+    """Return statements from lines, as new text or the node itself, with the comments of the node."""
     body: list[Any] = []
-    before: list[cst.EmptyLine] = []  # comments of the next of them
+    before: list[cst.EmptyLine] = []  # comments before the next statement
     for line in lines:
         if isinstance(line, cst.BaseSmallStatement):
             own = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)

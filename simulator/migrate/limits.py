@@ -1,4 +1,4 @@
-"""Bounds of a migration: how deep a file may be nested, and how long it may take."""
+"""Limits of a migration: nesting depth and time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-MAX_DEPTH = 1_000  # nodes from the module to the innermost expression; a sum of 1,000 terms has as many
-SECONDS = 120.0  # the longest public kernel file, 6,700 lines, takes about 30
-STACK_BYTES = 512 << 20  # of the thread that migrates: address space, of which it touches what it needs
-RECURSION_LIMIT = 60 * MAX_DEPTH  # frames that libcst and the migration need for a node are fewer
+MAX_DEPTH = 1_000  # nodes from the module to the innermost expression, as in a sum of 1,000 terms
+SECONDS = 120.0  # the longest public kernel file, with 6,700 lines, takes about 30
+STACK_BYTES = 512 << 20  # stack of the migrating thread: address space, of which only the used part takes memory
+RECURSION_LIMIT = 60 * MAX_DEPTH  # libcst and the migration need fewer frames per node
 
 
 class LimitError(ValueError):
-    """A file beyond the bounds; the message says which."""
+    """The file exceeds a limit; the message says which."""
 
 
 class Deadline:
-    """The time that the migration of a file has left, of this thread on its core: others may be busy."""
+    """The time left for migrating a file, in processor time of this thread: others may be busy."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._end = time.thread_time() + seconds
 
     def check(self) -> None:
-        """Raise LimitError once the time is over."""
+        """Raise LimitError if the time is over."""
         if time.thread_time() > self._end:
             raise LimitError(f"its migration takes more than {self._seconds:.0f} s; migrate it in parts")
 

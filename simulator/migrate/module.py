@@ -27,12 +27,12 @@ from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 _CODE = cst.Module([])
-PASSES = 3  # at most: arguments and results of functions are known from the ones before the last
+PASSES = 3  # most passes: arguments and results of functions are known from earlier passes
 
 
 @dataclass(frozen=True)
 class Migration:
-    """A migrated file: its text, and what was done and could not be done, by line of the old one."""
+    """A migrated file: its text, and the changes and unsolved places by line of the old file."""
 
     text: str
     notes: tuple[Note, ...]
@@ -57,7 +57,7 @@ class Migrator:
         self._keep_runners = keep_runners
         try:
             wrapper = MetadataWrapper(cst.parse_module(text))
-        except cst.ParserSyntaxError as error:  # of a Python that libcst does not know yet
+        except cst.ParserSyntaxError as error:  # a Python version that libcst does not support yet
             raise SyntaxError(error.message, ("<source>", error.raw_line, error.raw_column, None)) from None
         self._module = wrapper.module
         self._positions = wrapper.resolve(PositionProvider)
@@ -70,11 +70,11 @@ class Migrator:
                 self._functions[node.name] = Function(node.name, parameters)
         self._called = sorted(called(self._tree))
         self._with_nki = functions_with_nki(self._tree, self._names)
-        self._needed: set[str] = set()  # names that nothing would bind without the import of what is gone
-        self._failed: set[str] = set()  # functions in which something is left to be done
+        self._needed: set[str] = set()  # names that would be unbound without an import of something that is gone
+        self._failed: set[str] = set()  # functions with work left to be done
 
     def migrate(self) -> Migration:
-        """The file in NKI 0.7."""
+        """Return the file in NKI 0.7."""
         for _ in range(PASSES):
             known = self._known()
             self._begin()
@@ -105,9 +105,9 @@ class Migrator:
         self._notes = Notes()
         self._taken = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
         self._support: set[str] = set()
-        self._left: list[cst.EmptyLine] = []  # comments of statements that nothing is left of
+        self._left: list[cst.EmptyLine] = []  # comments of removed statements
         self._programs: set[str] = set()
-        self._waiting: list[cst.SimpleStatementLine] = []  # on their way into a loop
+        self._waiting: list[cst.SimpleStatementLine] = []  # statements to be moved into a loop
         self._decorators = imports.Decorators(self._names, self._notes, self._keep_runners)
 
     # Statements
@@ -182,8 +182,8 @@ class Migrator:
                 used = stored([tree]) & self._needed if found == [] else set()
                 if used:
                     raise CannotError(f"{', '.join(sorted(used))} is used in another way than as an index")
-                ast.parse("\n".join(found or ()))  # what comes out of a strange construct may be no Python
-            except Exception as error:  # whatever a strange construct trips over is left to the author
+                ast.parse("\n".join(found or ()))  # an unusual construct may have produced invalid Python
+            except Exception as error:  # any failure on an unusual construct is left to the author
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
                 self._failed.add(ctx.function.name if ctx.function else "")
@@ -199,7 +199,7 @@ class Migrator:
         return self._replaced(node, lines) if changed else [node]
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
-        """True of `nki_jit = nki.trace` at the top of a file, a name for what is gone."""
+        """True for `nki_jit = nki.trace` at the top of a file, an alias of something that is gone."""
         tree = self._pairs[node.body[0]]
         if len(node.body) > 1 or tree not in self._names.aliases or not isinstance(tree, ast.Assign):
             return False
@@ -209,7 +209,7 @@ class Migrator:
         return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
 
     def _alias_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """Nothing, or the alias and a note where it is used in a way that has no counterpart."""
+        """Return nothing, or the alias with a note if it is used in a way without an equivalent."""
         if not stored([self._pairs[small]]) & self._needed:
             return []
         message = "the name is used, and NKI 0.7 has nothing of it"
@@ -217,7 +217,7 @@ class Migrator:
         return [f"{MARK}{message}", small]
 
     def _import_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """The imports that replace one; names that are gone and are needed still keep it, with a note."""
+        """Return the imports that replace one; names that are gone but needed keep it, with a note."""
         if not imports.is_old(small, self._keep_runners):
             return [small]
         lines: list[str | cst.BaseSmallStatement] = []
@@ -234,7 +234,7 @@ class Migrator:
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-        """Lines in place of a statement; the comments of one that nothing is left of go to the next."""
+        """Return lines in place of a statement; comments of a removed statement move to the next."""
         body = in_place_of(node, lines)
         self._left += () if body or all(line.comment is None for line in node.leading_lines) else node.leading_lines
         return body
@@ -242,7 +242,7 @@ class Migrator:
     # Compound statements
 
     def _expression(self, node: cst.BaseExpression, tree: ast.expr, ctx: Context) -> cst.BaseExpression:
-        """An expression of a header; the lines before it are left in ctx.lines."""
+        """Rewrite an expression in a header; the lines before it are left in ctx.lines."""
         ctx.lines.clear()
         ctx.statements.ex.begin()
         try:
@@ -255,7 +255,7 @@ class Migrator:
         return node if text in ("", ctx.source.of(tree)) else cst.parse_expression(enclosed(text))
 
     def _before(self, ctx: Context, node: Any) -> tuple[list[Any], Any]:
-        """The lines that a header needs before it, and the statement with the comments that are left for it."""
+        """Return the lines that a header needs before it, and the statement with its remaining comments."""
         if not ctx.lines:
             return [], node
         line = cst.SimpleStatementLine(body=[cst.Pass()], leading_lines=node.leading_lines)
@@ -286,7 +286,7 @@ class Migrator:
         return [*before, changed]
 
     def _with_moved(self, body: cst.BaseSuite, loop: ast.For, ctx: Context) -> cst.BaseSuite:
-        """The body of a loop, with the statements before it that make its tiles anew in each turn."""
+        """Return the body of a loop, including the statements that make its tiles in each iteration."""
         arrived = [node for node in self._waiting if ctx.moved.get(self._pairs[node.body[0]]) is loop]
         for node in arrived:
             tree = self._pairs[node.body[0]]
@@ -309,7 +309,7 @@ class Migrator:
         return [*before, changed]
 
     def _forget_changed(self, ctx: Context, loop: ast.For | ast.While) -> None:
-        """Index arrays that the turns of a loop assign anew are not known until they do."""
+        """Forget index arrays that the loop assigns anew, until it does."""
         changed = stored(loop.body)
         ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 

@@ -1,4 +1,4 @@
-"""nl.load and nl.store: masks become shorter slices, vectors columns."""
+"""nl.load and nl.store: masks become shorter slices, vectors become columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .views import View, clip_whole
 
 
 def load(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
-    """nl.load(src, mask, dtype): the tile, or with a mask or into a `dst` a DMA."""
+    """Rewrite nl.load(src, mask, dtype): the tile, or a DMA if there is a mask or a `dst`."""
     given = keywords_of(call, ("src",))
     operands = Operands(ex, given.pop("mask", None))
     view = _rows(ex, operands.view(given["src"]), dst is None)
@@ -32,7 +32,7 @@ def load(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
 
 
 def _rows(ex: Expressions, view: View, fresh: bool) -> View:
-    """A vector of HBM as a column, which is how a tile has it."""
+    """Return a vector in HBM as a column, the shape of its tile."""
     if not fresh:
         return view
     rank = len(view.shape) if view.shape is not None else ex.ctx.ranks.get(view.text, 0)
@@ -46,7 +46,7 @@ def _rows(ex: Expressions, view: View, fresh: bool) -> View:
 
 
 def load_transposed(ex: Expressions, call: ast.Call) -> Result:
-    """nl.load_transpose2d(src, mask, dtype)."""
+    """Rewrite nl.load_transpose2d(src, mask, dtype)."""
     given = keywords_of(call, ("src",))
     operands = Operands(ex, given.pop("mask", None))
     if operands.clips:
@@ -59,7 +59,7 @@ def load_transposed(ex: Expressions, call: ast.Call) -> Result:
 
 
 def store(ex: Expressions, call: ast.Call) -> Result:
-    """nl.store(dst, value, mask)."""
+    """Rewrite nl.store(dst, value, mask)."""
     given = keywords_of(call, ("dst", "value"))
     operands = Operands(ex, given.pop("mask", None))
     view = operands.view(given["dst"])

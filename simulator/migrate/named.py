@@ -1,4 +1,4 @@
-"""Values that a statement names and the next ones use in a way of the first NKI: products to accumulate, whole axes."""
+"""Named values used as only the first NKI allowed: products accumulated by a later statement, and whole axes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[tuple[ast.Assign, ast.AugAssign, str]]:
-    """Pairs of an assigned product and its addition, where nothing between them changes what it reads."""
+    """Yield pairs of an assigned product and its addition, if no statement in between changes its operands."""
     for position, statement in enumerate(block):
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
@@ -58,7 +58,7 @@ def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[t
 
 
 def _base(node: ast.stmt) -> str:
-    """The name of the tensor that is added to."""
+    """Return the name of the tensor that is added to."""
     assert isinstance(node, ast.AugAssign)
     target = node.target
     while isinstance(target, (ast.Subscript, ast.Attribute)):
@@ -67,7 +67,7 @@ def _base(node: ast.stmt) -> str:
 
 
 def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
-    """Names of tensors that are made in PSUM."""
+    """Return the names of tensors made in PSUM."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
@@ -79,7 +79,8 @@ def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
 
 
 def whole_axes(tree: ast.AST, names: Names) -> set[str]:
-    """Names of ranges that are nothing but indices: `rows = nl.affine_range(n)` of `t[rows, columns]`, a whole axis."""
+    """Return the names of ranges used only as indices: `rows = nl.affine_range(n)` in `t[rows, columns]`, a
+    whole axis."""
     assigned: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:

@@ -1,4 +1,4 @@
-"""Meanings of a file's names: modules of NKI and NumPy under the aliases used in the file."""
+"""The meanings of a file's names: modules of NKI and NumPy under the file's aliases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..checking.lint.api import api, misfits
 from ..nki.dialect import OLD_NAMES
 
 OLD_PACKAGE = "neuronxcc"
-NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's
+NUMPY_OPERATORS = {  # NumPy functions used as operators of instructions, and NKI's equivalents
     **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "exp", "log", "sqrt")},
     **{name: name for name in ("tanh", "sin", "square", "abs", "sign", "equal", "not_equal", "greater", "less")},
     **{name: name for name in ("greater_equal", "less_equal", "logical_and", "logical_or", "logical_xor", "invert")},
@@ -25,7 +25,7 @@ NUMPY_OPERATORS = {  # NumPy's functions as operators of instructions, and NKI's
     "copy": "copy",
     "divide": "divide",
 }
-REDUCTIONS = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles as operators
+REDUCTIONS = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions as operators
 NUMPY_DTYPES = {
     **{name: name for name in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")},
     "bool_": "bool_",
@@ -37,7 +37,7 @@ FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid",
 
 
 class Names:
-    """The aliases of a file. `nl` and `nisa` are what it calls nki.language and nki.isa."""
+    """The aliases of a file. `nl` and `nisa` are its names for nki.language and nki.isa."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._meaning: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Names:
                     dotted = f"{node.module}.{alias.name}"
                     self._bind(alias.asname or alias.name, dotted, dotted)
         self.aliases: set[ast.stmt] = set()  # simulate_kernel = nki.simulate_kernel
-        self.undecorated: set[str] = set()  # functions that use NKI, are no kernels, and are passed on as values
+        self.undecorated: set[str] = set()  # functions that use NKI, are not kernels, and are passed as values
         bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
         for statement in tree.body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -79,7 +79,7 @@ class Names:
         self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki`: neuronxcc.nki.jit
 
     def _bind_all(self, module: str) -> None:
-        """Bind what `from module import *` binds, for modules of NKI of any version."""
+        """Bind the names of `from module import *`, for NKI modules of any version."""
         old = {name.rpartition(".")[2] for name in OLD_NAMES if name.rpartition(".")[0] == module}
         for name in api().names.get(module, frozenset()) | old:
             self.imported.add(module)
@@ -91,13 +91,13 @@ class Names:
 
     @property
     def is_first_dialect(self) -> bool:
-        """True if the file imports the package of the first NKI, or uses what only that had."""
+        """True if the file imports the first NKI's package, or uses something only that had."""
         return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or (
             self._has_index_arrays or self._calls_for_values
         )
 
     def is_current(self, call: ast.Call) -> bool:
-        """True of an instruction that is called as today, with the tile that it writes as its first argument."""
+        """True for an instruction in today's form, with its destination as first argument."""
         dotted = self.dotted(call.func)
         parameters = api().signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
         if not call.args or not parameters or parameters[0].name != "dst":
@@ -105,7 +105,7 @@ class Names:
         return not any(rule for rule, _ in misfits(dotted, call, parameters)) and self.operator(call.args[0]) is None
 
     def _finds_calls_for_values(self, tree: ast.Module) -> bool:
-        """True if an instruction that takes dst today is called for its value, without one."""
+        """True if an instruction that takes dst today is called for its value."""
         statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or id(node) in statements:
@@ -120,7 +120,7 @@ class Names:
         return False
 
     def dotted(self, node: ast.expr | None) -> str:
-        """The dotted name of a chain of attributes, "" where it is none of a known module."""
+        """Return the dotted name of a chain of attributes, "" if it is not in a known module."""
         if isinstance(node, ast.Name):
             return self._meaning.get(node.id, "")
         if isinstance(node, ast.Attribute):
@@ -129,7 +129,7 @@ class Names:
         return ""
 
     def meaning(self, text: str) -> str:
-        """The dotted name of a chain of attributes by its text, as `dotted`."""
+        """Return the dotted name for a chain of attributes given as text, like `dotted`."""
         first, *rest = text.split(".")
         found = self._meaning.get(first, "")
         for attribute in rest:
@@ -137,11 +137,11 @@ class Names:
         return found
 
     def bound_to(self, dotted: Container[str]) -> dict[str, str]:
-        """The file's names for some dotted names, by imports and aliases."""
+        """Return the file's names for some dotted names, by imports and aliases."""
         return {name: meaning for name, meaning in self._meaning.items() if meaning in dotted}
 
     def mentioned_by(self, function: str) -> set[str]:
-        """Dotted names of known modules that functions or methods of the file with this name mention."""
+        """Return the dotted names of known modules used by the file's functions or methods of this name."""
         return {
             self.dotted(node)
             for definition in self._definitions.get(function, ())
@@ -150,7 +150,7 @@ class Names:
         }
 
     def operator(self, node: ast.expr) -> str | None:
-        """An operator of instructions as NKI 0.7 names it: "nl.add" of np.add or nl.add; None for anything else."""
+        """Return NKI 0.7's name of an operator: "nl.add" for np.add or nl.add; None for anything else."""
         dotted = self.dotted(node)
         module, _, name = dotted.rpartition(".")
         if module == "numpy" and name in NUMPY_OPERATORS:
@@ -160,23 +160,23 @@ class Names:
         return None
 
     def dtype(self, node: ast.expr) -> str | None:
-        """A dtype of NumPy as NKI 0.7 names it, None for anything else."""
+        """Return NKI 0.7's name of a NumPy dtype, None for anything else."""
         module, _, name = self.dotted(node).rpartition(".")
         return f"{self.nl}.{NUMPY_DTYPES[name]}" if module == "numpy" and name in NUMPY_DTYPES else None
 
 
 def modern(dotted: str) -> str:
-    """A dotted name without the package of the first NKI."""
+    """Return a dotted name without the first NKI's package."""
     if dotted == OLD_PACKAGE:
         return ""
     return dotted.removeprefix(f"{OLD_PACKAGE}.") if dotted.startswith(f"{OLD_PACKAGE}.nki") else dotted
 
 
 def is_stored(node: ast.Name) -> bool:
-    """True where a name is assigned."""
+    """True if a name is assigned."""
     return isinstance(node.ctx, ast.Store)
 
 
 def stored(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that are assigned in nodes."""
+    """Return the names assigned in nodes."""
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and is_stored(n)}

@@ -1,17 +1,17 @@
-"""Notes of a migration: lines that need a look, and lines that it could not rewrite."""
+"""Notes of a migration: lines to check, and lines that it could not rewrite."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CANNOT = "cannot"  # left as it was, with a comment; must be rewritten by hand
-CHECK = "check"  # rewritten; something that a person should look at
-MARK = "# migrate: "  # comments that begin so are for the author
+CANNOT = "cannot"  # unchanged, with a comment; must be rewritten by hand
+CHECK = "check"  # rewritten; should be checked
+MARK = "# migrate: "  # prefix of comments for the author
 
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """A line of the file that was migrated."""
+    """A note on a line of the file."""
 
     line: int
     kind: str
@@ -22,7 +22,7 @@ class Note:
 
 
 class MigrationError(Exception):
-    """A fault of the migration, not of the file. `line` is one of the file, 0 where none is known."""
+    """A bug in the migration, not in the file. `line` is a line of the file, 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class MigrationError(Exception):
 
 
 class CannotError(Exception):
-    """A construct that has no counterpart that the migration knows. The message is one line."""
+    """A construct without a known equivalent. The message is one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.replace("\\\n", " ").split()))

@@ -1,4 +1,4 @@
-"""The two trees of a file, side by side: libcst's, which is edited and keeps the layout, and ast's, which is read."""
+"""Pairs the two trees of a file: libcst's, which is edited and keeps the layout, and ast's, which is analysed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _each(nodes: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
 
 
 def _blocks(node: Any) -> Iterator[Sequence[cst.CSTNode]]:
-    """The blocks of a statement in their order; an `elif` is a block of one statement."""
+    """Return the blocks of a statement in order; an `elif` is a block of one statement."""
     body = getattr(node, "body", None)
     if isinstance(body, cst.BaseSuite):
         yield body.body

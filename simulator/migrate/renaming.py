@@ -1,9 +1,9 @@
-"""Tiles that are made before a loop and written anew in each of its turns.
+"""Tiles that are made before a loop and overwritten in each of its iterations.
 
-The first compiler placed such a tile anew at each turn, so that the next turn does not wait for the last reader. In NKI
-0.7 a tile has one address for its life. It is therefore made in the loop, where the loop hands nothing on in it: each
-turn overwrites the whole tile before anything reads it, or the loops around are `nl.affine_range`, whose turns are
-independent by definition, and the tile has no contents before.
+The first compiler placed such a tile anew in each iteration, so that the next one does not wait for the last reader. In
+NKI 0.7 a tile has one address for its lifetime. So it is made inside the loop if the loop carries nothing in it: each
+iteration overwrites the whole tile before anything reads it, or the surrounding loops are `nl.affine_range`, whose
+iterations are independent by definition, and the tile is empty before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ON_CHIP = frozenset({"sbuf", "psum"})
 
 @dataclass(frozen=True)
 class _Maker:
-    """A statement that makes a tile: `extents` is its shape as source text, None if it is not written out."""
+    """A statement that makes a tile: `extents` is its shape as source text, None if it is not literal."""
 
     statement: ast.Assign
     name: str
@@ -34,7 +34,7 @@ class _Maker:
 
 
 def made_in_loops(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.For]:
-    """Return the statements that make a tile, each with the loop in which it is made instead."""
+    """Return the statements that make a tile, each with the loop into which it is moved."""
     if any(isinstance(node, (ast.FunctionDef, ast.Lambda)) for node in ast.walk(tree) if node is not tree):
         return {}
     return {
@@ -72,13 +72,13 @@ def _maker(statement: ast.stmt, names: Names) -> _Maker | None:
 
 
 def _extent(node: ast.expr, names: Names) -> ast.expr:
-    """The extent in nl.par_dim(extent)."""
+    """Return the extent in nl.par_dim(extent)."""
     is_par_dim = isinstance(node, ast.Call) and names.dotted(node.func) == "nki.language.par_dim" and node.args
     return node.args[0] if is_par_dim and isinstance(node, ast.Call) else node
 
 
 def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names: Names) -> ast.For | None:
-    """The innermost loop that a tile can be made in, among those that hold all that is done with it."""
+    """Return the innermost loop in which a tile can be made, among those that contain all of its uses."""
     every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == maker.name]
     if sum(is_stored(node) for node in every) != 1 or _is_handed_on(tree, maker.name, names):
         return None
@@ -92,7 +92,7 @@ def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names:
         users = [statement for statement in block if _mentions(statement, maker.name)]
         if len(users) != 1 or not isinstance(users[0], ast.For) or users[0].orelse:
             break
-        if users[0].body[0].lineno == users[0].lineno:  # `for i in x: ...` on a line
+        if users[0].body[0].lineno == users[0].lineno:  # `for i in x: ...` on one line
             break
         if needed & stored([users[0].target]) or _mentions(users[0].iter, maker.name):
             break
@@ -122,7 +122,7 @@ def _called(node: ast.expr, names: Names) -> str:
 
 
 def _is_handed_on(tree: ast.AST, name: str, names: Names) -> bool:
-    """True if a tile gets another name, or is put into a list or a call that is none of NKI."""
+    """True if a tile gets another name, or is put into a list or passed to a function outside NKI."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Return, ast.Yield, ast.NamedExpr, ast.Starred)):
             if any(isinstance(part, ast.Name) and part.id == name for part in ast.iter_child_nodes(node)):
@@ -137,13 +137,13 @@ def _is_handed_on(tree: ast.AST, name: str, names: Names) -> bool:
 
 
 def _views(tree: ast.AST, name: str) -> set[str]:
-    """Names of parts and views of a tile."""
+    """Return the names of parts and views of a tile."""
     assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _root(node.value) == name]
     return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)} - {name}
 
 
 def _root(node: ast.expr) -> str:
-    """The name of what an expression is a view of, by subscripts and methods."""
+    """Return the name that an expression is a view of, through subscripts and methods."""
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
@@ -154,7 +154,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _stays(tree: ast.AST, loop: ast.For, view: str) -> bool:
-    """True if a view is assigned in one place of a loop, and read after it in the same turn alone."""
+    """True if a view is assigned once in a loop, and only read later in the same iteration."""
     every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == view]
     made = [node for node in every if is_stored(node)]
     inside = _mentions_of(loop, view) == len(every)
@@ -163,7 +163,7 @@ def _stays(tree: ast.AST, loop: ast.For, view: str) -> bool:
 
 
 def _accumulates(loop: ast.For, name: str) -> bool:
-    """True if a statement changes a tile by what it holds."""
+    """True if a statement updates a tile from its own contents."""
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign) and _base(node.target) == name:
             return True
@@ -182,9 +182,9 @@ def _base(node: ast.AST) -> str:
 
 
 def _is_overwritten(loop: ast.For, maker: _Maker, tree: ast.FunctionDef, names: Names) -> bool:
-    """True if each turn writes the whole tile before it reads any of it."""
+    """True if each iteration writes the whole tile before reading any of it."""
     first = next(statement for statement in loop.body if _mentions(statement, maker.name))
-    inner: dict[str, str] = {}  # variables of loops over whole axes, and how many turns they have
+    inner: dict[str, str] = {}  # loop variables over whole axes, with their trip counts
     outermost = first
     while isinstance(first, ast.For):
         bounds = first.iter.args if isinstance(first.iter, ast.Call) else []
@@ -202,7 +202,7 @@ def _is_overwritten(loop: ast.For, maker: _Maker, tree: ast.FunctionDef, names: 
 
 
 def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
-    """The part of a tile that a statement overwrites, None if it does not, or reads the tile too."""
+    """Return the part of a tile that a statement overwrites, None if it does not, or if it also reads the tile."""
     if _mentions_of(statement, name) != 1:
         return None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -219,7 +219,7 @@ def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
 
 
 def _is_whole(part: ast.expr, maker: _Maker, inner: dict[str, str], tree: ast.FunctionDef, names: Names) -> bool:
-    """True if a part of a tile, for all turns of the loops inside, is the whole tile."""
+    """True if a part of a tile, over all iterations of the inner loops, is the whole tile."""
     if isinstance(part, ast.Name):
         return not inner
     if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
@@ -245,7 +245,7 @@ def _spans(key: ast.expr, extent: str, inner: dict[str, str], indices: dict[str,
 
 
 def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
-    """Names assigned once, to nl.arange(extent)[...] or one of nl.mgrid[0:extent, ...], with the extents."""
+    """Return names assigned once, to nl.arange(extent)[...] or one of nl.mgrid[0:extent, ...], with the extents."""
     found: dict[str, str] = {}
     assigned: list[str] = []
     for node in ast.walk(tree):
@@ -263,7 +263,7 @@ def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
 
 
 def _grid(target: ast.Tuple, parts: list[ast.expr]) -> dict[str, str]:
-    """The names that nl.mgrid[0:m, 0:n] is assigned to, with their extents."""
+    """Return the names that nl.mgrid[0:m, 0:n] is assigned to, with their extents."""
     return {
         name.id: ast.unparse(part.upper)
         for name, part in zip(target.elts, parts)

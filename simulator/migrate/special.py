@@ -14,7 +14,7 @@ from .views import View
 
 
 def memset(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
-    """nisa.memset(shape, value, dtype)."""
+    """Rewrite nisa.memset(shape, value, dtype)."""
     given = keywords_of(call, ("shape", "value", "dtype"))
     operands = Operands(ex, given.pop("mask", None))
     value = ex.rewrite(given["value"]).text
@@ -33,7 +33,7 @@ def _engine(ex: Expressions, given: dict[str, ast.expr]) -> str:
 
 
 def _pattern(index: Index) -> tuple[str, str, str]:
-    """The pattern, offset and channel multiplier of an index as an affine sequence over a tile."""
+    """Return the pattern, offset and channel multiplier of an index as an affine sequence over a tile."""
     rank = max(index.rank, 2)
     first = index.axes.get(-rank)
     pairs = []
@@ -44,7 +44,7 @@ def _pattern(index: Index) -> tuple[str, str, str]:
 
 
 def iota(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
-    """nisa.iota(expression, dtype)."""
+    """Rewrite nisa.iota(expression, dtype)."""
     given = keywords_of(call, ("expr", "dtype"))
     operands = Operands(ex, given.pop("mask", None))
     index = as_index(ex.rewrite(given["expr"]))
@@ -65,7 +65,7 @@ def iota(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
 
 
 def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
-    """nisa.affine_select(pred, on_true_tile, on_false_value)."""
+    """Rewrite nisa.affine_select(pred, on_true_tile, on_false_value)."""
     given = keywords_of(call, ("pred", "on_true_tile", "on_false_value"))
     operands = Operands(ex, given.pop("mask", None))
     if operands.clips:
@@ -75,7 +75,7 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
         raise CannotError("nisa.affine_select: pred is no single comparison of index arrays")
     below = predicate.below[0].scaled(Sum(-1))  # -index >= 0
     view = operands.view(given["on_true_tile"])
-    if view.tensor.region == "psum":  # to which GpSimd, which selects, has no path
+    if view.tensor.region == "psum":  # GpSimd, which selects, cannot access PSUM
         copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
         view = View(copied.text, copied.tensor or Tensor(), view.shape, view.full)
     rank = max(below.rank, 2)

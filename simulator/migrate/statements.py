@@ -1,4 +1,4 @@
-"""Statements of a function: each becomes the lines that mean the same in NKI 0.7; what needs no change is kept."""
+"""Statements of a function: each becomes equivalent lines in NKI 0.7; unchanged ones are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Statements:
         self.ex = Expressions(ctx, call, operate)
 
     def migrate(self, node: ast.stmt) -> list[str] | None:
-        """The lines that replace a statement, [] where nothing is left of it, None where it stays."""
+        """Return the lines that replace a statement, [] to remove it, None to keep it."""
         self.ctx.lines.clear()
         self.ex.begin()
         last = self._statement(node)
@@ -37,14 +37,14 @@ class Statements:
             return None
         return [*self.ctx.lines, *([last] if last else [])]
 
-    is_absorbed = False  # the statement binds index arrays alone, or a name to itself: nothing of it is left
+    is_absorbed = False  # the statement only binds index arrays, or a name to itself, so it is removed
 
     def _statement(self, node: ast.stmt) -> str | None:
         """Migrate a statement and emit the lines before it. Return its new text; None if it is dropped or unchanged."""
         self.is_absorbed = False
         if isinstance(node, ast.Assign):
             if node in self.ctx.products:
-                self.is_absorbed = True  # in the statement that adds the product
+                self.is_absorbed = True  # handled by the statement that adds the product
                 return ""
             return self._assign(node)
         if isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -75,7 +75,7 @@ class Statements:
         return None
 
     def _changed(self, text: str, *parts: tuple[ast.expr, str]) -> str | None:
-        """The text of a statement, or None where each of its parts is as in the source."""
+        """Return the text of a statement, or None if all its parts are unchanged."""
         if not text:
             return ""
         same = all(self.ctx.source.of(part) == new for part, new in parts)
@@ -84,7 +84,7 @@ class Statements:
     # Assignments
 
     def _annotated(self, node: ast.AnnAssign) -> str | None:
-        """`a: tensor[128, 512] = ...`: the annotation goes."""
+        """Rewrite `a: tensor[128, 512] = ...` without the annotation."""
         assert node.value is not None
         assigned = ast.Assign([node.target], node.value, lineno=node.lineno)
         return self._assign(assigned)
@@ -118,7 +118,7 @@ class Statements:
         return self._changed(f"{name} = {enclosed(result.text)}", (value, result.text))
 
     def _axis(self, value: ast.expr) -> Result:
-        """A range that is an index alone: a whole axis."""
+        """Return a range used only as an index: a whole axis."""
         assert isinstance(value, ast.Call)
         given = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg in ("start", "stop"))]
         bounds = [self.ex.rewrite(bound).text for bound in given]
@@ -176,7 +176,7 @@ class Statements:
     # Writing into tiles
 
     def _destination(self, target: ast.Subscript) -> View | None:
-        """The part of a tile that a subscript on the left side names; None of a container."""
+        """Return the part of a tile that a subscript on the left side selects; None for a container."""
         base = self.ex.rewrite(target.value)
         if isinstance(base.value, Container):
             return None
@@ -199,7 +199,7 @@ class Statements:
         return View(result.text, tensor, tensor.shape, tensor.shape)
 
     def _write(self, dst: View, value: ast.expr, target: ast.expr | None = None) -> None:
-        """Lines that put the value of an expression into a part of a tile."""
+        """Return lines that write the value of an expression to part of a tile."""
         ctx = self.ctx
         if isinstance(value, ast.Call):
             dotted = ctx.names.dotted(value.func)
@@ -212,7 +212,7 @@ class Statements:
                 return None
             op = dotted.removeprefix("nki.isa.")
             if dotted in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and dst.tensor.region != "psum":
-                result = self.ex.rewrite(value)  # by way of PSUM, which the Tensor Engine writes to
+                result = self.ex.rewrite(value)  # through PSUM, which the Tensor Engine writes
                 if clipped is not dst:
                     part = clip_whole(named(self.ctx, result), self._mask_clips(value))
                     result = Result(part.text, part.tensor)
@@ -226,7 +226,7 @@ class Statements:
                 return None
             if dotted.startswith("nki.isa.") and instruction(self.ex, value, op, clipped) is not None:
                 return None
-            if dotted.startswith("nki.") and (masked.clips or masked.condition):  # a function of tiles under a mask
+            if dotted.startswith("nki.") and (masked.clips or masked.condition):  # a tile function under a mask
                 result = self.ex.rewrite(value)
                 if masked.clips:
                     result = Result(clip_whole(named(self.ctx, result), masked.clips).text, result.tensor)
@@ -238,7 +238,7 @@ class Statements:
     _target: ast.expr | None = None
 
     def _clipped(self, dst: View, value: ast.Call, target: ast.expr | None) -> View:
-        """The destination where a mask of the call leaves a part of it."""
+        """Return the destination restricted by the call's mask."""
         clips = self._mask_clips(value)
         node = target or self._target
         return self._part(node, clips) if clips and node is not None else dst
@@ -246,7 +246,7 @@ class Statements:
     def _mask_clips(self, value: ast.Call) -> Clips:
         """Return the clips that the mask of a call applies to the axes of its result."""
         clips = Operands(self.ex, _mask_of(value)).clips
-        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # it is that of the operand
+        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # the mask is the operand's
             return {-3 - at: clip for at, clip in clips.items() if at in (-1, -2)}
         return clips
 
@@ -270,7 +270,7 @@ class Statements:
         ctx.emit(f"{lines}{ctx.nisa}.tensor_copy(dst={dst.text}, src={result.text})")
 
     def _loop_reduce(self, dst: View, call: ast.Call) -> None:
-        """`t = nl.loop_reduce(x, op, loop_indices)`: the first turn copies, the others combine."""
+        """Rewrite `t = nl.loop_reduce(x, op, loop_indices)`: the first iteration copies, the others combine."""
         ctx = self.ctx
         given = keywords_of(call, ("x", "op", "loop_indices"))
         operator = ctx.names.operator(given["op"]) or f"{ctx.nl}.add"
@@ -342,7 +342,7 @@ class Statements:
         ctx.emit(f"{ctx.nisa}.tensor_copy(dst={dst.text}, src={changed.text})")
 
     def _add_matmul(self, dst: View, call: ast.Call) -> None:
-        """`psum += nl.matmul(x, y, transpose_x)`."""
+        """Rewrite `psum += nl.matmul(x, y, transpose_x)`."""
         ctx = self.ctx
         given = keywords_of(call, ("x", "y", "transpose_x"))
         turned = given.get("transpose_x")
@@ -366,7 +366,7 @@ def _mask_of(call: ast.Call) -> ast.expr | None:
 
 
 def enclosed(text: str) -> str:
-    """An expression in brackets, where a line ends outside of any."""
+    """Parenthesise an expression if a line ends outside of any brackets."""
     if "\n" not in text:
         return text
     depth = 0

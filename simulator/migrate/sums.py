@@ -1,23 +1,23 @@
-"""Integer expressions of a kernel as sums: a number and terms of source text, each with a factor."""
+"""Integer expressions as sums: a number and terms of source text, each with a factor."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
 
-BEFORE_SUMS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators that bind closer than + and -
+BEFORE_SUMS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators that bind more tightly than + and -
 
 
 @dataclass(frozen=True)
 class Sum:
-    """number + factor * text + ..., of terms that are source text."""
+    """number + factor * text + ..., with terms as source text."""
 
     number: int = 0
     terms: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> Sum:
-        """Return the sum that an expression is, as far as its syntax shows it."""
+        """Parse an expression into a sum, as far as its syntax allows."""
         return _parse(ast.parse(text, mode="eval").body)
 
     @property
@@ -48,12 +48,12 @@ class Sum:
 
     @property
     def text(self) -> str:
-        """The sum as source text, what is added before what is subtracted."""
+        """Return the sum as source text, additions before subtractions."""
         parts = sorted(self.terms.items(), key=lambda item: item[1] < 0)
         text = ""
         for term, factor in parts:
             shown = term if abs(factor) == 1 else f"{abs(factor)} * {_factor(term)}"
-            if factor == -1:  # at the front a minus would belong to the first factor alone: -(a // 2) is not -a // 2
+            if factor == -1:  # a leading minus would bind to the first factor only: -(a // 2) is not -a // 2
                 shown = _factor(term, of_sum=bool(text))
             text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
         if self.number or not text:
@@ -65,12 +65,12 @@ class Sum:
 
     @property
     def atom(self) -> str:
-        """The sum as source text that can be a factor."""
+        """Return the sum as source text that can be a factor."""
         return _factor(self.text)
 
 
 def _factor(text: str, of_sum: bool = False) -> str:
-    """Text in brackets, unless it is a factor (or, `of_sum`, a term) as it is."""
+    """Parenthesise text unless it can be a factor (or, `of_sum`, a term)."""
     node = ast.parse(text, mode="eval").body
     product = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)) or (of_sum and product):

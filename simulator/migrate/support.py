@@ -1,4 +1,4 @@
-"""Helpers that a migrated file gets where NKI 0.7 has no one call for that: plain NKI, traced like the kernel."""
+"""Helpers added to a migrated file where NKI 0.7 has no single equivalent call: plain NKI, traced like the kernel."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",)
 
 
 def source(names: set[str], nl: str, nisa: str) -> str:
-    """The source of helpers and of those that they need, with the file's aliases of nki.language and nki.isa."""
+    """Return the source of helpers and those they need, with the file's aliases of nki.language and nki.isa."""
     wanted = set(names)
     for name in names:
         wanted.update(NEEDS.get(name, ()))

@@ -1,4 +1,4 @@
-"""Calls of `nki.language`: creation, loads and stores, functions of tiles, and Python's operators on tiles."""
+"""Calls of `nki.language`: creation, loads and stores, tile functions, and Python operators on tiles."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) -> Result | None:
-    """A call of `nki.language.<op>`; None where it means the same today."""
+    """Rewrite a call of `nki.language.<op>`; None if it means the same today."""
     nl = ex.ctx.nl
     if f"nki.language.{op}" in RANGES:
         return loop_range(ex, call)
@@ -105,7 +105,7 @@ def _arange(ex: Expressions, call: ast.Call) -> Result:
     return Result("", arange(bounds[0] if len(bounds) == 2 else Sum(0), bounds[-1]))
 
 
-# Functions of tiles
+# Tile functions
 
 
 def _options(ex: Expressions, given: dict[str, ast.expr], *names: str) -> str:
@@ -129,7 +129,7 @@ def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
-    """x <op> y, where one at least is a tile. What a mask would leave out was undefined, and is computed too."""
+    """Rewrite x <op> y with at least one tile. Masked-out elements were undefined and are computed too."""
     nl = ex.ctx.nl
     if op == "divide":
         return _quotient(ex, x, y, options)
@@ -163,7 +163,7 @@ def _broadcast_shape(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tu
 
 
 def _quotient(ex: Expressions, x: Result, y: Result, options: str) -> Result:
-    """x / y: there is no such instruction, so x times the reciprocal."""
+    """Rewrite x / y as x times the reciprocal, since there is no such instruction."""
     nl = ex.ctx.nl
     if y.tensor is None:
         plain = y.text.replace(".", "").replace("_", "").isalnum()
@@ -180,7 +180,7 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
     asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else ""
     tensor = x.tensor or Tensor()
-    if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes it, has no path to PSUM
+    if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes it, cannot access PSUM
         text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
     return Result(text, Tensor("sbuf", asked or tensor.dtype, tensor.shape))
 
@@ -191,7 +191,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     view = operands.view(given["x"])
     if operands.clips:
         rows = {at: clip for at, clip in operands.clips.items() if view.full is not None and at != -len(view.full)}
-        if rows != operands.clips:  # rows that a mask leaves out were undefined
+        if rows != operands.clips:  # masked-out rows were undefined
             view = operands.view(given["x"], rows)
     axis = given.get("axis")
     axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis] if axis is not None else []
@@ -285,7 +285,7 @@ def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
 
 
 def operate(ex: Expressions, node: ast.expr) -> Result | None:
-    """An operator of Python on tiles; None where it is on numbers."""
+    """Rewrite a Python operator on tiles; None for one on numbers."""
     if isinstance(node, ast.UnaryOp):
         operand = ex.rewrite(node.operand)
         if operand.tensor is None:
@@ -313,7 +313,7 @@ def operate(ex: Expressions, node: ast.expr) -> Result | None:
 
 
 def method(ex: Expressions, call: ast.Call) -> Result | None:
-    """A method of a tile; None where it is one of anything else, or means the same today."""
+    """Rewrite a method of a tile; None for a method of anything else, or one that is unchanged."""
     assert isinstance(call.func, ast.Attribute)
     base = ex.rewrite(call.func.value)
     if base.tensor is None:
@@ -356,7 +356,7 @@ def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Re
 
 
 def _whole(extent: str) -> str:
-    """An extent whose division is that of integers: the first NKI took 4.0 for 4."""
+    """Return an extent with integer division: the first NKI accepted 4.0 for 4."""
     node = ast.parse(extent, mode="eval").body
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return extent

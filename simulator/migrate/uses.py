@@ -1,4 +1,4 @@
-"""Uses of a function's names, read from its source before anything in it is migrated."""
+"""The uses of a function's names, read from its source before anything in it is migrated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .names import Names
 
 
 def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
-    """Names that a function uses as tensors; under "hbm of" those that it loads from or stores to."""
+    """Return the names that a function uses as tensors; under "hbm of", those it loads from or stores to."""
     found: dict[str, set[str]] = {"hbm of": set()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -47,7 +47,7 @@ def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
 def accumulators_of(
     tree: ast.FunctionDef, names: Names, products: Mapping[ast.stmt, ast.Call] = MappingProxyType({})
 ) -> set[str]:
-    """Names to which nothing is added but products, and which nothing else writes."""
+    """Return the names to which only products are added, and which nothing else writes."""
     added: set[str] = set()
     other: set[str] = set()
     for node in ast.walk(tree):
@@ -69,7 +69,7 @@ def accumulators_of(
 
 
 def registers_of(tree: ast.FunctionDef, names: Names) -> set[str]:
-    """Names that registers of the device are allocated under."""
+    """Return the names of allocated device registers."""
     return {
         target.id
         for node in ast.walk(tree)

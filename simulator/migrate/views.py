@@ -1,4 +1,4 @@
-"""Subscripts: index arrays of the first NKI become slices or access patterns, masks shorter ones."""
+"""Subscripts: index arrays of the first NKI become slices or access patterns, masks become shorter ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a subscript: an index, or (where `index` is None) anything else as text.
+    """One element of a subscript: an index, or (if `index` is None) any other element as text.
 
-    `rows`: it is a column of indices that is in SBUF, one for each row that is taken.
+    `rows`: it is a column of indices in SBUF, one for each selected row.
     """
 
     text: str
@@ -26,7 +26,7 @@ class Element:
 
 @dataclass(frozen=True)
 class View:
-    """A part of a tensor that a subscript selects; `full`: the shape without what a mask clips."""
+    """The part of a tensor that a subscript selects; `full`: its shape without the mask's clipping."""
 
     text: str
     tensor: Tensor
@@ -40,7 +40,7 @@ def is_advanced(elements: list[Element]) -> bool:
 
 
 def take(base: Result, elements: list[Element], clips: Clips | None = None) -> View:
-    """The part of a tensor that a subscript selects."""
+    """Return the part of a tensor that a subscript selects."""
     tensor = base.tensor or Tensor()
     blocks, inner = elements[: tensor.blocks], elements[tensor.blocks :]
     text = base.text
@@ -61,7 +61,7 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
 
 
 def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | None) -> View:
-    """Slices and numbers, which mean the same today; on chip and for rows of HBM a tile keeps two dimensions."""
+    """Rewrite slices and numbers, which are unchanged; on chip and for rows of HBM a tile keeps two dimensions."""
     if clips:
         raise CannotError("a mask on a tile that is taken by slices: shorten the slices with min(...)")
     keys = [element.text for element in elements]
@@ -77,13 +77,13 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
 
 
 def slice_text(*parts: str) -> str:
-    """A slice, its parts apart where one is more than a name or a number."""
+    """Format a slice, with spaces if a part is more than a name or a number."""
     simple = all(part.isidentifier() or part.isdigit() for part in parts)
     return (":" if simple else " : ").join(parts)
 
 
 def _one(text: str) -> str:
-    """A slice of the one element at an index."""
+    """Return a slice of the one element at an index."""
     index = Sum.of(text)
     return slice_text(index.text, (index + 1).text)
 
@@ -147,7 +147,7 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
 
 
 def _slices(indices: list[Index], rank: int, tensor: Tensor) -> list[str] | None:
-    """The subscript as slices, where each axis is that of one dimension, in order."""
+    """Return the subscript as slices, if each axis belongs to one dimension, in order."""
     used: list[tuple[int, int]] = []  # (axis, dimension)
     keys = []
     for dimension, index in enumerate(indices):
@@ -189,7 +189,7 @@ def _key(index: Index) -> str:
 
 
 def _pattern(text: str, indices: list[Index], rank: int) -> str:
-    """The subscript as an explicit access pattern on the tensor."""
+    """Return the subscript as an explicit access pattern on the tensor."""
     pairs = []
     for at in range(-rank, 0):
         step = Sum(0)
@@ -210,7 +210,7 @@ def _pattern(text: str, indices: list[Index], rank: int) -> str:
 
 
 def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) -> View:
-    """Rows of a tensor in HBM at indices that SBUF holds."""
+    """Return rows of a tensor in HBM at indices held in SBUF."""
     indices = [element.index for element in elements[1:]]
     if tensor.region not in ("hbm", "") or any(index is None for index in indices):
         raise CannotError("a tile as an index: take rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
@@ -234,7 +234,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
 
 
 def clip_whole(result: Result, clips: Clips) -> View:
-    """A whole tile where a mask clips its axes, counted from the right."""
+    """Return a whole tile clipped by a mask, with axes counted from the right."""
     tensor = result.tensor or Tensor()
     shape = tensor.shape
     rank = max([-at for at in clips], default=0) if shape is None else len(shape)

@@ -1,4 +1,4 @@
-"""The NKI API as the checker needs it: which names there are, and whether a call fits a signature."""
+"""The NKI API for the checker: existing names, and whether calls fit signatures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Api:
 
 @cache
 def api() -> Api:
-    """The API of NKI, from the table that the simulator's modules are checked against."""
+    """Return the API of NKI, from the table that also checks the simulator's modules."""
     data = table()
     names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
     names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
@@ -65,7 +65,7 @@ def api() -> Api:
         else:
             names[entry["module"]].add(entry["name"])
             signatures[entry["qualname"]] = parameters
-    members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; the stubs leave it out
+    members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; missing in the stubs
     members["nki.language.tile_size"] = members["nki.language._TileSize"]
     return Api(
         {module: frozenset(own) for module, own in names.items()},
@@ -81,7 +81,7 @@ def api() -> Api:
 
 
 def modern(dotted: str) -> str:
-    """The name by which the API lists what goes by another: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
+    """Return the API's name for an alias: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
     dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
     return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
 
@@ -103,7 +103,7 @@ def unknown_name(dotted: str, known_api: Api) -> str | None:
 
 
 def _split(dotted: str) -> tuple[str, str, list[str]]:
-    """("nki.language", "tile_size", ["pmax"]) of "nki.language.tile_size.pmax"."""
+    """Split "nki.language.tile_size.pmax" into ("nki.language", "tile_size", ["pmax"])."""
     parts = dotted.split(".")
     size = 2 if ".".join(parts[:2]) in MODULES else 1
     return ".".join(parts[:size]), parts[size] if len(parts) > size else "", parts[size + 1 :]
@@ -128,7 +128,7 @@ def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str,
 
 
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
-    """(rule, message) for each way in which a call does not fit a signature; `shown` is the function's name."""
+    """Yield (rule, message) for each way in which a call does not fit a signature; `shown` is the function's name."""
     expanded = any(isinstance(argument, ast.Starred) for argument in call.args)
     expanded = expanded or any(keyword.arg is None for keyword in call.keywords)
     named = {keyword.arg for keyword in call.keywords}
@@ -153,6 +153,6 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
     missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
     if missing and not expanded:
         needed = ", ".join(repr(name) for name in missing)
-        # An instruction of the first NKI, which took no dst, lacks its last argument.
+        # A call in the first NKI's form, without dst, lacks its last argument.
         old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
         yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"

@@ -1,4 +1,4 @@
-"""The NKI API in a function: names that exist, calls that fit, operators that the engines have, memories that agree."""
+"""The use of the NKI API in a function: names, calls, operators of engines, and memories."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .scope import FunctionScope
 from .source import parameters
 from .tensors import CREATORS, Tensor
 
-BYPASS = frozenset({"bypass"})  # of op0 and op1: no page says which instructions take it, so none is refused
-INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # functions of tiles -> operators
+BYPASS = frozenset({"bypass"})  # for op0 and op1: no page says which instructions accept it, so none is refused
+INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
 SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.divide": "multiply by nl.reciprocal(y)",
     "nki.language.fmod": "there is no such instruction",
@@ -28,7 +28,7 @@ OUTPUT_BUFFER = "shared_hbm"
 
 
 def check_calls(scope: FunctionScope) -> None:
-    """Check what a function does with the NKI API."""
+    """Check a function's use of the NKI API."""
     visitor = _Calls(scope)
     arguments = scope.function.args
     for part in (*arguments.defaults, *arguments.kw_defaults, *scope.function.body):
@@ -37,9 +37,9 @@ def check_calls(scope: FunctionScope) -> None:
 
 
 def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
-    """Check that a kernel returns what it made for that, and that this is where outputs of kernels must be.
+    """Check that a kernel returns tensors that it made as outputs, in the memory required for outputs.
 
-    `launched`: the file calls it from the host. Where it does not, another file's kernel may call it for a tile.
+    `launched`: the file calls it from the host. Otherwise, another file's kernel may call it for a tile.
     """
     tensors = local_tensors(scope)
     nodes = [node for statement in scope.function.body for node in _own(statement)]
@@ -76,7 +76,7 @@ def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """A statement and all in it, but for functions and classes: what these return is theirs."""
+    """Yield a statement and everything in it, except nested functions and classes."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         yield node
         for child in ast.iter_child_nodes(node):
@@ -103,7 +103,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
 
 
 def _base(expression: ast.expr) -> str:
-    """The name that views are taken of."""
+    """Return the name that views are taken of."""
     while isinstance(expression, (ast.Subscript, ast.Attribute, ast.Call)):
         expression = expression.func if isinstance(expression, ast.Call) else expression.value
     return expression.id if isinstance(expression, ast.Name) else ""
@@ -144,7 +144,7 @@ class _Calls(ast.NodeVisitor):
         dotted = self._nki_name(node)
         if dotted is not None:
             self._check_name(node, dotted)
-            return  # the parts of the chain are parts of this name
+            return  # the parts of the chain belong to this name
         if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
             wrong = tensor_member(node.attr, self._scope.api)
             if wrong is not None:
@@ -267,7 +267,7 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "dma-reads-psum", message)
 
     def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
-        """Memories that the engine of an instruction has no path to."""
+        """Check for memories that the instruction's engine cannot access."""
         if function in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and "dst" in bound:
             tensor = self.tensors.of(bound["dst"])
             moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))

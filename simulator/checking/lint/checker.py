@@ -1,4 +1,4 @@
-"""From a file to its findings: which functions are kernels, and which the compiler will inline into them."""
+"""From a file to its findings: finds the kernels, and the functions that the compiler will inline into them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def examine_file(path: Path | str) -> Examination:
 
 
 def check_file(path: Path | str) -> list[Finding]:
-    """The findings of `examine_file`, sorted by file and line. Raises as it does."""
+    """Return the findings of `examine_file`, sorted by file and line. Raises like it."""
     return list(examine_file(path).findings)
 
 
 def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
-    """The findings in a text that is, or could be, the file `path`. Raises as `examine_file` does."""
+    """Return the findings in a text that is, or could be, the file `path`. Raises like `examine_file`."""
     place = Path(path) if str(path) != "<source>" else None
     module = parse_module(text, str(path), place)
     return list(_Check(Files()).run(module).findings)
@@ -63,9 +63,9 @@ class _Check:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._findings: set[Finding] = set()
-        self._seen: set[int] = set()  # ids of what has been checked
+        self._seen: set[int] = set()  # ids of checked nodes
         self._reached: set[Path] = set()
-        self._inlined: set[int] = set()  # ids of what functions of kernels refer to
+        self._inlined: set[int] = set()  # ids of nodes referred to by kernels
         self._waiting: list[Definition] = []
 
     def run(self, module: Module) -> Examination:
@@ -90,8 +90,8 @@ class _Check:
                 self._check_function(definition, definition.node)
         launched = _launched(module)
         for kernel in kernels:
-            # A kernel that another one calls is inlined there and may return any tensor; so is one whose parameters
-            # engines use, since the arguments of an entry are in HBM.
+            # A kernel called by another one is inlined and may return any tensor. So is one whose parameters are used
+            # by engines: the arguments of an entry kernel are in HBM.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
                 scope = self._inside(kernel, kernel.node)
                 check_parameters(scope)
@@ -104,7 +104,7 @@ class _Check:
     # Kernels
 
     def _kernels(self, module: Module) -> Iterator[Definition]:
-        """Functions that are decorated with nki.jit, or handed to it in a call."""
+        """Return functions decorated with nki.jit, or passed to it in a call."""
         for definition in _functions(module, module.tree, ()):
             if self._has_jit(definition):
                 yield definition
@@ -116,7 +116,7 @@ class _Check:
                     yield resolved
 
     def _outside(self, module: Module, enclosing: tuple[FunctionNode, ...]) -> FunctionScope:
-        """The scope that a function's decorators are evaluated in."""
+        """Return the scope in which a function's decorators are evaluated."""
         return FunctionScope(module, None, enclosing, self._files, self._findings.add)
 
     def _has_jit(self, definition: Definition) -> bool:
@@ -159,7 +159,7 @@ class _Check:
                 self._waiting.append(resolved)
 
     def _check_imports(self, module: Module) -> None:
-        """Imports of the first NKI's package, in a module that a kernel needs."""
+        """Check for imports of the first NKI's package in a module that a kernel needs."""
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
@@ -172,7 +172,7 @@ class _Check:
                 self._findings.add(Finding(module.shown, node.lineno, "old-dialect", message))  # type: ignore[attr-defined]
 
     def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:
-        """Its methods, and the classes that it derives from."""
+        """Check a class's methods and base classes."""
         scope = self._outside(definition.module, definition.enclosing)
         for base in node.bases:
             resolved = scope.resolve(base)
@@ -184,7 +184,8 @@ class _Check:
 
 
 def _launched(module: Module) -> frozenset[str]:
-    """Names that the module calls outside of its jitted functions, directly or handed to another function there."""
+    """Return names that the module calls outside of its jitted functions, directly or passed to another
+    function there."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(module.tree.body)
     while waiting:
@@ -199,7 +200,7 @@ def _launched(module: Module) -> frozenset[str]:
 
 
 def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...]) -> Iterator[Definition]:
-    """Every function of a module, in others too."""
+    """Yield every function of a module, including nested ones."""
     for child in ast.iter_child_nodes(node):
         inner = enclosing
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -1,4 +1,4 @@
-"""Integers that the source of a kernel shows: written out, constants of modules, and those of nl.tile_size."""
+"""Integers known from a kernel's source: literals, module constants, and nl.tile_size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = {  # nl.tile_size
 
 
 def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
-    """The integer that an expression is: written out, a constant of a module, or of nl.tile_size."""
+    """Return the value of an integer expression: a literal, a module constant, or from nl.tile_size."""
     if isinstance(expression, ast.Constant):
         return expression.value if type(expression.value) is int else None
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
@@ -34,8 +34,8 @@ def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
 
 
 def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
-    """The integer that a name of a module is assigned, there or where it is imported from."""
-    for _ in range(20):  # imports that go round in a circle
+    """Return the integer assigned to a module's name, there or where it is imported from."""
+    for _ in range(20):  # circular imports
         binding = module.bindings.get(name)
         if isinstance(binding, Import) and binding.name is not None:
             source = scope.files.find(module, binding.level, binding.module)

@@ -1,4 +1,4 @@
-"""Jupyter notebooks as Python source: their code cells one after the other, without magics."""
+"""Jupyter notebooks as Python source: code cells in order, without magics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SUFFIX = ".ipynb"
 
 @dataclass(frozen=True)
 class Notebook:
-    """The code of a notebook; `cells` has the number of the cell, from 1 on, and the line within it, of each line."""
+    """The code of a notebook; `cells` maps each line to its cell, from 1 on, and the line in it."""
 
     shown: str
     text: str
     cells: tuple[tuple[int, int], ...]
 
     def located(self, finding: Finding) -> Finding:
-        """A finding in the cell and the line that users see."""
+        """Return a finding located by cell and line, as users see them."""
         if finding.path != self.shown or not 0 < finding.line <= len(self.cells):
             return finding
         cell, line = self.cells[finding.line - 1]
@@ -29,7 +29,7 @@ class Notebook:
 
 
 def read_notebook(path: Path, shown: str) -> Notebook:
-    """Read the code cells of a notebook. Raises SourceError where it is none."""
+    """Read the code cells of a notebook. Raises SourceError if it is not one."""
     try:
         cells = json.loads(read_source(path, shown))["cells"]
         sources = [(number, "".join(cell["source"])) for number, cell in _code(cells)]
@@ -48,5 +48,5 @@ def read_notebook(path: Path, shown: str) -> Notebook:
 
 
 def _code(cells: list[dict[str, object]]) -> list[tuple[int, dict[str, list[str]]]]:
-    """The code cells, each with its number among all cells."""
+    """Yield the code cells, each with its number among all cells."""
     return [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]  # type: ignore[misc]

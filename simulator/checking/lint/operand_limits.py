@@ -1,4 +1,4 @@
-"""Limits of tiles and operands, where the source shows their memory, dtype or shape.
+"""Limits of tiles and operands whose memory, dtype or shape is known from the source.
 
 They are read from the declarations of the instructions (instructions/declaration.py), which the simulator checks too.
 """
@@ -21,13 +21,13 @@ from .source import Definition, FunctionNode
 from .tensors import LOOPS, OF_TILES, LocalTensors, Tensor
 
 MATMUL = "nki.isa.nc_matmul"
-COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # of an operand of a matmul, at most
+COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # most columns of a matmul's operands
 ON_CHIP = ("sbuf", "psum")
-_BANKS = 8  # of PSUM in a partition
+_BANKS = 8  # PSUM banks in a partition
 
 
 def local_tensors(scope: FunctionScope) -> LocalTensors:
-    """The tensors of a function, with the shapes that its module's constants give."""
+    """Return the tensors of a function, with shapes from its module's constants."""
     return LocalTensors(scope.function, scope.resolve, scope.api, partial(number_of, scope))
 
 
@@ -65,9 +65,9 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
             continue
         shown = f"{function}: {name} {ast.unparse(bound[name])}"
-        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # as matmul-output
+        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # by rule matmul-output
         declaration = DECLARATIONS[function.removeprefix("nki.isa.")]
-        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # as gpsimd-psum
+        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # by rule gpsimd-psum
         if not reported_otherwise:
             allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
             if function == MATMUL and name in COLUMNS:
@@ -97,7 +97,7 @@ def _check_dtype(scope: FunctionScope, node: ast.Call, shown: str, tensor: Tenso
     if tensor.dtype not in DTYPES:
         return
     if isinstance(kind, Scalar) and kind.operator:
-        return  # bit operators take other tiles
+        return  # bit operators accept other tiles
     if (kind.dtypes and tensor.dtype not in kind.dtypes) or tensor.dtype in kind.refused:
         allowed = f"must be {among(kind.dtypes)}" if kind.dtypes else f"cannot be {among(kind.refused)}"
         scope.report(node, "operand-dtype", f"{shown} is {tensor.dtype}: it {allowed}")
@@ -149,7 +149,7 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
 
 
 def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
-    """The function that a name means, in the function being checked or in its module."""
+    """Return the function that a name refers to, in the checked function or its module."""
     if isinstance(name, ast.Name):
         for node in ast.walk(scope.function):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name.id:
@@ -161,7 +161,7 @@ def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
 
 
 def _own_returns(function: FunctionNode) -> list[ast.Return]:
-    """The return statements of a function, not those of functions within."""
+    """Return the return statements of a function, excluding nested functions."""
     found, waiting = [], list[ast.AST](function.body)
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,7 @@
-"""Rules that AWS does not document, as far as they can be checked in a source file.
+"""Undocumented rules of AWS's tools, as far as they can be checked in a source file.
 
-`simulator/instructions/reported.py` has their sources. Sizes, dtypes and memories that the source does not show are not
-reported.
+`simulator/instructions/reported.py` lists their sources. Sizes, dtypes and memories that are unknown from the source
+are not reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HALF_WORDS = frozenset({"bfloat16", "float16"})
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint32": 4}
 MATMUL = "nki.isa.nc_matmul"
 TRANSPOSE = "nki.isa.dma_transpose"
-TRANSPOSED_ROW_BYTES = 32  # of an output row of dma_transpose
+TRANSPOSED_ROW_BYTES = 32  # bytes of an output row of dma_transpose
 
 
 def check_reported(scope: FunctionScope) -> None:
@@ -44,7 +44,7 @@ class _Tile:
 
     @property
     def columns(self) -> int | None:
-        """The elements of a partition, if known."""
+        """Number of elements in a partition, if known."""
         known = [extent for extent in self.free if extent is not None]
         return prod(known) if self.free and len(known) == len(self.free) else None
 
@@ -60,8 +60,8 @@ class _Reported(ast.NodeVisitor):
         self._scope = scope
         self._loops: tuple[ast.For, ...] = ()
         self._tiles: dict[str, _Tile] = {}
-        self._names: set[str] = set()  # given to tensors
-        self._within: dict[str, set[ast.For]] = {}  # local names, and the loops in which they are assigned
+        self._names: set[str] = set()  # names given to tensors
+        self._within: dict[str, set[ast.For]] = {}  # local names, with the loops that assign them
 
     def visit_For(self, node: ast.For) -> None:
         self.visit(node.iter)
@@ -74,7 +74,7 @@ class _Reported(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """The body of a loop of the device, which is traced once."""
+        """Visit the body of a device loop, which is traced once."""
         outer, self._loops = self._loops, ()
         self.generic_visit(node)
         self._loops = outer
@@ -191,7 +191,7 @@ class _Reported(ast.NodeVisitor):
         self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
 
     def _check_sums(self, node: ast.Call, dst: ast.expr | None, accumulate: ast.expr | None) -> None:
-        """A loop over terms around a loop over parts of one bank, which are then begun one after the other."""
+        """Check for a loop over terms around a loop over parts of one bank, whose sums start one after another."""
         if accumulate is None or not isinstance(dst, ast.Subscript) or not isinstance(dst.value, ast.Name):
             return
         tile = self._tiles.get(dst.value.id)
@@ -211,7 +211,7 @@ class _Reported(ast.NodeVisitor):
             self._scope.report(node, "interleaved-sums", message)
 
     def _changed_in(self, expression: ast.expr) -> ast.For | None:
-        """The innermost loop that changes what an expression is."""
+        """Return the innermost loop that changes an expression's value."""
         names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}
         loops = [loop for name in names for loop in self._within.get(name, ())]
         return next((loop for loop in reversed(self._loops) if loop in loops), None)
@@ -222,7 +222,7 @@ def _indices(subscript: ast.Subscript) -> list[ast.expr]:
 
 
 def _is_one(index: ast.expr) -> bool:
-    """True if an index takes one element: a number, or `i : i + 1`."""
+    """True if an index selects one element: a number, or `i : i + 1`."""
     if not isinstance(index, ast.Slice):
         return isinstance(index, (ast.Constant, ast.Name)) and getattr(index, "value", 0) is not ...
     lower, upper = index.lower, index.upper

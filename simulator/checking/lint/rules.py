@@ -1,4 +1,4 @@
-"""The rules of the checker, by the stable names that findings carry."""
+"""The rules of the checker, by stable names used in findings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULES: dict[str, str] = {
     "refused": "What the simulator refuses when it runs the kernel, on shapes that the file or --shapes gives.",
     "otherwise": "Warning: what the chip does otherwise, found by running the kernel as for `refused`.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
-    # What kernels that run on chips take care of, and reports say (simulator/instructions/reported.py)
+    # Rules followed by kernels that run on chips, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Sums that matmuls begin one after the other in a bank of PSUM and go on with in turn.",
     "psum-words": "Warning: a 16-bit tile in PSUM of an odd number of columns, which ends within a word.",
     "psum-slot": "Warning: a 16-bit view in PSUM that begins within a word; the back end refuses it.",
@@ -63,7 +63,7 @@ class Finding:
 
     @property
     def is_warning(self) -> bool:
-        """True if the kernel compiles nevertheless."""
+        """True if the kernel still compiles."""
         return self.rule in WARNINGS
 
     def __str__(self) -> str:

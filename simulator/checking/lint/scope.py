@@ -1,4 +1,4 @@
-"""Names in one function of a kernel: their meanings, and the report of findings about them."""
+"""Names in one function of a kernel: their meanings, and reporting of findings about them."""
 
 from __future__ import annotations
 
