@@ -1,4 +1,5 @@
-"""Files into answers: pictures and rows of features, found, read in batches, run, and answered one by one.
+"""From files to answers: finds pictures and rows of features, reads them in batches, runs them and yields an answer for
+each.
 
-Nothing here knows of a terminal: what goes wrong is raised, and what takes long calls back.
+Nothing here knows of a terminal: problems are raised, and progress is reported by callbacks.
 """

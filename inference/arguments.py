@@ -1,4 +1,4 @@
-"""Arguments of Python functions for running a network, and their check."""
+"""Arguments of Python functions that run a network, and their checks."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class RunArguments:
 
     @property
     def is_shared(self) -> bool:
-        """True where workers answer, in processes of their own."""
+        """True if workers answer, in processes of their own."""
         return self.cores > 1 or self.cluster is not None
 
     @contextlib.contextmanager
     def open(self, model: Model) -> Iterator[BatchSession]:
-        """A session of a model; its workers end with the block."""
+        """Open a session of a model; its workers end with the block."""
         if not self.is_shared:
             yield self.session(model)
             return
@@ -108,12 +108,12 @@ class RunArguments:
             yield session
 
     def session(self, model: Model, keep_timelines: bool = False) -> Session:
-        """A session of a model in this process."""
+        """Return a session of a model in this process."""
         backend = choose_backend(self.backend, self.target, keep_timelines, self.lnc)
         return Session(model, backend, self.dtype, self.batch_size, self.launch_options(model))
 
     def launch_options(self, model: Model) -> LaunchOptions:
-        """Return the options of launches of a model. InputError where the pictures of `calibrate` cannot be read."""
+        """Return the options for launching a model. InputError if the pictures of `calibrate` cannot be read."""
         calibration = None
         if self.calibrate is not None:
             from .calibration_pictures import read_pictures
@@ -122,7 +122,7 @@ class RunArguments:
         return LaunchOptions(per=self.launches, calibration=calibration, eight_bits=self.eight_bits)
 
     def load(self, model: str | os.PathLike[str] | Model) -> Model:
-        """A model whose arrays have the layout that was asked for. ModelError where it cannot be read."""
+        """Load a model with the requested layout of arrays. ModelError if it cannot be read."""
         if not isinstance(model, (str, os.PathLike, Model)):
             raise ArgumentError(f"model is {_shown(model)}; a bundled name, the path of a file or a Model is needed")
         loaded = model if isinstance(model, Model) else open_model(model)
@@ -130,7 +130,7 @@ class RunArguments:
 
 
 def in_layout(model: Model, layout: Layout) -> Model:
-    """A model whose arrays of images have this layout; ModelError for one that reads features."""
+    """Return the model with this layout for arrays of images; ModelError for one that reads features."""
     spec = model.network.input
     if isinstance(spec, ImageInput):
         changed: ImageInput | SeveralInputs = replace(spec, layout=layout)
@@ -158,7 +158,7 @@ def _check_whole(name: str, value: Any, most: int | None = None) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message, however long it is and whatever its repr does."""
+    """Format a value for a message, whatever its length and repr."""
     try:
         text = repr(value)
     except Exception:

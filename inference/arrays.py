@@ -1,4 +1,4 @@
-"""Arrays in place of pictures: .npy and .npz files that hold what a network reads, preprocessed already."""
+"""Arrays instead of pictures: .npy and .npz files that hold preprocessed inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def is_array_file(path: str) -> bool:
-    """True if the name of a file is that of an array file."""
+    """True if a file's name is that of an array file."""
     return path.lower().endswith(ARRAY_SUFFIXES)
 
 
@@ -27,17 +27,18 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
     """
     try:
         with open_regular(path) as file:
-            budget = Budget.of(file)  # before the rows, which close a file stored by columns
+            budget = Budget.of(file)  # before the rows, which may close the file
             rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
             values = rows.whole(budget)
-            budget.take(8 * values.size, f"an array of shape {list(values.shape)} as float32")  # twice: in two layouts
+            # counted twice, for two layouts
+            budget.take(8 * values.size, f"an array of shape {list(values.shape)} as float32")
     except (OSError, ValueError) as error:
         raise InputError(describe(error)) from None
     return in_layout(values, spec)
 
 
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
-    """An array of one example or several, in the layout of the network's own file, as float32 [(N,) C, H, W]."""
+    """Convert one example or several in the layout of the network's own file to float32 [(N,) C, H, W]."""
     wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:
@@ -57,6 +58,6 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
 
 
 def check_unmasked(values: object) -> None:
-    """InputError for a masked array with masked values, which NumPy would hand out as if they were not."""
+    """Raise InputError for a masked array with masked values, which NumPy would treat as values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError("holds masked values; fill them in, or leave out what they are of")

@@ -1,7 +1,7 @@
-"""Columns of a table: which are features, which is the id of a row, and which its right class.
+"""The columns of a table: features, the id of a row, and its right class.
 
-Columns are named as the header names them, in tables without one by their numbers from 0. Without names, the one column
-that holds text is taken as the id. ValueError, in words for the user, for names that a table has not.
+Columns are named as in the header, or numbered from 0 in tables without one. Without names, a single text column is
+taken as the id. ValueError, in words for the user, for unknown names.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-SHOWN_COLUMNS = 30  # of a table, in a message
+SHOWN_COLUMNS = 30  # columns shown in a message
 HINT = "; --drop, --id and --label-column name columns that are no features"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a user names; without any, all but the id are features."""
+    """The columns named by the user; if none are, all but the id are features."""
 
     features: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Selection:
-    """Columns of a table by number: features in their order, id and right class, if there are such; `is_found` if the
-    id was not named."""
+    """The columns of a table by number: features in order, id and right class, if any; `is_found`: the id was not
+    named."""
 
     features: tuple[int, ...]
     id: int | None = None
@@ -74,7 +74,7 @@ class Selection:
     is_found: bool = False
 
     def note(self, names: Sequence[str]) -> str | None:
-        """Return a note for the user; None where nothing was decided for them."""
+        """Return a note for the user; None if nothing was decided for them."""
         if not self.is_found or self.id is None:
             return None
         name = names[self.id][:40]
@@ -83,15 +83,15 @@ class Selection:
 
 @dataclass
 class Sides:
-    """Columns of a table beside its features: the id and the right class of each row, as text. Either is None where
-    there is no such column; a class is empty where it is missing."""
+    """The columns beside features: id and right class of each row, as text. Either is None without such a column; a
+    class is empty if it is missing."""
 
     id_name: str
     ids: list[str] | None
     labels: list[str] | None
 
     def check(self) -> None:
-        """ValueError for an id that is missing or is there twice."""
+        """Raise ValueError for a missing or repeated id."""
         rows: dict[str, int] = {}
         for row, name in enumerate(self.ids or ()):
             if not name:
@@ -104,7 +104,7 @@ class Sides:
 
 
 def parse_names(option: str, text: str | None) -> tuple[str, ...]:
-    """The names in a list with commas; one with a comma of its own is put in quotes. ValueError for an empty list."""
+    """Parse a comma-separated list of names; quote a name that contains a comma. ValueError for an empty list."""
     if text is None:
         return ()
     try:

@@ -1,6 +1,6 @@
-"""Tables of numbers as text: .csv and .tsv. They raise ValueError, in words for the user, for what is no such table.
+"""Tables of numbers as text: .csv and .tsv. Raises ValueError, in words for the user, for anything else.
 
-Which line is taken for a header is decided by these rules, and is said:
+These rules decide which line is the header; a note reports it:
 
 - "yes": the first line that is no comment. "no": none.
 - "auto": the first line, where it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
@@ -25,20 +25,19 @@ from ..models.errors import ArgumentError
 from .columns import HINT, Columns, Selection, Sides
 from .feature_rows import MAX_LOADED_BYTES, FeatureRows
 
-MAX_LINE = 1 << 24  # characters: a million numbers
+MAX_LINE = 1 << 24  # characters: room for a million numbers
 MISSING = frozenset(("", "na", "n/a", "#n/a", "#na", "null", "none", "nan", "nil", "-", "?", "<na>"))
-SHOWN_NAMES = 6  # of a header
-FEWEST_COUNTS = 4  # 0, 1, 2, 3 of a header; fewer are as likely a row
+SHOWN_NAMES = 6  # header names shown
+FEWEST_COUNTS = 4  # a header 0, 1, 2, 3; fewer numbers are as likely a row
 
 Header = Literal["auto", "yes", "no"]
 
 
 @dataclass
 class _Table:
-    """State of reading: numbers row by row, the count of cells per row, and notes on the lines before.
+    """The state of reading: numbers row by row, the number of cells per row, and notes on preceding lines.
 
-    `columns` are those that the user names, None where all cells are features; `selection` says which are, None for
-    all.
+    `columns` are those named by the user, None if all cells are features; `selection` says which are, None for all.
     """
 
     columns: Columns | None = None
@@ -54,7 +53,7 @@ class _Table:
 
 
 def check_header(header: str) -> None:
-    """ArgumentError unless it is "auto", "yes" or "no"."""
+    """Raise ArgumentError unless it is "auto", "yes" or "no"."""
     if header not in get_args(Header):
         raise ArgumentError(f"header is {header!r}; allowed are {', '.join(get_args(Header))}")
 
@@ -62,9 +61,9 @@ def check_header(header: str) -> None:
 def csv_rows(
     name: str, file: IO[bytes], header: str = "auto", delimiter: str = ",", columns: Columns | None = None
 ) -> FeatureRows:
-    """The rows of a text file with a row a line, which is read whole and closed; `name` is what it is called.
+    """Read the rows of a text file, one per line; the whole file is read and closed. `name` is its name in messages.
 
-    All columns are features where `columns` is None.
+    All columns are features if `columns` is None.
     """
     with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
@@ -80,7 +79,7 @@ def csv_rows(
 
 
 def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
-    """The cells of a text of one column, and the number of the line of the first; ValueError for more columns."""
+    """Return the cells of a one-column text, and the line number of the first; ValueError for more columns."""
     cells: list[str] = []
     first = 0
     try:
@@ -155,7 +154,7 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
 
 
 def _add_sides(sides: Sides, chosen: Selection, record: list[str]) -> None:
-    """Keep the id and the class of a row."""
+    """Store the id and the class of a row."""
     if chosen.id is not None and sides.ids is not None:
         sides.ids.append(record[chosen.id].strip())
     if chosen.label is not None and sides.labels is not None:
@@ -164,7 +163,7 @@ def _add_sides(sides: Sides, chosen: Selection, record: list[str]) -> None:
 
 
 def _select(table: _Table, record: list[str]) -> None:
-    """Decide by the first row which columns are features."""
+    """Decide from the first row which columns are features."""
     if table.columns is None:
         return
     names = table.names or [str(column) for column in range(len(record))]
@@ -188,7 +187,7 @@ def _select(table: _Table, record: list[str]) -> None:
 
 
 def _has_names(record: Sequence[str], columns: Columns | None) -> bool:
-    """True if a line has all columns that a user names, none of them by number."""
+    """True if a line contains all columns named by the user, none of them a number."""
     named = set() if columns is None else columns.named
     return bool(named) and named <= {cell.strip() for cell in record} and not any(map(_is_number, named))
 
@@ -200,7 +199,7 @@ def _is_header(record: Sequence[str], header: str) -> bool:
     if (_counts(cells, 0) and len(cells) >= FEWEST_COUNTS) or (not _is_number(cells[0]) and _counts(cells[1:], 0)):
         return True
     names = [cell for cell in cells if cell.lower() not in MISSING]
-    # The first cell of a header may be empty, above numbers of rows.
+    # The first cell of a header may be empty, above row numbers.
     complete = len(names) == len(cells) or (not cells[0] and len(names) == len(cells) - 1 > 0)
     return complete and not any(map(_is_number, names)) and not _is_divided_otherwise(cells)
 
@@ -211,7 +210,7 @@ def _counts(cells: Sequence[str], first: int) -> bool:
 
 
 def _is_divided_otherwise(cells: Sequence[str]) -> bool:
-    """True for a line of numbers with other marks between them."""
+    """True for a line of numbers with other separators."""
     for mark in (";", "\t", ",", None):
         parts = [part for cell in cells for part in cell.split(mark)]
         if len(parts) > len(cells) and all(_is_number(part.replace(",", ".")) for part in parts):
@@ -225,7 +224,8 @@ def _names(record: Sequence[str]) -> str:
 
 
 def _number(cell: str) -> float | None:
-    """A cell as a number; None for what Python alone takes for one (`1_0`, digits of other scripts), and for others."""
+    """Parse a cell as a number; None for text, and for spellings that only Python accepts (`1_0`, digits of other
+    scripts)."""
     try:
         return float(cell) if cell.isascii() and "_" not in cell else None
     except ValueError:
@@ -253,7 +253,7 @@ def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    """The lines of a file, none of them without end."""
+    """Yield the lines of a file, limiting their length."""
     while line := text.readline(MAX_LINE):
         if len(line) == MAX_LINE and not line.endswith("\n"):
             raise csv.Error(f"a line of more than {MAX_LINE} characters")

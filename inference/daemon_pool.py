@@ -1,4 +1,4 @@
-"""Threads that nobody waits for."""
+"""Daemon threads, which never delay the end of the program."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SIGNAL_CHECK_SECONDS = 1.0
 
 
 class Running(Future[Result]):
-    """A result to be; `began` is the time of `time.monotonic` at which a thread began to compute it, None before."""
+    """A pending result; `began` is the `time.monotonic` at which a thread started computing it, None before."""
 
     began: float | None = None
 
 
 class TooSlowError(Exception):
-    """A result that took longer than allowed."""
+    """A result took longer than allowed."""
 
 
 def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
-    """Return a result, waiting for it in steps; TooSlowError when it has taken `seconds` since it began.
+    """Wait for a result in steps and return it; TooSlowError if it takes `seconds` after it began.
 
-    Python handles a signal between two of its instructions. One that arrives after the last of them and before the
-    thread sleeps does not wake it, so a wait without an end would ignore it.
+    Python handles signals between two instructions. A signal that arrives after the last instruction and before the
+    thread sleeps does not wake it, so an unlimited wait could ignore it.
     """
     while not result.done():
         step = _SIGNAL_CHECK_SECONDS
@@ -44,10 +44,10 @@ def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
 
 
 class DaemonPool:
-    """Runs functions in `count` threads. To be closed.
+    """Runs functions in `count` threads. Must be closed.
 
-    A thread that reads from a file system that stalls may never come back. It holds up neither Ctrl-C nor the end of
-    the program, as the threads of concurrent.futures do.
+    A thread that reads from a stalled file system may never return. Unlike the threads of concurrent.futures, it delays
+    neither Ctrl-C nor the end of the program.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -58,18 +58,18 @@ class DaemonPool:
             self._add_thread()
 
     def submit(self, function: Callable[[], Result]) -> Running[Result]:
-        """Have a thread call `function`, and return its result to be."""
+        """Let a thread call `function`; return the pending result."""
         result: Running[Result] = Running()
         self._tasks.put((result, function))
         return result
 
     def replace_thread(self) -> None:
-        """Start a thread in place of one that does not come back; should it do so, there is one more."""
+        """Start a thread in place of one that does not return; if it does, there is one more."""
         self._count += 1
         self._add_thread()
 
     def close(self) -> None:
-        """Cancel what has not begun, and have the threads end when they are done; returns at once."""
+        """Cancel pending work, and let the threads end when they are done; returns at once."""
         try:
             while (task := self._tasks.get_nowait()) is not None:
                 task[0].cancel()
@@ -91,4 +91,4 @@ class DaemonPool:
                 result.set_result(function())
             except BaseException as error:
                 result.set_exception(error)
-            del task, result, function  # what they hold is not kept while this thread waits
+            del task, result, function  # releases what they hold while this thread waits

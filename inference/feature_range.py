@@ -1,7 +1,7 @@
-"""A warning for features far outside the range that a network was trained on, where its file states one.
+"""A warning for features far outside the range of the training data, if the model file states it.
 
-The metadata `feature_range` of a model file is a JSON list: the smallest and the largest value of the features that the
-network was trained on, all columns together.
+The metadata `feature_range` of a model file is a JSON list: the smallest and the largest feature of the training data,
+over all columns.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from ..models.files import Model
 
 KEY = "feature_range"
-LOOKED_AT = 1000  # rows, the first ones
-_BEYOND = 0.5  # of the range, on either side
-_SHARE = 0.01  # of the values that may be outside
-_NARROW = 0.1  # of the range: all values of many rows within as little of it are scaled otherwise
+LOOKED_AT = 1000  # first rows examined
+_BEYOND = 0.5  # fraction of the range allowed on either side
+_SHARE = 0.01  # fraction of the values that may be outside
+_NARROW = 0.1  # fraction of the range: if all values of many rows lie within it, they are scaled differently
 
 
 def feature_range(model: Model) -> tuple[float, float] | None:
-    """The smallest and the largest value that a model file states; None where it states none."""
+    """Return the smallest and the largest feature stated in a model file, or None."""
     try:
         low, high = json.loads(model.metadata[KEY])
         stated = float(low), float(high)
@@ -36,7 +36,7 @@ def range_note(model: Model, rows: np.ndarray) -> str | None:
     if stated is None or not rows.size:
         return None
     low, high = stated
-    with np.errstate(all="ignore"):  # of NaN, which is refused elsewhere
+    with np.errstate(all="ignore"):  # NaN is refused elsewhere
         values = np.asarray(rows[:LOOKED_AT], np.float64)
     beyond = (values < low - _BEYOND * (high - low)) | (values > high + _BEYOND * (high - low))
     is_beyond = beyond.mean() > _SHARE

@@ -1,4 +1,4 @@
-"""Readers of .npy and .npz. They raise ValueError, in words for the user, for what is no table of numbers."""
+"""Readers of .npy and .npz. They raise ValueError, in words for the user, for anything but a table of numbers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import numpy as np
 from ..models.budget import Budget
 from .feature_rows import FeatureRows
 
-MAX_HEADER_BYTES = 1 << 16  # NumPy's own are of some 128
+MAX_HEADER_BYTES = 1 << 16  # NumPy's own headers have about 128
 
 
 class _Header(NamedTuple):
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
-    offset: int  # of the values
+    offset: int  # offset of the values
 
 
 def npy_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
-    """The rows of an array in a file of `size` bytes, which is closed with them."""
+    """Return the rows of an array in a file of `size` bytes, which is closed with them."""
     return _rows(name, (file,), size, Budget.for_file(size))
 
 
 def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
-    """The rows of the one array in an archive, or of that which is named x or X; the file is closed with them."""
+    """Return the rows of the only array in an archive, or of the one named x or X; the file is closed with them."""
     try:
         archive = zipfile.ZipFile(file)
         members: dict[str, zipfile.ZipInfo] = {}
@@ -70,26 +70,26 @@ def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) ->
 
 
 def _read_header(file: IO[bytes]) -> _Header:
-    """The header of an array, its length checked before it is read, and no Python object let through."""
+    """Read the header of an array; its length is checked first, and Python objects are refused."""
     start = file.read(12)
     version = tuple(start[6:8])
     readers: dict[tuple[int, ...], Any] = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-        (3, 0): np.lib.format.read_array_header_2_0,  # 3.0 is 2.0 in UTF-8, for names of fields, which are refused
+        (3, 0): np.lib.format.read_array_header_2_0,  # version 3.0 is 2.0 with UTF-8 field names, which are refused
     }
     if not start.startswith(np.lib.format.MAGIC_PREFIX) or version not in readers:
         raise ValueError("not an array that can be read: it does not begin as one of NumPy's")
-    first = 10 if version == (1, 0) else 12  # the text of the header begins there
+    first = 10 if version == (1, 0) else 12  # start of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:
         raise ValueError(f"not an array that can be read: its header claims {length} bytes")
     content = start[8:] + file.read(length - (12 - first))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them
+            warnings.simplefilter("ignore")  # about headers written by Python 2
             shape, fortran, dtype = readers[version](io.BytesIO(content))
-    except Exception:  # it is parsed as Python literals, which raises nearly anything for a damaged one
+    except Exception:  # parsing Python literals raises nearly anything for a damaged header
         raise ValueError("not an array that can be read: its header is damaged") from None
     if dtype.hasobject:
         raise ValueError("holds Python objects, which are never unpickled")

@@ -1,4 +1,4 @@
-"""Reading feature batches and raw weights. Nothing is unpickled, and no header is believed unchecked."""
+"""Reads feature batches and raw weights. Nothing is unpickled, and no header is trusted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .feature_tables import npy_rows, npz_rows
 from .parquet_tables import parquet_rows
 
 SUFFIXES = (".bin", ".npy", ".npz", ".csv", ".tsv", ".parquet")
-TABLES = (".csv", ".tsv", ".parquet")  # whose columns have names
+TABLES = (".csv", ".tsv", ".parquet")  # formats with named columns
 
 
 def read_features(path: Path, features: int, header: str = "auto", columns: Columns | None = None) -> FeatureRows:
@@ -59,7 +59,7 @@ def read_feature_bytes(
 def _checked(
     name: str, file: IO[bytes], suffix: str, features: int, header: str, columns: Columns | None
 ) -> FeatureRows:
-    """The rows of a file in the format of a suffix; it is closed with them, and where they cannot be used."""
+    """Return the rows of a file in the format of a suffix; it is closed with them, or if they cannot be used."""
     try:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -99,9 +99,11 @@ def _suffix_of(content: bytes) -> str:
 
 
 def read_weights(folder: Path) -> Model:
-    """A network of one hidden layer (relu, softmax) from W1.bin [d, h], b1.bin [h], W2.bin [h, c] and b2.bin [c].
+    """Return a network of one hidden layer (relu, softmax) from W1.bin [d, h], b1.bin [h], W2.bin [h, c] and b2.bin
+    [c].
 
-    Raw little-endian float32, row by row. All sizes follow from those of the files; InputError says which do not fit.
+    Raw little-endian float32, row by row. All sizes follow from the file sizes; InputError names the files that do not
+    fit.
     """
     counts = {}
     for name in ("W1", "b1", "W2", "b2"):
@@ -144,7 +146,7 @@ def _bin_rows(name: str, file: IO[bytes], size: int, features: int) -> FeatureRo
 
 
 def _size(path: Path) -> int:
-    """The size in bytes of a regular file that can be read."""
+    """Return the size in bytes of a readable regular file."""
     try:
         with open_regular(path) as file:
             return file_size(file)
@@ -153,7 +155,7 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, size: int, dtype: str) -> np.ndarray:
-    """A file of `size` bytes as numbers."""
+    """Read a file of `size` bytes as numbers."""
     try:
         with open_regular(path) as file:
             content = file.read(size)

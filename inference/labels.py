@@ -1,4 +1,4 @@
-"""The right classes of rows, read from a file: their numbers, or labels of the network."""
+"""The right classes of rows, read from a file: numbers, or labels of the network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .csv_tables import table_cells
 from .feature_tables import npy_rows
 
 SUFFIXES = (".bin", ".npy", ".csv", ".tsv", ".txt", ".json")
-MAX_BYTES = 1 << 30  # of a file, which is held whole
+MAX_BYTES = 1 << 30  # bytes of a file, which is held whole
 
 
 def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "auto") -> np.ndarray:
-    """The class of each row, int32 [rows], from 0 to len(labels) - 1.
+    """Read the class of each row, int32 [rows], from 0 to len(labels) - 1.
 
-    .bin holds raw little-endian int32, .npy whole numbers [rows], .json a list, .csv, .tsv and .txt one a line, perhaps
-    below a header. In text, a class is a label of the network, else the number of one. InputError for anything else.
+    .bin holds raw little-endian int32, .npy integers [rows], .json a list; .csv, .tsv and .txt have one per line,
+    optionally below a header. In text, a class is a label of the network, else a class number. InputError for anything
+    else.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -33,7 +34,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
             if size > MAX_BYTES:
                 raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
             if suffix == ".npy":
-                budget = Budget.of(file)  # before the rows, which close a file stored by columns
+                budget = Budget.of(file)  # before the rows, which may close the file
                 values = _whole_numbers(npy_rows(str(path), file, size).whole(budget))
             else:
                 values = _read(file.read(), suffix, rows, labels, header)
@@ -48,9 +49,9 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
 
 
 def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
-    """The class of each text of a table's column, int32, -1 where it is empty; InputError for what is no class.
+    """Return the class of each text in a table's column, int32, -1 if it is empty; InputError for an unknown class.
 
-    A class is a label of the network, else the number of one, which pandas may have written as 3.0.
+    A class is a label of the network, else a class number, which pandas may have written as 3.0.
     """
     known = classes_by_name(labels)
     classes = np.full(len(texts), -1, np.int32)
@@ -67,7 +68,7 @@ def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequen
 
 
 def classes_by_name(labels: Sequence[str]) -> dict[str, int]:
-    """Return the class of each label, and of each number of a class as text; a label goes before a number."""
+    """Map each label, and each class number as text, to its class; labels take precedence."""
     numbers = {str(number): number for number in range(len(labels))}
     return numbers | {label: number for number, label in reversed(list(enumerate(labels)))}
 
@@ -92,7 +93,7 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
 
 
 def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
-    """The class of each text: that of the label, else the number itself."""
+    """Return the class of each text: a label's, else the number itself."""
     numbers = classes_by_name(labels)
     classes = np.empty(len(texts), np.int64)
     for position, text in enumerate(texts):

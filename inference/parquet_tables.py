@@ -1,7 +1,8 @@
-"""Parquet files: rows of features in, by pyarrow where it is installed. ValueError for what is no table of numbers.
+"""Reads rows of features from Parquet files with pyarrow, if it is installed. ValueError for anything but a table of
+numbers.
 
-A file of some hundred bytes may unpack to gigabytes, and its own figures may be wrong. So these are checked before
-anything is unpacked, and the file is read in a process of its own whose memory is limited.
+A file of a few hundred bytes may unpack to gigabytes, and its own figures may be wrong. So these are checked before
+anything is unpacked, and the file is read in a process with limited memory.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from .columns import HINT, Columns, Sides
 from .feature_rows import FeatureRows
 
 INSTALL_HINT = "pip install pyarrow"
-INDEX = "__index_level_"  # how pandas names the columns of an index
-BATCH_BYTES = 16 << 20  # of rows that are read at once
-TEXT_BYTES = 57  # that Python takes for an id beside its characters, with its place in a list
-LIMIT_BYTES = MIN_BYTES  # that the process may allocate beside what it begins with
+INDEX = "__index_level_"  # prefix of pandas' index columns
+BATCH_BYTES = 16 << 20  # bytes of rows read at once
+TEXT_BYTES = 57  # bytes of an id in Python besides its characters, including its list entry
+LIMIT_BYTES = MIN_BYTES  # bytes that the process may allocate after its start
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Shape and type of the rows, notes for the user, and the names of the columns of ids and of classes."""
+    """Shape and dtype of the rows, notes for the user, and the names of the id and class columns."""
 
     rows: int
     width: int
@@ -45,7 +46,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some rows, with their ids and classes where they have some."""
+    """Some rows, with their ids and classes if there are any."""
 
     values: np.ndarray
     ids: list[str]
@@ -53,8 +54,8 @@ class _Part:
 
 
 def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> FeatureRows:
-    """Return the rows of a Parquet file, whose columns are numbers, or one column of lists of numbers; the file is
-    closed. All columns are features where `columns` is None."""
+    """Return the rows of a Parquet file whose columns are numbers, or of one column of lists of numbers; the file is
+    closed. All columns are features if `columns` is None."""
     with file:
         content = file.getvalue() if isinstance(file, io.BytesIO) else None
         size = file_size(file) if content is None else len(content)
@@ -112,7 +113,7 @@ class ParquetReader:
         import pyarrow
         import pyarrow.parquet
 
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # others map a gigabyte at once, which counts
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # other pools map a gigabyte at once, which counts
         pyarrow.set_cpu_count(1)
         limit_memory(LIMIT_BYTES)
         file: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else open_regular(source)
@@ -133,7 +134,7 @@ class ParquetReader:
     def _reply(self, work: Any) -> Reply:
         try:
             return Reply(work(), None, (), ())
-        except MemoryError:  # pyarrow's is one
+        except MemoryError:  # pyarrow's own error is a MemoryError too
             return Reply(None, _over_limit(), (), ())
         except Exception as error:
             if type(error) in (ValueError, OverBudget):
@@ -145,7 +146,7 @@ class ParquetReader:
 
 
 def limit_memory(size: int) -> None:
-    """Let this process allocate at most `size` bytes more, where the system can do that (Linux)."""
+    """Limit this process to allocating `size` more bytes, on systems that support it (Linux)."""
     if not sys.platform.startswith("linux"):
         return
     import resource
@@ -157,7 +158,7 @@ def limit_memory(size: int) -> None:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The columns that are read, by name, and notes for the user."""
+    """The columns to read, by name, and notes for the user."""
 
     features: list[str]
     id_name: str | None
@@ -166,7 +167,7 @@ class _Chosen:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of ids and of classes."""
+        """The id and class columns."""
         return tuple(name for name in (self.id_name, self.label_name) if name is not None)
 
 
@@ -220,7 +221,7 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> l
 
 
 def _list_width(metadata: Any, name: str) -> int:
-    """Return the length of the lists of the one column, by the figures of the file."""
+    """Return the length of the lists in the only column, according to the file's metadata."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     leaf = next((number for number, path in enumerate(paths) if path.startswith(f"{name}.")), 0)
@@ -258,7 +259,7 @@ def _rows_of_lists(column: Any, dtype: np.dtype[Any]) -> np.ndarray:
     flat = column.flatten()
     if flat.null_count or not len(column) or len(flat) % len(column):
         raise ValueError("the lists have missing values or different lengths")
-    offsets = getattr(column, "offsets", None)  # lists of a fixed size have none
+    offsets = getattr(column, "offsets", None)  # lists of a fixed size have no offsets
     if offsets is not None and len(np.unique(np.diff(np.asarray(offsets)))) != 1:
         raise ValueError("the lists have different lengths")
     return np.asarray(flat).astype(dtype, copy=False).reshape(len(column), -1)

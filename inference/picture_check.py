@@ -1,7 +1,6 @@
-"""Accuracy of a network on pictures of known classes, with its preprocessing and with the usual alternatives.
+"""Accuracy of a network on pictures of known classes, with its own preprocessing and with common alternatives.
 
-Answers are those of the golden model. A wrong assumption about pictures shows as an alternative that is right more
-often.
+The golden model computes the answers. A wrong assumption about pictures shows as an alternative with higher accuracy.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .search import InputProblem, find_pictures
 
-MAX_WORK = 1 << 40  # multiply-accumulates of all runs: about a minute
-FEWEST, AT_ONCE = 8, 8  # pictures that are tried however long they take, and that run together
-MAX_BYTES = 64 << 20  # of a table of classes
+MAX_WORK = 1 << 40  # multiply-accumulates of all runs, about a minute
+FEWEST, AT_ONCE = 8, 8  # pictures tried regardless of time, and pictures run together
+MAX_BYTES = 64 << 20  # bytes of a table of classes
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to convert pictures: its name, the options of import that ask for it, and what it was right about."""
+    """A way to convert pictures: its name, the import options that select it, and its correct answers."""
 
     name: str
     options: str
@@ -39,7 +38,7 @@ class Way:
 
 @dataclass(frozen=True)
 class PictureCheck:
-    """The ways that were tried, that of the network first; the pictures that could not be used, or were left out."""
+    """The ways that were tried, the network's first; and the pictures that could not be used or were left out."""
 
     ways: tuple[Way, ...]
     problems: tuple[InputProblem, ...]
@@ -47,16 +46,16 @@ class PictureCheck:
 
     @property
     def better(self) -> Way | None:
-        """The way that is right most often, if it is so clearly more often than that of the network."""
+        """The way with the most correct answers, if it has clearly more than the network's."""
         first, best = self.ways[0], max(self.ways, key=lambda way: way.correct)
         return best if best.correct - first.correct > max(1, 0.1 * first.total) else None
 
 
 def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCheck:
-    """Run the pictures of a folder, whose classes a table has, or the names of the folders that they are in.
+    """Run the pictures of a folder, with classes from a table or from the names of their folders.
 
-    InputError where the network has no classes or reads no photos, where the classes are not known, and where no
-    picture can be used.
+    InputError if the network has no classes or reads no photos, if the classes are unknown, or if no picture can be
+    used.
     """
     network = model.network
     spec = network.input
@@ -90,7 +89,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
-    """(name, options, input) of the network's own way, then of the usual others."""
+    """Return (name, options, input) of the network's own way, followed by common alternatives."""
     count, zeros, ones = spec.channels, (0.0,) * spec.channels, (1.0,) * spec.channels
     step = -1 if spec.channel_order == "bgr" else 1
     others = [
@@ -118,7 +117,7 @@ def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
 def _read(
     names: Sequence[str], specs: Sequence[ImageInput], problems: list[InputProblem]
 ) -> tuple[list[str], list[np.ndarray]]:
-    """The pictures that can be used, and a batch of them for each way."""
+    """Return the usable pictures, and a batch of them for each way."""
     used, batches = [], [[] for _ in specs]  # type: tuple[list[str], list[list[np.ndarray]]]
     for name in names:
         try:
@@ -136,7 +135,7 @@ def _read(
 def _classes_of(
     names: Sequence[str], folder: Path, expect: Path | None, labels: Sequence[str], problems: list[InputProblem]
 ) -> dict[str, int]:
-    """The class of each picture by its name; pictures whose class is not known are left out, with a problem each."""
+    """Return the class of each picture by name; pictures without a known class are left out, with a problem each."""
     known = {label: number for number, label in reversed(list(enumerate(labels)))}
     table = _read_table(expect) if expect is not None else None
     classes = {}
@@ -160,7 +159,7 @@ def _classes_of(
 
 
 def _read_table(path: Path) -> Mapping[str, str]:
-    """Rows of a picture's name and its class, as a label or a number."""
+    """Read rows of a picture's name and its class, as a label or a number."""
     try:
         with open_regular(path) as file:
             text = file.read(MAX_BYTES).decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""The right classes of pictures: by a table of names, by the folder a picture is in, or by a pattern of names."""
+"""The right classes of pictures: from a table, from the picture's folder, or from a pattern of names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .labels import classes_by_name
 
-MAX_BYTES = 256 << 20  # of a table, which is held whole: some millions of names
+MAX_BYTES = 256 << 20  # bytes of a table, which is held whole: a few million names
 NAMES = ("input", "file", "filename", "file_name", "image", "path", "name", "picture")
 LABELS = ("label", "class", "class_index", "target", "category")
 FIELD = "{label}"
@@ -48,7 +48,7 @@ class PictureLabels:
             self._read(path)
 
     def class_of(self, name: str) -> int | None:
-        """Return the class of a picture by its name; None where it is not known. InputError for an unknown label."""
+        """Return the class of a picture by name; None if it is unknown. InputError for an unknown label."""
         if self._folder is not None:
             parts = _below(Path(name), self._folder)
             return self._class(parts[0], name) if len(parts) > 1 else None
@@ -59,7 +59,7 @@ class PictureLabels:
         return self._by_file_name.get(Path(name).name) if known is None else known
 
     def check_some(self, names: Sequence[str]) -> None:
-        """InputError unless at least one of the pictures has a label."""
+        """Raise InputError unless at least one of the pictures has a label."""
         if names and all(self.class_of(name) is None for name in names):
             shown = f" (it has {next(iter(self._named))!r})" if self._named else ""
             raise InputError(f"{self._source}: no label for any of the pictures, such as {names[0]!r}{shown}")
@@ -103,13 +103,13 @@ class PictureLabels:
 
 
 def _below(path: Path, folder: Path) -> tuple[str, ...]:
-    """The parts of a path below a folder; none where it is elsewhere. Links in the picture's own name stay links."""
+    """Return the parts of a path below a folder; none if it is elsewhere. Links in the picture's own name are kept."""
     resolved = path.parent.resolve() / path.name
     return resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """A pattern with {label} and * as a regular expression for the end of a path."""
+    """Compile a pattern with {label} and * to a regular expression for the end of a path."""
     if pattern.count(FIELD) > 1:
         raise InputError(f"{pattern}: {FIELD} is there twice; once is needed")
     parts = re.split(r"(\{label\}|\*)", pattern)
@@ -118,7 +118,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (where, name, label) of each line of a .csv or .tsv."""
+    """Yield (where, name, label) for each line of a .csv or .tsv."""
     if suffix not in (".csv", ".tsv", ".txt"):
         raise ValueError(f"labels of pictures are read from .csv, .tsv, .txt and .json, not {suffix or 'such a file'}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
@@ -133,7 +133,7 @@ def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _header(cells: Sequence[str]) -> tuple[int, int] | None:
-    """The columns of names and labels, where the first line names them."""
+    """Return the columns of names and labels, if the first line names them."""
     lower = [cell.strip().lower() for cell in cells]
     names = [lower.index(name) for name in NAMES if name in lower]
     labels = [lower.index(label) for label in LABELS if label in lower]
@@ -141,7 +141,7 @@ def _header(cells: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (where, name, label) of an object of labels by name, or of a list of objects with both."""
+    """Yield (where, name, label) from an object of labels by name, or from a list of objects with both."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Reading pictures into batches of a network's input, a batch at a time and ahead of whoever takes them."""
+"""Reads pictures into batches of a network's input, one batch at a time and one ahead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .arrays import is_array_file, read_arrays
 from .daemon_pool import DaemonPool, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
-MAX_THREADS = 4  # each may hold a picture of 64 megapixels
+MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels
 
 Source = TypeVar("Source")
 
@@ -71,7 +71,7 @@ class PictureBatches:
 
 
 def examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """The inputs of a file by name: itself, or those of its batch [N, C, H, W] by number."""
+    """Return the inputs in a file by name: the file itself, or the numbered examples of a batch [N, C, H, W]."""
     if values.ndim == 3:
         yield path, values
     else:
@@ -79,7 +79,7 @@ def examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def ignore_warnings() -> None:
-    """Hold back Pillow's warnings of odd metadata, for good: holding them back for a while is not for threads."""
+    """Suppress Pillow's warnings about odd metadata permanently: temporary suppression is not thread-safe."""
     warnings.simplefilter("ignore")
 
 

@@ -1,4 +1,4 @@
-"""The answers of a network to an input, as labels with probabilities or as values."""
+"""A network's answers to an input, as labels with probabilities or as values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InputNames(str):
     sources: dict[str, str]
 
     def __new__(cls, sources: Mapping[str, str]) -> InputNames:
-        """`sources` are the names of files, or numbers, by input."""
+        """Take `sources`: file names, or numbers, by input."""
         names = super().__new__(cls, ", ".join(f"{name}={source}" for name, source in sources.items()))
         names.sources = dict(sources)
         return names
@@ -39,7 +39,7 @@ class InputNames(str):
 class Answer:
     """The meaning of one output of a network for one input.
 
-    A network of classes, or of independent labels, gives the most probable one, and `top`. One that gives values (a
+    A network of classes, or of independent labels, yields the most probable label, and `top`. One that yields values (a
     regression, an embedding, a single probability) has them in `values`, and no label.
     """
 
@@ -51,7 +51,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The label, or the values as numbers with spaces between them."""
+        """The label, or the values as numbers separated by spaces."""
         return self.label or " ".join(f"{value:.9g}" for value in self.values or ())
 
 
@@ -106,8 +106,8 @@ def make_predictions(
 ) -> list[Prediction]:
     """Return an answer for each input, with its `top_k` most probable labels.
 
-    `classes` int32 [N] are those of the leading output, `probabilities` [N, row_size] those of all outputs. Without
-    labels, the answers are the numbers themselves.
+    `classes` int32 [N] are the leading output's, `probabilities` [N, row_size] all outputs'. Without labels, the
+    answers are the numbers themselves.
     """
     rows = network.unpack(probabilities)
     leading = _answers(network.answer_labels, classes, rows[0], top_k)

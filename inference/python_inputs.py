@@ -1,11 +1,11 @@
-"""Inputs as Python has them: pictures and rows of features in any form, one by one or many, as batches of a network.
+"""Python inputs: pictures and rows of features in any form, one or many, as batches of a network.
 
-A picture is the path of a file, of a folder or a glob (with the rules of the command line), what a file holds (bytes),
-a binary file, a PIL image, or an array; rows of features are a file's path, what a file holds, a binary file or an
-array. An array is NumPy's, or anything that becomes one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
+A picture is the path of a file or folder or a glob (with the command line's rules), a file's content (bytes), a binary
+file, a PIL image, or an array. Rows of features are a file's path or content, a binary file or an array. An array is a
+NumPy array, or anything that converts to one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
 
-`layout` says once, for arrays of all kinds, whether channels come first or last. Without it, an array of numbers has
-the layout that the model file states, as files of arrays do, and an array of pixels (uint8) has its channels last.
+`layout` says for all arrays whether channels come first or last. Without it, arrays of numbers have the layout stated
+in the model file, like files of arrays, and arrays of pixels (uint8) have channels last.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .stream import Batch
 
 
 class SupportsArray(Protocol):
-    """Object that NumPy converts to an array, such as a PyTorch tensor."""
+    """An object that NumPy converts to an array, such as a PyTorch tensor."""
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
         """The array."""
 
 
 class SupportsDlpack(Protocol):
-    """Object that another library shares as an array without a copy."""
+    """An object that another library shares as an array without a copy."""
 
     def __dlpack__(self, *arguments: Any, **options: Any) -> Any:
-        """A capsule with the values."""
+        """Return a capsule with the values."""
 
 
 File = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, BinaryIO]
@@ -51,14 +51,14 @@ Picture = File | Image.Image | Array | Mapping[str, Any]
 Rows = File | Array | Sequence[Any] | Iterable[Any]
 
 Refuse = Callable[[str | int, str], None]
-Named = tuple[str | int, Any]  # an input's name, and the input, or InputError in its place
+Named = tuple[str | int, Any]  # an input's name, and the input, or an InputError instead
 
-_PIXELS = ((1,), (3,), (4,))  # channels of pixels
+_PIXELS = ((1,), (3,), (4,))  # shapes of a pixel's channels
 
 
 @dataclass(frozen=True)
 class PathOnly:
-    """The path of a file with one picture, whose answer is named by its number."""
+    """The path of a file with one picture, whose answer is numbered instead of named."""
 
     path: str
 
@@ -80,7 +80,7 @@ class PictureReader:
     def __iter__(self) -> Iterator[Batch]:
         names: list[str | int] = []
         batch: list[np.ndarray] = []
-        # One thread: what keeps Pillow's warnings back while it decodes is not made for several.
+        # One thread: suppressing Pillow's warnings while it decodes is not thread-safe.
         decoded = decode_ahead(separate(self._inputs, self._layout), self._prepare, self._batch_size, 1)
         for (name, _), values in decoded:
             if isinstance(values, InputError):
@@ -108,7 +108,7 @@ class PictureReader:
 
 
 def separate(inputs: Any, layout: str | None = None) -> Iterator[Named]:
-    """The pictures that inputs mean, one by one, with their names: paths as they are, others by number."""
+    """Yield the pictures in inputs one by one, with names: paths as they are, others by number."""
     for number, value in enumerate(_flatten(inputs, layout, nested=False)):
         if isinstance(value, (str, os.PathLike)):
             yield from _named_pictures(value)
@@ -141,21 +141,21 @@ def _flatten(inputs: Any, layout: str | None, nested: bool) -> Iterator[Any]:
 
 
 def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
-    """The pictures of a path, as `trninfer classify` finds them."""
+    """Return the pictures of a path, as `trninfer classify` finds them."""
     found, problems = find_pictures([os.fsdecode(path)])
     yield from ((name, name) for name in found)
     yield from ((problem.input, InputError(problem.message)) for problem in problems)
 
 
 def _holds_several(values: np.ndarray, layout: str | None) -> bool:
-    """True for an array of several pictures. [3, H, W] of pixels may be one or three: that is left to `layout`."""
+    """True for an array of several pictures. [3, H, W] of pixels may be one or three, which `layout` decides."""
     if values.dtype.kind == "f" or layout == "CHW" or values.ndim != 3:
         return values.ndim == 4
     return values.shape[-1:] not in _PIXELS and (layout == "HWC" or values.shape[:1] not in _PIXELS)
 
 
 def is_array(value: Any) -> bool:
-    """True for NumPy's arrays and for what becomes one."""
+    """True for NumPy arrays and for objects that convert to one."""
     return isinstance(value, np.ndarray) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
 
 
@@ -166,16 +166,17 @@ def as_array(value: Any) -> np.ndarray:
         return value
     try:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-    except Exception as error:  # whatever a library raises
+    except Exception as error:  # any exception of a library
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
     hint = "; give tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
     raise InputError(f"{type(value).__name__} does not become an array: {reason}{hint}")
 
 
 def prepare_picture(value: Any, spec: ImageInput, layout: str | None = None) -> np.ndarray:
-    """A picture in any form as the network's input, float32 [C, H, W]; [N, C, H, W] of a file of several arrays.
+    """Convert a picture in any form to the network's input, float32 [C, H, W], or [N, C, H, W] for a file of several
+    arrays.
 
-    InputError where it cannot be used.
+    InputError if it cannot be used.
     """
     if isinstance(value, PathOnly):
         picture = read_picture(value.path, spec)
@@ -196,7 +197,7 @@ def prepare_picture(value: Any, spec: ImageInput, layout: str | None = None) -> 
 
 
 def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None) -> np.ndarray:
-    """An array of pixels, or of the network's own numbers, as the network's input."""
+    """Convert an array of pixels, or of network input, to the network's input."""
     own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
     if values.dtype.kind == "f" and values.shape in own:
         return in_layout(values, spec)
@@ -225,7 +226,7 @@ def _hint(values: np.ndarray, spec: ImageInput) -> str:
 
 
 def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
-    """Several inputs by name as the row of numbers that the network reads."""
+    """Pack several inputs by name into the row of numbers that the network reads."""
     names = [part.name for part in spec.parts]
     if not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(names):
         raise InputError(f"the network has several inputs; give a dict with {', '.join(map(repr, names))}")
@@ -252,7 +253,7 @@ def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
 
 
 def read_numbers(value: Any, name: str) -> np.ndarray:
-    """An array of real numbers; InputError for others."""
+    """Convert to an array of real numbers; InputError if that is not possible."""
     for part in value if isinstance(value, (list, tuple)) else ():
         check_unmasked(part)
     if is_array(value):
@@ -260,7 +261,7 @@ def read_numbers(value: Any, name: str) -> np.ndarray:
     else:
         try:
             values = np.asarray(value)
-        except (ValueError, TypeError) as error:  # rows of different lengths
+        except (ValueError, TypeError) as error:  # for rows of different lengths
             raise InputError(f"{name}: {str(error).splitlines()[0][:120]}") from None
     if values.dtype.kind not in "fiub" and str(values.dtype) != "bfloat16":
         raise InputError(f"{name} are of type {values.dtype}; real numbers are needed")

@@ -1,4 +1,4 @@
-"""Rows of features as Python has them: arrays, files, what files hold, and iterators over these."""
+"""Python rows of features: arrays, files, contents of files, and iterators over these."""
 
 from __future__ import annotations
 
@@ -86,9 +86,10 @@ def _names(source: FeatureRows, first: int) -> Sequence[int | str]:
 
 
 def _row_sources(inputs: Any, features: int, header: str, columns: Columns) -> Iterator[FeatureRows | InputProblem]:
-    """The rows of each file, array or block, to be closed; or why there are none.
+    """Yield the rows of each file, array or block, which must be closed, or the reason why there are none.
 
-    What is neither a path, bytes, a file, an array nor a list is iterated over: its items are rows or blocks of rows.
+    Anything that is not a path, bytes, a file, an array or a list is iterated over: its items are rows or blocks of
+    rows.
     """
     if isinstance(inputs, (list, tuple)) and inputs and all(map(_is_file, inputs)):
         for number, item in enumerate(inputs):
@@ -121,7 +122,7 @@ def _of_file(
 
 
 def _of_path(path: str, features: int, header: str, columns: Columns) -> Iterator[FeatureRows | InputProblem]:
-    """The files of a path: itself, or those that a glob matches."""
+    """Return the files of a path: itself, or the files that a glob matches."""
     import glob
 
     paths = [path]

@@ -1,4 +1,5 @@
-"""Batches of inputs through a session, their answers kept; an input that overflows costs the others nothing."""
+"""Runs batches of inputs through a session and collects the answers; an input that overflows does not affect the
+others."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ class RunResult:
 def run_batches(
     session: BatchSession, batches: Iterable[Batch], top_k: int, refuse: Refuse, stopped: threading.Event | None = None
 ) -> RunResult:
-    """Answer batches; `refuse` is called with the name of an input that cannot be answered, and why.
+    """Answer batches; `refuse` is called with the name of an input that cannot be answered, and the reason.
 
-    No more batches are taken when `stopped` is set.
+    No more batches are taken once `stopped` is set.
     """
     collected = _Collected(stopped)
     labels = max(len(named.labels) for named in session.model.network.named_outputs)
@@ -43,7 +44,7 @@ def run_batches(
 
 
 class PatientSession:
-    """A session that goes through a batch one by one where an input of it overflows."""
+    """A session that repeats a batch input by input if one of them overflows."""
 
     def __init__(self, session: BatchSession) -> None:
         self._session = session
@@ -52,7 +53,7 @@ class PatientSession:
         self.rows: tuple[Row, ...] = session.rows
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches in their order; see `Session.stream`."""
+        """Answer batches in order; see `Session.stream`."""
         done = 0
         for batch in batches:
             if len(batch):
@@ -82,7 +83,7 @@ class PatientSession:
 
 
 class _Collected:
-    """Takes answers and keeps them all."""
+    """Collects all answers."""
 
     def __init__(self, stopped: threading.Event | None) -> None:
         self.predictions: list[Prediction] = []

@@ -1,4 +1,4 @@
-"""Scores of answers whose classes are known: accuracy, and precision and recall by class."""
+"""Scores of answers with known classes: accuracy, and precision and recall for each class."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from .predictions import Prediction
 
-TOP = 5  # labels of an answer among which top-5 accuracy looks for the right one
+TOP = 5  # labels of an answer that count for top-5 accuracy
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The score of one class. A ratio is None where its denominator is zero."""
+    """The score of one class. A ratio is None if its denominator is zero."""
 
     label: str
     class_index: int
@@ -40,7 +40,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The number of inputs of one class that are answered with another, or with their own."""
+    """The number of inputs of one class answered with another class, or its own."""
 
     label: str
     predicted: str
@@ -53,10 +53,10 @@ class Score:
 
     correct: int
     total: int
-    top_5: int | None = None  # answers with the right class among their five most probable; None where fewer are kept
-    classes: tuple[ClassScore, ...] = ()  # those that are right or answered at least once, by index
+    top_5: int | None = None  # answers with the right class among their five most probable; None if fewer are kept
+    classes: tuple[ClassScore, ...] = ()  # classes that are right or answered at least once, by index
     confusion: tuple[Confusion, ...] = ()  # pairs that occur, by index
-    unlabelled: int = 0  # answers whose right class is not known
+    unlabelled: int = 0  # answers with an unknown right class
 
     @property
     def accuracy(self) -> float:
@@ -81,10 +81,10 @@ class Score:
 
 
 class Scorer:
-    """Counts answers by right and by given class."""
+    """Counts answers by right class and answered class."""
 
     def __init__(self, labels: Sequence[str], top_k: int) -> None:
-        """`labels` are the network's, `top_k` the number of labels kept of each answer."""
+        """Take the network's `labels`, and `top_k`, the number of labels kept for each answer."""
         self._labels = labels
         self._counts: Counter[tuple[int, int]] = Counter()
         self._counts_top = len(labels) > TOP and top_k >= TOP
@@ -92,7 +92,7 @@ class Scorer:
         self._unlabelled = 0
 
     def add(self, answer: Prediction, right: int | None) -> None:
-        """Count an answer; `right` is the index of the right class, None where it is not known."""
+        """Count an answer; `right` is the index of the right class, None if unknown."""
         if right is None or answer.class_index is None:
             self._unlabelled += 1
             return

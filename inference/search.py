@@ -1,4 +1,4 @@
-"""Finding pictures: files, folders, globs and standard input."""
+"""Finds pictures: files, folders, globs and standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..models.regular_files import describe
 
 STANDARD_INPUT = "-"
 
-# What a folder or a glob is searched for; a file that is named itself is always tried.
+# Suffixes found in folders and by globs; a file named explicitly is always tried.
 PICTURE_SUFFIXES = frozenset(
     (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )
@@ -21,25 +21,25 @@ PICTURE_SUFFIXES = frozenset(
 
 @dataclass(frozen=True)
 class InputProblem:
-    """An input that could not be used, and why."""
+    """An input that could not be used, and the reason."""
 
     input: str | int
     message: str
 
     def __str__(self) -> str:
-        """`photo.png: no such file`, `row 3: column 2 is nan`."""
+        """Return `photo.png: no such file`, `row 3: column 2 is nan`."""
         return f"{self.input if isinstance(self.input, str) else f'row {self.input}'}: {self.message}"
 
 
 @dataclass
 class _Search:
-    """Files found so far, each once, whatever names lead to it."""
+    """Files found so far, each once, even under several names."""
 
     recursive: bool
     found: list[str] = field(default_factory=list)
     problems: list[InputProblem] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
-    _folder: tuple[str, str] = ("", "")  # the last one a file was in, and its real path
+    _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its real path
 
     def add(self, path: str, is_link: bool | None = None) -> None:
         """Add a file; `is_link` where that is known, so that a folder of a million files is not asked for each."""
@@ -63,11 +63,11 @@ class _Search:
 def find_pictures(
     arguments: Sequence[str], recursive: bool = False, listed: Sequence[str] = ()
 ) -> tuple[list[str], list[InputProblem]]:
-    """The pictures that arguments mean, each once, and the arguments that mean none.
+    """Return the pictures named by arguments, each once, and the arguments that name none.
 
-    Arguments keep their order, then come the files `listed`, whose names are taken as they are; what a folder or a glob
-    holds is sorted by name. Hidden files, and in folders files without a picture's suffix, are left out. `recursive`
-    looks into the folders in a folder too, but not through links, which may lead in circles.
+    Arguments keep their order, followed by the files `listed`, whose names are taken literally; the contents of folders
+    and globs are sorted by name. Hidden files, and in folders files without a picture's suffix, are left out.
+    `recursive` includes nested folders, but does not follow links, which may form cycles.
     """
     search = _Search(recursive)
     for argument in arguments:
@@ -78,7 +78,7 @@ def find_pictures(
 
 
 def _expand(argument: str, search: _Search) -> None:
-    """Add the pictures of one argument, or why there are none."""
+    """Add the pictures of one argument, or the reason why there are none."""
     if argument == STANDARD_INPUT:
         search.add(argument)
         return
@@ -136,7 +136,7 @@ def _matches(pattern: str, search: _Search) -> list[str]:
     found = []
     for folder in folders:
         try:
-            if not name:  # the pattern ends with a slash
+            if not name:  # for a pattern that ends with a slash
                 found += [os.path.join(folder, "")] if os.path.isdir(folder) else []
             elif not glob.has_magic(name):
                 os.lstat(os.path.join(folder, name))
@@ -152,7 +152,8 @@ def _matches(pattern: str, search: _Search) -> list[str]:
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
-    """The pictures of a folder, sorted, each with whether it is a link; if asked for, also those of folders in it."""
+    """Return the pictures of a folder, sorted, each with True if it is a link; optionally also those of nested
+    folders."""
     folders = [folder]
     while folders:
         here = folders.pop()
@@ -164,7 +165,7 @@ def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
                     if (is_folder := entry.is_dir(follow_symlinks=False)) or _is_picture(entry.name)
                     if not entry.name.startswith(".")
                 )
-        except OSError as error:  # not to be entered, or gone since its name was read
+        except OSError as error:  # without permission, or removed meanwhile
             search.fail(here, describe(error))
             continue
         within: list[str] = []

@@ -1,4 +1,4 @@
-"""Inputs of a network that has several: those that are given once, and the one that is streamed, packed into rows."""
+"""Inputs of a network with several: fixed ones and the streamed one, packed into rows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .features import SUFFIXES, read_features
 from .pictures import read_picture
 from .predictions import InputNames
 
-MAX_GIVEN_BYTES = 1 << 30  # of one input's file, which is held whole
+MAX_GIVEN_BYTES = 1 << 30  # bytes of one input's file, which is held whole
 
 
 @dataclass(frozen=True)
 class GivenInputs:
-    """Inputs that are given once, by name: what they were read from, and arrays [1, *shape] or [N, *shape]."""
+    """Fixed inputs by name: their sources, and arrays [1, *shape] or [N, *shape]."""
 
     sources: dict[str, str]
     arrays: dict[str, np.ndarray]
 
     @property
     def count(self) -> int:
-        """The number of examples; inputs that have one only are used for all."""
+        """The number of examples; inputs with a single example are used for all."""
         return max((len(array) for array in self.arrays.values()), default=1)
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
@@ -39,10 +39,10 @@ class GivenInputs:
 
 
 def read_given(spec: SeveralInputs, sources: Mapping[str, str]) -> GivenInputs:
-    """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or numbers with commas between them.
+    """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
-    InputError for a name that the network does not have, for what cannot be used, and where two inputs have several
-    examples but not the same number.
+    InputError for a name that the network does not have, for unusable input, and if two inputs have several examples
+    but not the same number.
     """
     parts = {part.name: part for part in spec.parts}
     arrays = {}
@@ -61,9 +61,9 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str]) -> GivenInputs:
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input that pictures are read for, the one that is not given; None where all are.
+    """Return the input that pictures are read for: the one not given; None if all are.
 
-    InputError where several are left, or the one that is left is not an image.
+    InputError if several are left, or if the remaining one is not an image.
     """
     left = [part for part in spec.parts if part.name not in given.arrays]
     if len(left) > 1 or (left and not isinstance(left[0].input, ImageInput)):
@@ -102,7 +102,7 @@ class PackedBatches:
 def given_batches(
     spec: SeveralInputs, given: GivenInputs, batch_size: int, answered: Set[str | int] = frozenset()
 ) -> Iterator[tuple[list[InputNames], np.ndarray]]:
-    """Yield (names, rows [B, F]) of examples all of whose inputs are given; those in `answered` are left out."""
+    """Yield (names, rows [B, F]) of examples all of whose inputs are fixed, except those in `answered`."""
     left = [number for number, name in enumerate(given_names(spec, given)) if name not in answered]
     names = given_names(spec, given)
     for first in range(0, len(left), batch_size):
@@ -112,7 +112,7 @@ def given_batches(
 
 
 def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
-    """Return the names of the examples all of whose inputs are given."""
+    """Return the names of examples all of whose inputs are fixed."""
     names = []
     for number in range(given.count):
         sources = {}
@@ -129,7 +129,7 @@ def name_example(spec: SeveralInputs, given: GivenInputs, streamed: str, name: s
 
 
 def _read(part: NamedInput, source: str) -> np.ndarray:
-    """One example or several of one input, float32 [N, *shape]."""
+    """Read one example or several of one input, float32 [N, *shape]."""
     if isinstance(part.input, ImageInput):
         values = read_picture(source, part.input)
         return values if values.ndim == 4 else values[None]
@@ -143,7 +143,7 @@ def _read(part: NamedInput, source: str) -> np.ndarray:
 
 
 def _numbers(text: str, count: int) -> np.ndarray:
-    """Numbers that were written in place of a file's name."""
+    """Parse numbers written in place of a file's name."""
     try:
         values = [float(word) for word in text.split(",")] if "_" not in text else []
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pictures that others decode: their paths, or their bytes, on the way to workers, and what a worker makes of them."""
+"""Pictures decoded by workers: sent as paths or bytes, and decoded there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .arrays import is_array_file, read_arrays
 from .pictures import decode_ahead, examples, read_picture
 from .search import STANDARD_INPUT, InputProblem
 
-MAX_BYTES = 256 << 20  # of one picture's file, where it is sent
+MAX_BYTES = 256 << 20  # bytes of one picture's file, if it is sent
 
-Source = str | bytes | np.ndarray  # the path of a picture, what its file holds, or what the network reads [C, H, W]
+Source = str | bytes | np.ndarray  # the path of a picture, its file's content, or the network's input [C, H, W]
 
 
 class PictureSources:
@@ -67,7 +67,7 @@ class PictureSources:
             yield names, batch
 
     def _sources(self, path: str) -> Iterator[tuple[str, Source]]:
-        """The inputs of a file by name."""
+        """Return the inputs of a file by name."""
         if is_array_file(path):
             return examples(path, read_arrays(path, self._spec))
         return iter([(path, self._source(path))])
@@ -91,16 +91,16 @@ class PictureSources:
 def decoder(
     spec: ImageInput, seconds: float | None = None
 ) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
-    """Return a picklable function that makes a network's inputs of sources; see `decode_sources`."""
+    """Return a picklable function that decodes sources to a network's inputs; see `decode_sources`."""
     return functools.partial(decode_sources, spec, seconds=seconds)
 
 
 def decode_sources(
     spec: ImageInput, sources: Sequence[Source], seconds: float | None = None
 ) -> tuple[np.ndarray, Mapping[int, str]]:
-    """Return the pictures that can be used, float32 [N, C, H, W], and by its position why another cannot.
+    """Return the usable pictures, float32 [N, C, H, W], and the reasons for others by position.
 
-    One that takes longer than `seconds` to decode cannot.
+    A picture that takes longer than `seconds` to decode cannot be used.
     """
     decode = functools.partial(_decode, spec)
     pictures, failures = [], {}
@@ -121,7 +121,7 @@ def _decode(spec: ImageInput, source: Source) -> np.ndarray:
 
 
 def _one(values: np.ndarray) -> np.ndarray:
-    """The input [C, H, W] of a file that holds one."""
+    """Return the input [C, H, W] of a file that holds one."""
     if values.ndim != 3:
         raise InputError(f"holds {len(values)} arrays; one is needed here")
     return values

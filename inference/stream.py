@@ -1,4 +1,4 @@
-"""Answers to batches of named inputs as they come: each is passed on and forgotten before the next."""
+"""Answers batches of named inputs as they come; each answer is passed on before the next batch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..runtime.timing import LayerTiming, Totals, named_timelines
 from ..runtime.verify import Verification, Verifier
 from .predictions import PredictionSink, make_predictions
 
-Batch = tuple[Sequence["str | int"], np.ndarray]  # the names of the inputs, and the inputs
-SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # the names, and what workers make the inputs of
+Batch = tuple[Sequence["str | int"], np.ndarray]  # names of inputs, and the inputs
+SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # names, and the sources that workers decode
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 class StreamResult:
     """Totals after all batches have been answered.
 
-    `worker_us` is the time of each worker that answered, by its number; timelines are those of the first batch.
+    `worker_us` is the time of each worker by number; timelines are the first batch's.
     """
 
     count: int
@@ -49,7 +49,7 @@ def answer_batches(
     `verify_as` names the dtype whose tolerance the golden model is compared with; the inputs are then arrays.
     `progress` gets the inputs answered so far, `refuse` the name of an input that could not be answered, and why.
     """
-    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches that the session has taken and not answered yet
+    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches taken by the session and not answered yet
     totals = Totals(session.rows)
     measured = session.info.latency_kind == "measured"
     verifier = Verifier(session.model, verify_as, measured) if verify_as is not None else None
