@@ -1,10 +1,10 @@
-"""Buffers in SBUF and PSUM, given to versions of tiles in program order as earlier ones are freed.
+"""Buffers in SBUF and PSUM, allocated to versions of tiles in program order as earlier versions are freed.
 
-A tile in PSUM begins at the beginning of a bank (nki/migration/index.rst), so that eight of them live at a time (A1: up
-to eight outstanding accumulation groups), however small. A program that holds more of them than that in its own order
-shares banks where it would stand still otherwise.
+A tile in PSUM begins at a bank (nki/migration/index.rst), so at most eight tiles live at a time (A1: up to eight
+outstanding accumulation groups), however small. A program that holds more than eight in its own order shares banks
+where it would deadlock otherwise.
 
-Because the program in its own order fits (capacity.py checks it), giving buffers in that order never deadlocks.
+Allocation in program order never deadlocks, because the program in its own order fits (capacity.py checks it).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Given = tuple[int, "Version | None"]
 
 
 class Buffers:
-    """`births` are (first instruction, version) in program order; `*_placed` bytes are taken for good."""
+    """`births` are (first instruction, version) in program order; `*_placed` bytes stay allocated throughout."""
 
     def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
         self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
@@ -48,8 +48,8 @@ class Buffers:
                     self.next_release = free_at
 
     def give(self, time: float) -> list[Given]:
-        """Take back what is free at `time` and give it out again: the instructions whose versions got their buffer, and
-        the version that made room for it, None where there was room."""
+        """Reuse the buffers that are free at `time`. Return the instructions whose versions got a buffer, each with the
+        version that made room for it, None if there was room."""
         given: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
         if sbuf.next_release <= time or not sbuf.full:
@@ -84,7 +84,7 @@ class _Memory:
         self.peak = peak
         self.full = False  # the first that waits was tried and has no room before something is put back
         self.next_release = _NEVER  # where anything waits
-        self.releases: list[tuple[float, int, Version]] = []  # when, in which order, what comes free
+        self.releases: list[tuple[float, int, Version]] = []  # (time, order, version) of each buffer to be freed
         self.count = 0
 
     def give(self, time: float, given: list[Given]) -> None:
@@ -174,7 +174,7 @@ class _Psum(_Memory):
 
     def force(self, version: Version) -> None:
         if version.size > max(self._banks):
-            version.bank = PSUM_BANKS  # none of them
+            version.bank = PSUM_BANKS  # not in any bank
         else:
             self._take_part(version, self._banks.index(max(self._banks)))
 

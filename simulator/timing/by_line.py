@@ -13,7 +13,7 @@ MOST_TEXT = 60  # characters of a line that are shown
 
 class LineTime(NamedTuple):
     """A line of a kernel, in microseconds: on the critical path by resource, and how long its instructions kept engines
-    and DMA queues busy, added up. `text` is the line itself, "" where it is not to be had."""
+    and DMA queues busy, added up. `text` is the line itself, "" if the source is not available."""
 
     file: str
     line: int

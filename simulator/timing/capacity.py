@@ -1,8 +1,8 @@
 """Peak use of SBUF and PSUM, in program order, and the error if it exceeds the capacity.
 
-A compiler may reorder what depends on nothing between. So a program that does not fit as it is written is looked at
-again with every tile in PSUM read as soon as its sum is complete; and with tiles in SBUF filled when they are needed,
-where it takes at most all of SBUF, although the compiler keeps a part.
+A compiler may reorder independent instructions. So a program that does not fit as written is checked again with every
+tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled when they are needed. The latter may use
+all of SBUF, although the compiler reserves a part.
 
 A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
 that a kernel placed by address take what it chose, for the whole program.
@@ -82,7 +82,7 @@ def check(program: list[Instruction], target: Target) -> Memory:
 
 
 def read_early(program: list[Instruction]) -> list[Instruction]:
-    """The program with the readers of PSUM moved to where what they need is there, and all else in its order."""
+    """The program with readers of PSUM moved up to where their operands are complete; all else keeps its order."""
     successors = analyse(program).successors
     places = [0] * len(program)  # after which instruction each may come
     for index, instruction in enumerate(program):
@@ -95,7 +95,7 @@ def read_early(program: list[Instruction]) -> list[Instruction]:
 
 
 def load_late(program: list[Instruction]) -> list[Instruction]:
-    """The program with DMAs into SBUF and memsets moved to where something needs what they bring."""
+    """The program with DMAs into SBUF and memsets moved down to the first use of their tiles."""
     position = {instruction.index: place for place, instruction in enumerate(program)}
     successors = analyse(sorted(program, key=lambda instruction: instruction.index)).successors
     places = list(range(len(program)))  # before which instruction each must come
@@ -155,7 +155,7 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
 
 class Quadrants:
     """SBUF in four times 32 partitions: a tile of up to 32 partitions may lie in any, one of up to 64 in either half
-    (trainium_inferentia2_arch.rst, "start_partition"); each is put where most bytes are left."""
+    (trainium_inferentia2_arch.rst, "start_partition"); each goes where the most bytes are free."""
 
     def __init__(self) -> None:
         self._held = [0] * _QUADRANTS
@@ -184,14 +184,14 @@ class Quadrants:
 
 
 class Banks:
-    """The banks of PSUM, first fit: a tile of up to a bank lies within one, a larger one takes whole banks in a row."""
+    """The banks of PSUM, first fit: a tile of up to a bank lies in one, a larger one takes consecutive whole banks."""
 
     def __init__(self) -> None:
         self._taken: list[list[tuple[int, int, int]]] = [[] for _ in range(PSUM_BANKS)]  # (start, end, uid) by start
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> bool:
-        """Find room for a tile; False where there is none."""
+        """Allocate a tile; False if there is no room."""
         size = tile.row_bytes
         if size > PSUM_BANK_BYTES:
             count = -(-size // PSUM_BANK_BYTES)

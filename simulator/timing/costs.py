@@ -15,11 +15,11 @@ from ..machine.instruction import Cost, engine
 from ..machine.memory import PSUM
 from .constants import machine
 
-NO_TIME = Cost(0.0, 0.0)  # of a DMA, whose `Transfer` says what it takes
+NO_TIME = Cost(0.0, 0.0)  # of a DMA: its `Transfer` determines its time
 
 
 class Costs:
-    """The costs of one target. `cycles` are cycles of streaming; what an instruction takes beside them is added."""
+    """The costs of one target. `cycles` are cycles of streaming; fixed overheads are added to them."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -105,7 +105,7 @@ class Costs:
         return self.scalar(count * pace, src)
 
     def _scalar_pace(self, dst: Any, src: Any) -> float:
-        """Cycles an element of what NeuronCore-v4's Scalar Engine does twice as fast in 16 bits (A3)."""
+        """Cycles per element of operations that NeuronCore-v4's Scalar Engine runs twice as fast in 16 bits (A3)."""
         double = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize
         return self.machine.scalar_double_pace if double else 1.0
 
@@ -125,7 +125,7 @@ class Costs:
                 return Cost(busy + self._vector_gap, busy + self._vector_fill)
             gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
         else:
-            if not operands or self.generation == 2:  # numbers come as a scale and a bias, which is read
+            if not operands or self.generation == 2:  # numbers become a scale and a bias, which is read
                 cost = self.activation(data, "any")._replace(table="")
                 spared = dst.free_size * (1 - self._scalar_pace(dst, data)) / self.target.scalar_ghz
                 return cost._replace(interval=cost.interval - spared, latency=cost.latency - spared)

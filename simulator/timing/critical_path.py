@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
     @property
     def picoseconds(self) -> int:
-        """Its length in whole picoseconds; those of a path add up to that of the whole."""
+        """Length in whole picoseconds; the lengths of a path add up to the makespan."""
         return round(self.end_ns * 1000) - round(self.start_ns * 1000)
 
 

@@ -23,7 +23,7 @@ from ..machine.instruction import Access, Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 
 # How long a successor waits for its predecessor.
-RAW = 0  # until what it wrote can be read
+RAW = 0  # until its result can be read
 WAR = 1  # until it has read
 WAW = 2  # until its write is done, or, on one engine, until it has been issued
 ORDER = 3  # until it has started
@@ -44,8 +44,8 @@ class Version:
         self.left = 0  # accesses that are not scheduled yet
         self.free_at = 0.0
         self.last = -1  # the instruction whose access frees it
-        self.bank = -1  # where it lies in one bank of PSUM; PSUM_BANKS where there was no room
-        self.whole: Sequence[int] = ()  # the banks that it takes, where it is larger
+        self.bank = -1  # of PSUM, if it fits in one; PSUM_BANKS if there was no room
+        self.whole: Sequence[int] = ()  # its banks, if it is larger than one
 
 
 class Segment:
@@ -60,10 +60,10 @@ class Segment:
 
 
 class Unit:
-    """A tile, or a byte range of one, as dependencies see it.
+    """A tile, or a byte range of one: the unit of dependencies.
 
-    Where it is `uniform`, every write is to one and the same rectangle: `writer` was the last, and `readers` have read
-    it since. Else there are segments of it.
+    If it is `uniform`, all writes go to the same rectangle; `writer` is the last, and `readers` have read it since.
+    Otherwise it is tracked by segments.
     """
 
     __slots__ = ("_touched", "placed", "psum", "readers", "segments", "size", "uniform", "version", "writer")
@@ -78,7 +78,7 @@ class Unit:
         self.version: Version | None = None
         if not uniform:
             self.segments: list[Segment] = []
-            self._touched: dict[Access, list[Segment]] = {}  # what reads of many segments have found
+            self._touched: dict[Access, list[Segment]] = {}  # segments by read, cached where there are many
 
     def touched(self, access: Access) -> list[Segment]:
         """The segments that a read overlaps with."""
@@ -90,7 +90,7 @@ class Unit:
         return found
 
     def replace(self, segments: list[Segment]) -> None:
-        """Something was written."""
+        """Replace the segments after a write."""
         self.segments = segments
         if self._touched:
             self._touched = {}
@@ -282,7 +282,7 @@ class _Analysis:
 
     def _await(self, index: int, writer: int, readers: list[int]) -> None:
         """Wait with a write until a region's readers have read and its writer has written."""
-        if index not in readers:  # else it reads what it overwrites and so waits for the writer already
+        if index not in readers:  # else it also reads the region, and waits for the writer already
             self._wait(index, writer, WAW)
         for reader in readers:
             self._wait(index, reader, WAR)
@@ -305,7 +305,7 @@ class _Analysis:
 
 
 def _reads(instruction: Instruction, written: Access) -> bool:
-    """True if an instruction reads what it writes there."""
+    """True if an instruction reads the region that it writes."""
     return any(read[0] is written[0] and read.overlaps(written) for read in instruction.reads)
 
 

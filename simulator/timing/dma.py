@@ -20,7 +20,7 @@ LANES = PARTITIONS // ENGINES  # partitions that one engine serves
 
 @lru_cache(maxsize=4096)
 def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float, ...]]:
-    """(first engine, nanoseconds of it and of each engine after it) of a DMA."""
+    """(first engine, busy nanoseconds of it and of each further engine) of a DMA."""
     descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
     first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
     single = transfer.dge and (not transfer.software or _scattered(transfer))
@@ -45,8 +45,8 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
 
 
 def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) -> tuple[float, float, float, float]:
-    """(when the first descriptor of a DMA triggered at `start` is made, for each descriptor, from one of its `engines`
-    to the next, from a descriptor to its first byte), in nanoseconds."""
+    """Times of a DMA triggered at `start`, in nanoseconds: when its first descriptor is ready, per further descriptor,
+    from one of its `engines` to the next, and from a descriptor to the first byte."""
     m, lead = machine, 0.0
     if transfer.software:
         address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
@@ -64,8 +64,8 @@ def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) ->
 
 
 def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
-    """The phases of a DMA that GpSimd triggers at `start` and that its own engines move: it waits for none of those
-    that the 16 others serve."""
+    """The phases of a DMA that GpSimd triggers at `start` and its own DMA engines move. It does not queue behind the
+    DMAs of the 16 others."""
     ready, rate, _, latency = trigger(transfer, machine, 0, start)
     first_byte = ready + rate * transfer.descriptors + latency
     moved = transfer.bytes / machine.gpsimd_dma_rate
@@ -82,9 +82,9 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
 
 
 def channel_time(transfer: Transfer, machine: Machine) -> float:
-    """Nanoseconds that HBM takes at least for a load of short elements, which its channels serve one after the other.
+    """Least time in nanoseconds of a load of short elements, which each channel of HBM serves one after the other.
 
-    Neighbouring bytes lie in one channel: a column of 128 numbers is read by all engines from a single one.
+    Neighbouring bytes lie in one channel: all engines read a column of 128 numbers from the same one.
     """
     if not transfer.span or not transfer.dge or (transfer.software and not _scattered(transfer)):
         return 0.0

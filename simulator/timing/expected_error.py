@@ -1,8 +1,9 @@
 """Likely error of a prediction, by what bounds the kernel.
 
-The shares are computed, not chosen: of the published rows of a target that are bound alike, two thirds of those of each
-repository are predicted within them while their own family is left out of all fits (benchmarks/expected_errors.py
-computes them from benchmarks/data/left-out.csv, a test compares; docs/predictions.md).
+The shares are computed, not chosen. Take the published rows of a target with the same bound, each predicted with its
+own family left out of all fits: two thirds of every repository's rows lie within the share.
+benchmarks/expected_errors.py computes the shares from benchmarks/data/left-out.csv, and a test compares them
+(docs/predictions.md).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import math
 from collections.abc import Mapping
 
 KINDS = ("launch", "short", "tensor", "issue", "gpsimd", "dma", "latency")
-REST = "rest"  # of few rows or one repository: two thirds of the measured families lie within, with all their rows
-NOT_VALIDATED = math.inf  # the error of a kind of which nobody has measured a kernel on that target
+REST = (
+    "rest"  # for kinds with few rows or one repository: two thirds of the families lie within, each with its worst row
+)
+NOT_VALIDATED = math.inf  # the error of a kind without a measured kernel on that target
 ERRORS: dict[str, dict[str, float]] = {
     "trn1": {"launch": 0.3, "short": 0.3, "dma": 0.76, REST: 0.3},
     "trn2": {"launch": 0.49, "short": 0.32, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.21, "dma": 0.21, REST: 0.21},
@@ -21,7 +24,7 @@ ERRORS: dict[str, dict[str, float]] = {
 DIFFERENCES = {"trn2": 0.11}
 """How far the ratio of the times of two kernels of one family is likely to be off: two ratios of three lie within, also
 where any one family is not counted. Targets with a few measured families only are left out."""
-SHORT_US = 100.0  # kernels that take less beside their launch: what a compiler adds shows
+SHORT_US = 100.0  # shorter kernels, launch excluded, show what the compiler adds
 
 
 def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: float) -> str:
@@ -43,15 +46,15 @@ COUNTS = 1 / 6  # share of the critical path from which on a kind of time widens
 
 
 def expected_error(target: str, kind: str) -> float | None:
-    """The share of a prediction within which two measurements of three lie; NOT_VALIDATED for a kind that nobody has
-    measured, None for a target without measurements."""
+    """Return the share of a prediction within which two of three measurements lie: NOT_VALIDATED for a kind without a
+    measured kernel, None for a target without measurements."""
     errors = ERRORS.get(target)
     return None if errors is None else errors.get(kind, NOT_VALIDATED)
 
 
 def weakest_error(target: str, kind: str, by_resource: Mapping[str, float]) -> float | None:
-    """Return the error of a kernel of a kind whose critical path spends these times, by resource: that of the weakest
-    kind of time that counts. A kind that is not measured alone counts as the rest."""
+    """Return the expected error of a kernel: the largest among its own kind and the kinds of time that take much of its
+    critical path (`by_resource`). Kinds that were not measured alone count as REST."""
     own = expected_error(target, kind)
     if own is None or own == NOT_VALIDATED:
         return own

@@ -1,8 +1,8 @@
 """Schedules of two cores that wait for each other at barriers and exchanges.
 
-Each core is scheduled by itself; an instruction at which they meet starts on both when it could start on the later one.
-That is repeated until no start moves any more. Both cores draw on one stack of HBM: where both move something, neither
-moves more than half of what it gives to two.
+Each core is scheduled by itself. An instruction at which the cores meet starts on both when the later core could start
+it; scheduling is repeated until no start moves any more. The cores share one stack of HBM: if both move data, each gets
+at most half of the rate that the stack gives to two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ports of SBUF and PSUM that engines take turns at.
+"""Ports of SBUF and PSUM that engines share.
 
 On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1). From trn2 on the
 Vector and Scalar Engines read and write PSUM side by side unless both are at one bank (A2): then one waits for the
-other, as nobody has published what else it costs.
+other; no further cost of sharing is published.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Event(NamedTuple):
     line: tuple[str, int] = ("", 0)  # of the kernel: file, number
     name: str = ""  # given by the kernel
     load: bool = False  # of a DMA: towards the chip
-    position: int = -1  # in the program; -1 for what is no instruction of it
+    position: int = -1  # in the program; -1 for other events, such as table loads
 
 
 class EngineUse(NamedTuple):
@@ -242,7 +242,7 @@ def _busy(s: Schedule) -> dict[str, float]:
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:
-    """The events, in order, with DMAs spread over queues so that those of one queue do not overlap."""
+    """Assign DMAs to queues so that no two of a queue overlap; yield the events in order."""
     free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
     for event in events:
         queues = free.get(event.engine)

@@ -1,16 +1,18 @@
 """Schedule of a program's instructions: a discrete-event simulation of the engines, the DMA engines and memory.
 
-What is assumed of the compiler, whose schedule NKI does not show:
-- Each engine runs one instruction at a time. Of those that could start, it takes the one that comes first in the
-  program: the compiler orders independent instructions so that none waits behind another's operands (`nl.no_reorder`
-  exists to forbid that). So a load is not held up behind a store that waits for its data.
-- Loads from HBM come in the order in which what they bring is used, not in that of the kernel (rows o20 to o26, o44),
-  and before stores that could go at the same time: profiles have them on queues of their own.
-- GpSimd makes descriptors between its other instructions, as they come up: a store that waits holds up no load (k07).
-- All other DMA triggers share one issue slot, as the published profiles show, but those that the kernel gives to the
-  Scalar Engine: its descriptor generator works beside the other one and beside its computing (A2: two instances).
-  Beyond that, DMAs overlap as far as the 16 engines allow, each of which serves them in the order they were issued.
-- What GpSimd's own DMA engines move (sendrecv with dma_engine.gpsimd_dma) does not queue there (A2).
+NKI does not show the compiler's schedule. The model assumes:
+- Each engine runs one instruction at a time. Of the instructions that could start, it takes the first in program order:
+  the compiler reorders independent instructions so that none waits behind another's operands (`nl.no_reorder` forbids
+  that). So a load does not wait behind a store whose data are not ready.
+- Loads from HBM are issued in the order of their first use, not in the kernel's (rows o20 to o26, o44), and before
+  stores that could go at the same time: in profiles they have queues of their own.
+- A load of a tensor that the kernel stored waits for the stores of its bytes, not for the whole tensor: each DMA has
+  its own semaphore (profiles of p01 to p04).
+- GpSimd makes descriptors between its other instructions; a waiting store does not block a load (k07).
+- All other DMA triggers share one issue slot, as in the published profiles. The exception are triggers that the kernel
+  gives to the Scalar Engine: its descriptor generator works beside the other one and beside computation (A2: two
+  instances). DMAs then overlap as far as the 16 DMA engines allow; each serves them in the order of issue.
+- DMAs of GpSimd's own engines (sendrecv with dma_engine.gpsimd_dma) do not queue there (A2).
 - Every tile takes a buffer from its first write to its last access (dependencies.py). Buffers are given out in program
   order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
 
@@ -91,7 +93,7 @@ class _Simulation:
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
         self.cost = [instruction.cost for instruction in program]
-        self.queued = [0.0] * (SECOND + 1)  # work of each engine that waits its turn, of what was left open
+        self.queued = [0.0] * (SECOND + 1)  # queued work of each engine, of instructions that may run on several
         self.ready = [0.0] * count  # when the last thing awaited so far lets it start
         self.cause, self.since = [NOTHING] * count, [0.0] * count
         self.phases: dict[int, Phases] = {}
@@ -103,7 +105,9 @@ class _Simulation:
         self.free = [0.0] * (SECOND + 1)
         self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
         self.previous = NOTHING  # the one before it on the engine that took one last
-        self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # the turns of what could start at once
+        self.now: list[list[int]] = [
+            [] for _ in range(SECOND + 1)
+        ]  # turns of the instructions that could start at once
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
         self.next = [_NEVER] * (SECOND + 1)  # when each engine can start an instruction
         self.busy = [0.0] * (SECOND + 1)
@@ -200,7 +204,7 @@ class _Simulation:
         self.first_waiting[home] = first
 
     def _give_buffers(self, time: float) -> None:
-        if time == _NEVER:  # fragments of PSUM banks: take what the program holds in order anyway
+        if time == _NEVER:  # PSUM is fragmented: let the program hold what it holds in order
             time = max(self.free)
             last = self.last[self.free.index(time)]
             self._awaited(self.buffers.force(time), time, time, last * KINDS + BUFFER)

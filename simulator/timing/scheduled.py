@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# What an instruction waited for last, beside the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
+# Reasons why an instruction waited, beside the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
 ENGINE = 4  # its engine was at work
 BUFFER = 5  # SBUF or PSUM was full
 PORT = 6  # another engine held a port of its memory
@@ -13,7 +13,7 @@ OTHER_CORE = 8  # the other core came later
 KINDS = 16
 NOTHING = -1
 
-# What the last byte of a DMA waited for, beside one of the 16 engines.
+# Limits on the last byte of a DMA, beside one of the 16 engines.
 PIPE, DESCRIPTORS = 16, 17
 
 

@@ -58,12 +58,12 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
 
 
 def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> Transfer:
-    """A copy at a static address whose descriptors the compiler may have made as it likes.
+    """Choose the maker of descriptors for a copy at a static address, where a kernel leaves it to the compiler.
 
-    What it is seen to like, by the packets that profiles of two compilers count (that of NKI's first beta, attention in
-    phases and fused; that of its second, o02 to o19): GpSimd's for what a kernel is given and returns, of any dtype and
-    size; prepared ones where a single partition takes part, and where one engine at most saves to HBM for a later
-    phase; else the hardware's. What is returned is known when the kernel ends (`keep_scratch`).
+    The rule follows packet counts in profiles of two compilers (NKI's first beta: p01 to p08; its second: o02 to o19).
+    GpSimd makes those of the kernel's arguments and results, of any dtype and size. They are prepared if one partition
+    takes part, or if the copy saves up to eight partitions to HBM for a later phase. Hardware makes the others. Results
+    are known only when the kernel ends (`keep_scratch`).
     """
     chip, other = (dst, src) if dst.storage.on_chip else (src, dst)
     if not machine(target.name).descriptor_choice:  # columns alone are GpSimd's
@@ -78,7 +78,7 @@ def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> 
 
 
 def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
-    """Give the hardware what `left_to_compiler` took for outputs in shared HBM that the kernel does not return."""
+    """Let hardware make descriptors for tensors in shared HBM that `left_to_compiler` took for results, but are not."""
     kept = {id(tensor.storage.owner) for tensor in returned}
     made: dict[int, Transfer] = {}  # one for each, as they were
     for instruction in program:
