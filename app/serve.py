@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import secrets
 import sys
 from dataclasses import dataclass
@@ -37,8 +38,9 @@ drop a picture on, at /metrics are counts for Prometheus.
 \b
 Addresses:
   GET  /v2/health/live, /v2/health/ready
-  GET  /v2, /v2/models/NAME, /v2/models/NAME/ready
-  POST /v2/models/NAME/infer   tensors: input, as the model file has it
+  GET  /v2, /v2/models/NAME, /v2/models/NAME/ready, config, stats
+  POST /v2/models/NAME/infer   tensors, or pictures as BYTES (PNG, JPEG, ...)
+  POST /v2/repository/index    the model, and whether it is ready
   POST /classify               a picture, or a form with several
   GET  /metrics, /openapi.json, /
 
@@ -52,6 +54,9 @@ It listens on this machine alone. Elsewhere (--host) every request needs a
 token, as Authorization: Bearer TOKEN. It is read from --token-file or from
 TRNINFER_TOKEN, else one is made up and shown. There is no encryption: put a
 proxy with TLS in front of it where others can listen in.
+
+Without a token it answers for localhost alone, so that no web page reaches it by
+another name; --allow-host NAME adds the name that a reverse proxy passes on.
 
 Ctrl-C, SIGTERM and SIGHUP stop it when all that was accepted is answered; the
 second one at once. For many machines: docs/serving.md.
@@ -120,6 +125,14 @@ class ServeOptions:
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="Token that requests must carry, on its first line."),
     ] = None
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Also answer requests whose Host header has this name, as behind a reverse proxy; may be given again.",
+        ),
+    ] = None
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What clients call the model. [default: as --model]")
     ] = ""
@@ -171,6 +184,7 @@ def serve(
         bound.close()
     for pool in app.state.server.pools:
         pool.kill()
+    _log_summary(app.state.server.metrics.quantiles())
     if failures:
         raise failures[0]
     raise typer.Exit(0 if server.forced_by is None else 128 + server.forced_by)
@@ -216,10 +230,18 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             max_bytes=told.max_bytes,
             timeout=told.timeout,
             token=token,
-            hosts=("localhost", "127.0.0.1", "[::1]", told.host.lower()) if local else (),
+            hosts=("localhost", "127.0.0.1", "[::1]", told.host.lower(), *_names(told)) if local else (),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _names(told: ServeOptions) -> list[str]:
+    """The names of --allow-host; UsageError for what no Host header can name."""
+    for name in told.allow_host or ():
+        if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]+\]", name):
+            raise UsageError(f"--allow-host {name}: the name of a host is needed, without a port")
+    return [name.lower() for name in told.allow_host or ()]
 
 
 def _is_loopback(host: str) -> bool:
@@ -251,6 +273,14 @@ def _log_to_stderr(told: ServeOptions) -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # of each form that is none
     LOGGER.setLevel(logging.WARNING if told.quiet else logging.DEBUG if told.verbose else logging.INFO)
+
+
+def _log_summary(quantiles: dict[str, dict[float, float]]) -> None:
+    """Log the percentiles of each part of the time, in milliseconds; nothing where nothing was asked."""
+    from ..inference.serving.logs import log
+
+    for part, values in quantiles.items():
+        log("info", "summary", part=part, **{f"p{100 * share:g}_ms": 1e3 * time for share, time in values.items()})
 
 
 def _announce(name: str, host: str, port: int) -> None:

@@ -42,7 +42,8 @@ class BatchAnswer:
     `classes` int32 [B] are from the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
     row_size] holds all outputs of the network one after another (`Network.unpack`). Inputs that could not be answered
     are left out of both; `failures` maps their position in the batch to the reason. `times` has one entry for each row
-    of the session, `timelines` one or None. `worker` is the number of the worker that answered.
+    of the session, `timelines` one or None. `worker` is the number of the worker that answered. `raw` float32 [B, C]
+    has the leading output's scores before the softmax, where the network ends in raw scores.
     """
 
     size: int
@@ -52,6 +53,7 @@ class BatchAnswer:
     timelines: tuple[object | None, ...]
     failures: Mapping[int, str] = field(default_factory=dict)
     worker: int = 0
+    raw: np.ndarray | None = None
 
 
 def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
@@ -193,11 +195,13 @@ class Session:
         with np.errstate(over="ignore"):  # an overflow is reported below
             data = np.ascontiguousarray(x, self._numpy_dtype)
         ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
-        probabilities = self._probabilities(ran.scores.astype(np.float32))
+        scores = ran.scores.astype(np.float32)
+        probabilities = self._probabilities(scores)
         lowest = 0 if network.output.is_labelled else -1
         if ((ran.classes < lowest) | (ran.classes >= network.outputs)).any():
             raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
-        return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines)
+        raw = network.unpack(scores)[0] if network.output.scores == "raw" else None
+        return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines, raw=raw)
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():

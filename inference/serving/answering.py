@@ -8,7 +8,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from fastapi import HTTPException
@@ -26,6 +26,7 @@ from .decoding import PictureTask, Task, run_task
 from .metrics import Metrics
 from .settings import ServingSettings
 from .signature import Signature
+from .statistics import Statistics
 from .tensors import ProtocolError
 from .workers import InputAnswer
 
@@ -44,7 +45,8 @@ class Server:
         self.settings = settings
         self.name = settings.model_name(model)
         self.network = model.network
-        self.signature = Signature(model.network)
+        self.signature = Signature.of(model)
+        self.statistics = Statistics()
         self.metrics = metrics
         self.bodies = BodyReader(settings.max_bytes)
         self.hello: Hello | None = None
@@ -105,10 +107,11 @@ class Server:
         `time.monotonic`. Where the client goes away, its inputs lose their place.
         """
         self._admit(len(sources))
+        began = time.monotonic()
         fields = request.scope["state"]["log"]
         fields["inputs"] = len(sources)
         gone = asyncio.ensure_future(_until_gone(request))
-        answers = asyncio.gather(*map(self._answer, sources), return_exceptions=True)
+        answers = asyncio.ensure_future(self._answer_all(sources))
         answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # else a cancelled one complains
         try:
             left = max(0.0, deadline - time.monotonic())
@@ -122,17 +125,22 @@ class Server:
             self._accepted -= len(sources)
             gone.cancel()
             answers.cancel()
-        given = cast("list[Answer]", answers.result())
+        given = answers.result()
+        self.statistics.request(given, time.monotonic() - began)
         fields["batch"] = max((answer.batch_size for answer in given if isinstance(answer, InputAnswer)), default=0)
         for failure in (answer for answer in given if isinstance(answer, Exception)):
             self.metrics.failure("input" if as_status(failure).status_code == 422 else "worker")
         return given
 
-    async def _answer(self, source: Any) -> InputAnswer:
-        if isinstance(source, PictureTask):
-            source = await self.decoders.submit(source)
-        answer: InputAnswer = await self.workers.submit(source)
-        return answer
+    async def _answer_all(self, sources: Sequence[Any]) -> list[Answer]:
+        """Return the answers to the inputs of a request, which go to the workers together, once all are decoded."""
+        inputs = await asyncio.gather(*map(self._decode, sources), return_exceptions=True)
+        usable = [self.workers.submit(each) for each in inputs if not isinstance(each, BaseException)]
+        found = iter(await asyncio.gather(*usable, return_exceptions=True))
+        return [each if isinstance(each, BaseException) else next(found) for each in inputs]  # type: ignore[misc]
+
+    async def _decode(self, source: Any) -> Any:
+        return await self.decoders.submit(source) if isinstance(source, PictureTask) else source
 
     def _admit(self, count: int) -> None:
         """Count inputs as accepted; HTTPException where they are too many, or nobody is there to answer them."""

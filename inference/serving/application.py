@@ -131,6 +131,7 @@ class _Observer:
 
     def batch_answered(self, size: int, waited: Sequence[float], seconds: float) -> None:
         self._server.metrics.batch(self._what, size, waited, seconds)
+        self._server.statistics.batch(self._what, size, waited, seconds)
         log("debug", f"{self._what} batch", size=size, seconds=round(seconds, 6))
 
     def worker_ended(self, number: int, reason: str) -> None:

@@ -86,8 +86,11 @@ class TensorTask:
     def size(self) -> int:
         return len(self.body)
 
-    def run(self, signature: Signature) -> tuple[InferRequest, list[np.ndarray]]:
+    def run(self, signature: Signature) -> tuple[InferRequest, Sequence[np.ndarray | PictureTask]]:
         request = parse_request(self.body, self.json_length, signature.inputs, signature.outputs, self.most)
+        first = next(iter(request.inputs.values()))
+        if first.dtype == object:  # files of pictures, which are decoded one by one
+            return request, [PictureTask(content) for content in first]
         sources = signature.sources(request.inputs)
         request.inputs.clear()  # which the sources are
         return request, sources

@@ -8,6 +8,7 @@ name.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -16,7 +17,16 @@ import msgspec
 import numpy as np
 
 from .signature import TensorSpec
-from .tensors import ProtocolError, TooManyExamples, from_bytes, from_json, parse_datatype, to_bytes, to_json
+from .tensors import (
+    ProtocolError,
+    TooManyExamples,
+    from_bytes,
+    from_json,
+    parse_datatype,
+    split_elements,
+    to_bytes,
+    to_json,
+)
 
 MAX_ID = 200  # characters
 MAX_SHAPE = 200  # characters of the JSON of a shape
@@ -84,6 +94,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 _REQUEST = msgspec.json.Decoder(_Request)
 _SHAPE = msgspec.json.Decoder(list[int])
+_TEXTS = msgspec.json.Decoder(list[str | list[str]])
 
 
 def parse_request(
@@ -105,12 +116,14 @@ def parse_request(
     request = _decode(raw[:length])
     raw = raw[length:]
     specs = {spec.name: spec for spec in inputs}
+    known = {**{spec.other_name: spec for spec in inputs if spec.other_name}, **specs}
     tensors: dict[str, np.ndarray] = {}
     for position, item in enumerate(request.inputs):
-        if item.name not in specs or item.name in tensors:
-            what = "is given twice" if item.name in tensors else "is not known"
+        spec = known.get(item.name)
+        if spec is None or spec.name in tensors:
+            what = "is not known" if spec is None else "is given twice"
             raise ProtocolError(f"input {item.name[:100]!r} {what}; the model reads {', '.join(specs)}")
-        tensors[item.name], raw = _read_input(item, specs[item.name], f"inputs[{position}]", raw, max_examples)
+        tensors[spec.name], raw = _read_input(item, spec, f"inputs[{position}]", raw, max_examples)
     if missing := [name for name in specs if name not in tensors]:
         raise ProtocolError(f"inputs are missing: {', '.join(missing)}")
     if len(raw):
@@ -163,7 +176,9 @@ def _decode(text: memoryview) -> _Request:
 def _read_input(
     item: _Input, spec: TensorSpec, where: str, raw: memoryview, max_examples: int
 ) -> tuple[np.ndarray, memoryview]:
-    """Return an input's values, and the raw bytes that are left."""
+    """Return an input's values, and the raw bytes that are left; of pictures an array of their files [N]."""
+    if item.datatype == "BYTES" and spec.takes_pictures:
+        return _read_pictures(item, where, raw, max_examples)
     shape = _read_shape(bytes(item.shape), spec, where)
     if shape[0] > max_examples:
         raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
@@ -178,6 +193,39 @@ def _read_input(
             f"{where}: binary_data_size must be a number of bytes that follow the JSON, without data beside it"
         )
     return from_bytes(raw[:size], shape, dtype, where), raw[size:]
+
+
+def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int) -> tuple[np.ndarray, memoryview]:
+    """Return the files of pictures in a tensor of BYTES [N] or [N, 1]: raw elements, or base64 in JSON."""
+    try:
+        shape = _SHAPE.decode(bytes(item.shape)) if len(item.shape) <= MAX_SHAPE else []
+    except (ValueError, msgspec.DecodeError):
+        shape = []
+    if not shape or shape[0] < 1 or shape[1:] not in ([], [1]):
+        raise ProtocolError(f"{where}: pictures as BYTES have the shape [N] or [N, 1], N from 1 up")
+    if shape[0] > max_examples:
+        raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
+    size = item.parameters.binary_data_size
+    if size is None:
+        files = [] if item.data is msgspec.UNSET else _from_base64(bytes(item.data), where)
+    elif item.data is not msgspec.UNSET or size > len(raw):
+        raise ProtocolError(f"{where}: binary_data_size must be a number of bytes that follow the JSON")
+    else:
+        files, raw = split_elements(raw[:size], where), raw[size:]
+    if len(files) != shape[0]:
+        raise ProtocolError(f"{where}: {len(files)} pictures; its shape has {shape[0]}")
+    values = np.empty(len(files), object)
+    values[:] = files
+    return values, raw
+
+
+def _from_base64(text: bytes, where: str) -> list[bytes]:
+    try:
+        words = _TEXTS.decode(text)
+        nested = [word for each in words for word in (each if isinstance(each, list) else [each])]
+        return [base64.b64decode(word, validate=True) for word in nested]
+    except (ValueError, msgspec.DecodeError):
+        raise ProtocolError(f"{where}: pictures in JSON are strings of base64; or send them as raw bytes") from None
 
 
 def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:

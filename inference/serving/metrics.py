@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+RECENT = 10_000  # observations of each part that quantiles are of
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DEVICE_SECONDS = tuple(base * 10.0**power for power in range(-6, 1) for base in (1, 2.5, 5))
+PARTS = ("request", "decode", "queue", "worker", "device_predicted", "device_measured")
+
+
+class _Quantiles:
+    """Collector of recent quantiles, which Prometheus's client computes of nothing."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the family of quantiles, once there are any."""
+        text = f"Quantiles of the last {RECENT} times, by part."
+        family = GaugeMetricFamily("trninfer_recent_seconds", text, labels=("part", "quantile"))
+        for part, values in self._metrics.quantiles().items():
+            for quantile, seconds in values.items():
+                family.add_metric((part, f"{quantile:g}"), seconds)
+        if family.samples:
+            yield family
 
 
 class Metrics:
@@ -29,6 +52,8 @@ class Metrics:
         text = "Time that a process of a pool takes for a batch."
         self._batch_seconds = self._histogram("batch_seconds", text, _SECONDS, ("pool",))
         self._ends = self._counter("worker_ends", "Processes of a pool that ended and were replaced.", ("pool",))
+        self._recent: dict[str, deque[float]] = {}
+        self._registry.register(_Quantiles(self))
 
     def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
         """Also report the waiting inputs and the ready workers, whenever asked."""
@@ -41,13 +66,18 @@ class Metrics:
         """Count a request."""
         self._requests.labels(endpoint, str(status)).inc()
         self._request_seconds.labels(endpoint).observe(seconds)
+        if status == 200 and endpoint.endswith(("/infer", "/classify")):
+            self._note("request", seconds)
 
     def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:
         """Count what a process of a pool ("decoder" or "worker") has dealt with."""
         self._inputs.labels(pool).inc(size)
         self._batch_seconds.labels(pool).observe(seconds)
+        self._note("decode" if pool == "decoder" else "worker", seconds)
         if pool == "worker":
             self._batch_size.observe(size)
+        for wait in waited if pool == "worker" else ():
+            self._note("queue", wait)
         for wait in waited:
             self._queue_seconds.labels(pool).observe(wait)
 
@@ -57,6 +87,23 @@ class Metrics:
             text = f"Time of a batch on the device, {kind}."
             self._device_seconds = self._histogram(f"{kind}_device_seconds", text, _DEVICE_SECONDS)
         self._device_seconds.observe(microseconds / 1e6)
+        self._note(f"device_{kind}", microseconds / 1e6)
+
+    def _note(self, part: str, seconds: float) -> None:
+        self._recent.setdefault(part, deque(maxlen=RECENT)).append(seconds)
+
+    def quantiles(self) -> dict[str, dict[float, float]]:
+        """Return the quantiles of the last RECENT times, in seconds, by part.
+
+        A "request" is from its head to its answer. Of it, inputs are decoded ("decode"), wait for a worker ("queue"),
+        and are in a batch that a worker answers ("worker": transfer, launches and the device, by the host's clock; on
+        the simulator the time of the simulation). "device_predicted" or "device_measured" is the batch on the device.
+        """
+        found = {}
+        for part in [part for part in PARTS if part in self._recent]:
+            values = np.quantile(np.array(self._recent[part]), QUANTILES, method="inverted_cdf")
+            found[part] = dict(zip(QUANTILES, map(float, values)))
+        return found
 
     def failure(self, fault: str) -> None:
         """Count an input without an answer; the fault is the "input"'s or a "worker"'s."""

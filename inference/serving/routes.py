@@ -27,7 +27,7 @@ from .tensors import ProtocolError
 from .workers import InputAnswer
 
 JSON_LENGTH = "Inference-Header-Content-Length"
-EXTENSIONS = ("binary_tensor_data", "classification")
+EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
 MAX_FILES = 1000  # of one form
 
 # Nothing is loaded from anywhere; the page asks this server alone.
@@ -77,6 +77,13 @@ async def server_metadata() -> dict[str, Any]:
     return {"name": "trninfer", "version": __version__, "extensions": list(EXTENSIONS)}
 
 
+@_protocol.get("/v2/models/stats")
+async def all_statistics(request: Request) -> dict[str, Any]:
+    """Counts of the model since it was loaded."""
+    server = _server(request)
+    return {"model_stats": [server.statistics.to_dict(server.name, VERSION)]}
+
+
 @_protocol.get("/v2/models/{name}")
 @_protocol.get("/v2/models/{name}/versions/{version}")
 async def model_metadata(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
@@ -89,6 +96,39 @@ async def model_metadata(request: Request, name: str, version: str = VERSION) ->
         "inputs": [spec.to_dict() for spec in signature.inputs],
         "outputs": [spec.to_dict() for spec in signature.outputs],
     }
+
+
+@_protocol.get("/v2/models/{name}/stats")
+@_protocol.get("/v2/models/{name}/versions/{version}/stats")
+async def model_statistics(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
+    """The same of a model by name."""
+    return {"model_stats": [_model(request, name, version).statistics.to_dict(name, VERSION)]}
+
+
+@_protocol.get("/v2/models/{name}/config")
+@_protocol.get("/v2/models/{name}/versions/{version}/config")
+async def model_config(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
+    """The model's configuration, in Triton's terms."""
+    server = _model(request, name, version)
+    settings, signature = server.settings, server.signature
+    return {
+        "name": name,
+        "platform": "trninfer_nki",
+        "backend": "trninfer",
+        "max_batch_size": settings.max_batch,
+        "input": [spec.to_config() for spec in signature.inputs],
+        "output": [spec.to_config() for spec in signature.outputs],
+        "instance_group": [{"name": name, "kind": "KIND_MODEL", "count": settings.workers}],
+        "dynamic_batching": {"max_queue_delay_microseconds": round(settings.max_delay * 1e6)},
+    }
+
+
+@_protocol.post("/v2/repository/index")
+async def repository_index(request: Request) -> list[dict[str, str]]:
+    """The models that the server has, and whether they answer."""
+    server = _server(request)
+    state = {"state": "READY", "reason": ""} if server.is_ready else {"state": "LOADING", "reason": "starting workers"}
+    return [{"name": server.name, "version": VERSION, **state}]
 
 
 @_protocol.post("/v2/models/{name}/infer")

@@ -1,10 +1,15 @@
 """The tensors of a network as the Open Inference Protocol names them: what is sent, and what comes back.
 
-    input          [N, *example]       in the layout of the model file (channels first or last)
+    input          [N, *example]       in the layout of the model file (channels first or last); of a network that
+                                       reads pictures also BYTES [N]: PNG, JPEG and other files of pictures
     probabilities  FP32 [N, C]         of a network of classes or of independent labels
     values         FP32 [N, C]         of any other
     class_index    INT32 [N]           the most probable class, by the argmax on the device
     label          BYTES [N]           its label
+    scores         FP32 [N, C]         the scores before the softmax, of a network that ends in raw scores
+
+A network from ONNX names its input, and its scores (or probabilities), as its file did: `image`, `logits`. Requests may
+name the input `input` all the same.
 
 A network of several inputs has a tensor for each, by its own name; so does one of several outputs, of which
 `class_index` and `label` are those of the leading one.
@@ -19,37 +24,59 @@ from typing import Any
 import numpy as np
 
 from ...models.errors import InputError
+from ...models.files import Model
 from ...models.inputs import ImageInput, PartInput, SeveralInputs
 from ...models.network import Network
 from ..arrays import in_layout
 from .workers import InputAnswer
 
-INPUT, CLASS_INDEX, LABEL = "input", "class_index", "label"
+INPUT, CLASS_INDEX, LABEL, SCORES = "input", "class_index", "label", "scores"
+_TAKEN = ("probabilities", "values", CLASS_INDEX, LABEL)
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor's name, datatype and shape; -1 is the number of examples."""
+    """A tensor's name, datatype and shape; -1 is the number of examples. `other_name` is one that requests may use
+    too; `takes_pictures` is True if files of pictures may be sent in place of numbers."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
+    other_name: str = ""
+    takes_pictures: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The tensor as metadata has it."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
+    def to_config(self) -> dict[str, Any]:
+        """The tensor as Triton's configuration has it: the dimensions of one example."""
+        datatype = {"BYTES": "STRING"}.get(self.datatype, self.datatype)
+        return {"name": self.name, "data_type": f"TYPE_{datatype}", "dims": list(self.shape[1:]) or [1]}
+
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of a network."""
+    """Inputs and outputs of a network; `input_name` and `output_name` are those of the file it is from, if known."""
 
     network: Network
+    input_name: str = ""
+    output_name: str = ""
+
+    @classmethod
+    def of(cls, model: Model) -> Signature:
+        """Return the signature of a model, with the names in its metadata."""
+        return cls(model.network, model.metadata.get("input_name", ""), model.metadata.get("output_name", ""))
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The tensors of a request."""
-        return tuple(TensorSpec(name, "FP32", (-1, *_example(spec))) for name, spec in self._parts.items())
+        spec = self.network.input
+        if isinstance(spec, SeveralInputs):
+            return tuple(TensorSpec(name, "FP32", (-1, *_example(part))) for name, part in self._parts.items())
+        takes_pictures = isinstance(spec, ImageInput) and spec.preprocess != "none"
+        name = self.input_name or INPUT
+        return (TensorSpec(name, "FP32", (-1, *_example(spec)), INPUT if name != INPUT else "", takes_pictures),)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -60,7 +87,16 @@ class Signature:
         ]
         if self.network.answer_labels:
             tensors += [TensorSpec(CLASS_INDEX, "INT32", (-1,)), TensorSpec(LABEL, "BYTES", (-1,))]
+        if self._own_output:
+            tensors.append(TensorSpec(self._own_output, "FP32", (-1, *self.network.named_outputs[0].shape)))
         return tuple(tensors)
+
+    @property
+    def _own_output(self) -> str:
+        """The name of the leading output in its file, else that of raw scores; "" where there is neither."""
+        taken = self.output_name in _TAKEN or self.network.others
+        name = "" if taken else self.output_name
+        return name or (SCORES if self.network.output.scores == "raw" and not self.network.others else "")
 
     def sources(self, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The examples of a request's tensors as the network reads them, float32; InputError for others."""
@@ -70,7 +106,7 @@ class Signature:
             told = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise InputError(f"the inputs do not have the same number of examples: {told}")
         spec = self.network.input
-        return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else arrays[INPUT])
+        return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else next(iter(arrays.values())))
 
     def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
         """The tensors of the answers, by name; BYTES as an array of objects."""
@@ -80,17 +116,25 @@ class Signature:
         if self.network.answer_labels:
             tensors[CLASS_INDEX] = np.array([answer.class_index for answer in answers], np.int32)
             tensors[LABEL] = np.array(self.network.answer_labels, object)[tensors[CLASS_INDEX]]
+        if self._own_output:
+            given = [answer.scores if answer.raw is None else answer.raw for answer in answers]
+            tensors[self._own_output] = np.stack(given).reshape(len(rows), *self.network.named_outputs[0].shape)
         return tensors
 
     def labels(self) -> dict[str, tuple[str, ...]]:
         """The labels of each tensor of scores that has any."""
         outputs = zip(self._output_names, self.network.named_outputs)
-        return {name: named.answer_labels for name, named in outputs if named.answer_labels}
+        found = {name: named.answer_labels for name, named in outputs if named.answer_labels}
+        if self._own_output and self.network.answer_labels:
+            found[self._own_output] = self.network.answer_labels
+        return found
 
     @property
     def _parts(self) -> dict[str, PartInput]:
         spec = self.network.input
-        return {part.name: part.input for part in spec.parts} if isinstance(spec, SeveralInputs) else {INPUT: spec}
+        if isinstance(spec, SeveralInputs):
+            return {part.name: part.input for part in spec.parts}
+        return {self.input_name or INPUT: spec}
 
     @property
     def _output_names(self) -> list[str]:

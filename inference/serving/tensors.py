@@ -54,6 +54,18 @@ class TooManyExamples(ProtocolError):  # noqa: N818 (the condition)
     status = 413
 
 
+def split_elements(raw: memoryview, where: str) -> list[bytes]:
+    """Return the elements of a raw tensor of BYTES: each is its length in four bytes, then itself."""
+    found = []
+    while raw:
+        length = struct.unpack_from("<I", raw)[0] if len(raw) >= 4 else len(raw) + 1
+        if length > len(raw) - 4:
+            raise ProtocolError(f"{where}: an element of BYTES is cut short")
+        found.append(bytes(raw[4 : 4 + length]))
+        raw = raw[4 + length :]
+    return found
+
+
 def parse_datatype(name: str, where: str) -> np.dtype[Any]:
     """Return the dtype of a tensor of numbers; ProtocolError for any other name."""
     if name not in DATATYPES:

@@ -15,12 +15,14 @@ from ...runtime.workers.worker import Hello, Setup, Worker
 @dataclass(frozen=True)
 class InputAnswer:
     """The answer to one input: its class (-1 for a network of values), its scores float32 [C], the size of the
-    batch that it was in, and the device time of that batch in microseconds."""
+    batch that it was in, and the device time of that batch in microseconds. `raw` are the scores before the softmax,
+    of a network that ends in raw scores."""
 
     class_index: int
     scores: np.ndarray
     batch_size: int
     batch_us: float
+    raw: np.ndarray | None = None
 
 
 class NetworkWorker(ProcessWorker):
@@ -53,7 +55,8 @@ class NetworkWorker(ProcessWorker):
         answer: BatchAnswer = self._process.ask(np.stack(sources))
         device_us = sum(part.latency_us for part in answer.times)
         self._timed(device_us)
+        raw = [None] * len(answer.classes) if answer.raw is None else list(answer.raw)
         return [
-            InputAnswer(int(index), scores, len(sources), device_us)
-            for index, scores in zip(answer.classes, answer.probabilities, strict=True)
+            InputAnswer(int(index), scores, len(sources), device_us, before)
+            for index, scores, before in zip(answer.classes, answer.probabilities, raw, strict=True)
         ]

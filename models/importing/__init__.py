@@ -21,7 +21,7 @@ from ..outputs import Output
 from ..tensor_file import read_table
 from .box_heads import FoundBoxes, find_head
 from .box_spec import BoxSpec, parse_boxes
-from .builder import BuiltOutput
+from .builder import MAX_NAME, BuiltOutput
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
 from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
@@ -65,7 +65,8 @@ class Imported:
 
     `notes` is what is other than in the file, `assumed` what neither the file nor the user says of pictures, each in
     words. `labels_from` says where the labels of the leading output are from; empty where classes are numbered.
-    `file_name` is that of the file.
+    `file_name` is that of the file, `input_name` and `output_name` are those of the one input and the leading output of
+    an ONNX graph.
     """
 
     network: Network
@@ -76,11 +77,15 @@ class Imported:
     assumed: tuple[str, ...] = ()
     labels_from: str = ""
     file_name: str = ""
+    input_name: str = ""
+    output_name: str = ""
 
     @property
     def metadata(self) -> dict[str, str]:
         """Return the metadata of a model file of this network."""
         found = {"imported_from": f"{self.source}, {self.file_name}", "notes": json.dumps(self.notes)}
+        found |= {"input_name": self.input_name} if self.input_name else {}
+        found |= {"output_name": self.output_name} if self.output_name else {}
         return {**found, "assumed": json.dumps(self.assumed)} if self.assumed else found
 
 
@@ -310,4 +315,11 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         notes=notes,
         assumed=tuple(dict.fromkeys(supposed)),
         labels_from=labels_from,
+        input_name=_plain(source.parts[0].name) if len(source.parts) == 1 else "",
+        output_name=_plain(names[0]),
     )
+
+
+def _plain(name: str) -> str:
+    """Return a tensor's name if it can be printed and is short, else none."""
+    return name if name.isprintable() and len(name) <= MAX_NAME else ""

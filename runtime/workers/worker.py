@@ -128,6 +128,7 @@ class Worker:
             size=count,
             classes=answer.classes[:count],
             probabilities=answer.probabilities[:count],
+            raw=None if answer.raw is None else answer.raw[:count],
             timelines=(None,) * len(answer.timelines),
         )
 

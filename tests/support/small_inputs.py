@@ -9,11 +9,11 @@ from PIL import Image, ImageDraw
 from trninfer.models import Network, save_model
 
 
-def write_model(path: Path, network: Network, seed: int = 0) -> Path:
+def write_model(path: Path, network: Network, seed: int = 0, **metadata: str) -> Path:
     """A model file with random weights."""
     random = np.random.default_rng(seed)
     tensors = {name: random.standard_normal(shape, np.float32) * 0.3 for name, shape in network.tensor_shapes().items()}
-    save_model(path, network, tensors)
+    save_model(path, network, tensors, metadata)
     return path
 
 

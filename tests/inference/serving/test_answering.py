@@ -71,6 +71,25 @@ def refused(call: Callable[[], Any]) -> tuple[int, str, dict[str, str] | None]:
     return error.value.status_code, str(error.value.detail), error.value.headers  # type: ignore[return-value]
 
 
+def test_pictures_of_a_request_go_to_the_workers_together(server: Server) -> None:
+    """Decoding takes longer for one than workers wait for others to join a batch."""
+    sent: list[float] = []
+
+    class Decoders(Pool):
+        async def submit(self, source: Any) -> Any:
+            await asyncio.sleep(float(source.content))
+            return ANSWER
+
+    class Workers(Pool):
+        async def submit(self, source: Any) -> Any:
+            sent.append(time.monotonic())
+            return ANSWER
+
+    server.decoders, server.workers = Decoders(), Workers()  # type: ignore[assignment]
+    answers, _ = ask(server, *(PictureTask(seconds) for seconds in (b"0.2", b"0", b"0.1", b"0")))
+    assert answers == [ANSWER] * 4 and max(sent) - min(sent) < 0.05
+
+
 def test_each_input_has_an_answer_or_an_error(server: Server) -> None:
     bad, lost = InputError("no picture"), RuntimeError("secret")
     answers, told = ask(server, ANSWER, bad, lost)

@@ -41,6 +41,24 @@ def test_batches_are_of_workers_and_inputs_of_both_pools() -> None:
     assert found['trninfer_batch_seconds_sum{pool="worker"}'] == 2.0
 
 
+def test_recent_quantiles_of_each_part() -> None:
+    metrics = Metrics()
+    assert "recent" not in metrics.text().decode() and metrics.quantiles() == {}
+    for number in range(1, 101):
+        metrics.request("/v2/models/{name}/infer", 200, number / 100)
+        metrics.request("/metrics", 200, 50.0)
+        metrics.batch("worker", 1, [number / 1000], 0.5)
+    metrics.batch("decoder", 1, [9.0], 0.25)
+    metrics.device_time(250.0, "predicted")
+    found = counts(metrics)
+    values = [
+        found[f'trninfer_recent_seconds{{part="request",quantile="{q}"}}'] for q in ("0.5", "0.9", "0.95", "0.99")
+    ]
+    assert values == [0.5, 0.9, 0.95, 0.99]
+    assert found['trninfer_recent_seconds{part="queue",quantile="0.99"}'] == 0.099
+    assert list(metrics.quantiles()) == ["request", "decode", "queue", "worker", "device_predicted"]
+
+
 @pytest.mark.parametrize("kind", ["predicted", "measured"])
 def test_device_times_are_predicted_or_measured(kind: str) -> None:
     metrics = Metrics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi")
 from asgi import Response, ask
 from fastapi import FastAPI
+from small_inputs import write_model
 from trninfer.inference.serving import answering, routes
 from trninfer.inference.serving.answering import Server
 from trninfer.inference.serving.decoding import FormTask, PictureTask, TensorTask
@@ -21,7 +23,7 @@ from trninfer.inference.serving.metrics import Metrics
 from trninfer.inference.serving.settings import ServingSettings
 from trninfer.inference.serving.signature import Signature
 from trninfer.inference.serving.workers import InputAnswer
-from trninfer.models import load_model, run_network
+from trninfer.models import Dense, FeatureInput, Network, load_model, run_network
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
 from trninfer.runtime.workers.worker import Hello
@@ -51,7 +53,8 @@ class Golden:
         if source.max() > 1e9:
             raise KernelError("not finite")
         run = run_network(self.model.network, self.model.tensors, source[None])
-        return InputAnswer(int(run.probabilities[0].argmax()), run.probabilities[0], 1, 12.5)
+        raw = run.logits[0] if self.model.network.output.scores == "raw" else None
+        return InputAnswer(int(run.probabilities[0].argmax()), run.probabilities[0], 1, 12.5, raw)
 
 
 def application(path: Path, **settings: Any) -> FastAPI:
@@ -100,7 +103,73 @@ def test_what_the_model_reads_and_gives(rows: FastAPI, photos: FastAPI) -> None:
         "6 features", ["red", "green", "blue"], "predicted",
     )  # fmt: skip
     assert ask(photos, "/about").json()["reads"] == "an image of 1x16x16"
-    assert ask(rows, "/v2").json()["extensions"] == ["binary_tensor_data", "classification"]
+    assert set(ask(rows, "/v2").json()["extensions"]) == {
+        "binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics",
+    }  # fmt: skip
+
+
+def test_index_config_and_statistics_as_triton_has_them(rows: FastAPI) -> None:
+    index = ask(rows, "/v2/repository/index", b"{}").json()
+    assert index == [{"name": "tiny-ffnn", "version": "1", "state": "READY", "reason": ""}]
+    config = ask(rows, "/v2/models/tiny-ffnn/config").json()
+    assert (config["max_batch_size"], config["input"]) == (
+        4,
+        [{"name": "input", "data_type": "TYPE_FP32", "dims": [6]}],
+    )
+    assert config["output"][2] == {"name": "label", "data_type": "TYPE_STRING", "dims": [1]}
+    infer(rows, ROWS)
+    bad = ROWS.copy()
+    bad[1] = 1e30
+    infer(rows, bad)
+    server = rows.state.server
+    server.statistics.batch("worker", 3, [0.25, 0.25, 0.5], 2.0)
+    for path in ("/v2/models/stats", "/v2/models/tiny-ffnn/stats", "/v2/models/tiny-ffnn/versions/1/stats"):
+        (found,) = ask(rows, path).json()["model_stats"]
+        parts = found["inference_stats"]
+        assert (found["inference_count"], found["execution_count"]) == (3, 1) and found["last_inference"] > 1e12
+        assert parts["queue"] == {"count": 3, "ns": 10**9} and parts["compute_infer"] == {"count": 3, "ns": 2 * 10**9}
+        assert parts["success"]["count"] == parts["fail"]["count"] == 1 and parts["success"]["ns"] > 0
+    assert ask(rows, "/v2/models/x/stats").status == ask(rows, "/v2/models/x/config").status == 404
+
+
+def test_pictures_in_a_request_of_tensors(photos: FastAPI) -> None:
+    def asked(files: list[bytes], shape: list[int], raw: bool = True) -> Response:
+        content = b"".join(len(file).to_bytes(4, "little") + file for file in files)
+        tensor: dict[str, Any] = {"name": "input", "datatype": "BYTES", "shape": shape}
+        if not raw:
+            tensor["data"] = [base64.b64encode(file).decode() for file in files]
+        else:
+            tensor["parameters"] = {"binary_data_size": len(content)}
+        head = json.dumps({"inputs": [tensor]}).encode()
+        headers = [(routes.JSON_LENGTH, str(len(head)))] if raw else []
+        return ask(photos, "/v2/models/tiny-cnn/infer", head + (content if raw else b""), headers=headers)
+
+    for raw, shape in ((True, [2]), (False, [2, 1])):
+        found = asked([b"good", b"good"], shape, raw)
+        outputs = {output["name"]: output for output in found.json()["outputs"]}
+        assert found.status == 200 and outputs["class_index"]["shape"] == [2]
+    assert asked([b"good", b"bad"], [2]).status == 422
+    assert "2 pictures; its shape has 3" in asked([b"good", b"good"], [3]).body.decode()
+    assert "have the shape [N]" in asked([b"good"], [1, 2]).body.decode()
+    assert "at most 8" in asked([b"good"] * 9, [9]).body.decode()
+
+
+def test_tensors_go_by_the_names_of_their_file(tmp_path: Path) -> None:
+    layers = (Dense("hidden", 6, 8, "relu"), Dense("head", 8, 3))
+    network = Network("named", FeatureInput(6), layers, ("red", "green", "blue"))
+    path = write_model(tmp_path / "named.safetensors", network, input_name="image", output_name="logits")
+    app = application(path)
+    metadata = ask(app, "/v2/models/named").json()
+    assert metadata["inputs"][0]["name"] == "image"
+    assert [output["name"] for output in metadata["outputs"]] == ["probabilities", "class_index", "label", "logits"]
+    model = load_model(path)
+    golden = run_network(model.network, model.tensors, ROWS)
+    for name in ("image", "input"):
+        tensor = {"name": name, "datatype": "FP32", "shape": [3, 6], "data": ROWS.ravel().tolist()}
+        body = json.dumps({"inputs": [tensor], "outputs": [{"name": "logits"}]}).encode()
+        (output,) = ask(app, "/v2/models/named/infer", body).json()["outputs"]
+        assert np.allclose(np.reshape(output["data"], (3, 3)), golden.logits, atol=1e-6)
+    assert np.abs(golden.logits - golden.probabilities).max() > 0.1
 
 
 def infer(app: FastAPI, values: np.ndarray, *headers: tuple[str, str], **fields: Any) -> Response:

@@ -18,7 +18,7 @@ PHOTO = ImageInput(3, 2, 2, "photo", (0.0,) * 3, (1.0,) * 3, 2, "HWC")
 
 def test_images_are_in_the_layout_of_their_file() -> None:
     signature = Signature(Network("net", PHOTO, HEAD, ("a", "b")))
-    assert signature.inputs == (TensorSpec("input", "FP32", (-1, 2, 2, 3)),)
+    assert signature.inputs == (TensorSpec("input", "FP32", (-1, 2, 2, 3), takes_pictures=True),)
     values = np.arange(24, dtype=np.float64).reshape(2, 2, 2, 3)
     sources = signature.sources({"input": values})
     assert [source.dtype for source in sources] == [np.float32] * 2

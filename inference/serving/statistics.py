@@ -1,0 +1,56 @@
+"""Counts of a model since it was loaded, as Triton's statistics extension has them.
+
+Source: triton-inference-server/server, docs/protocol/extension_statistics.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from .workers import InputAnswer
+
+
+class Statistics:
+    """Requests, inputs and batches of one model, with the nanoseconds that each part took."""
+
+    def __init__(self) -> None:
+        self._last = 0  # milliseconds since 1970
+        self._inputs = self._batches = 0
+        self._parts = {
+            name: [0, 0] for name in ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
+        }
+
+    def request(self, answers: Sequence[object], seconds: float) -> None:
+        """Count a request whose inputs have these answers, or errors in their place."""
+        is_whole = all(isinstance(answer, InputAnswer) for answer in answers)
+        self._add("success" if is_whole else "fail", 1, seconds)
+        if is_whole:
+            self._last = time.time_ns() // 1_000_000
+
+    def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:
+        """Count what a process of a pool ("decoder" or "worker") has dealt with."""
+        if pool == "decoder":
+            self._add("compute_input", size, seconds)
+            return
+        self._inputs += size
+        self._batches += 1
+        self._add("queue", size, sum(waited))
+        self._add("compute_infer", size, seconds)
+
+    def _add(self, part: str, count: int, seconds: float) -> None:
+        self._parts[part][0] += count
+        self._parts[part][1] += round(seconds * 1e9)
+
+    def to_dict(self, name: str, version: str) -> dict[str, Any]:
+        """Return the counts as an entry of `model_stats`."""
+        return {
+            "name": name,
+            "version": version,
+            "last_inference": self._last,
+            "inference_count": self._inputs,
+            "execution_count": self._batches,
+            "inference_stats": {part: {"count": count, "ns": ns} for part, (count, ns) in self._parts.items()},
+            "batch_stats": [],
+        }
