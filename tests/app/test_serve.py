@@ -115,6 +115,19 @@ def test_elsewhere_a_token_is_needed(picture_model: Path, tmp_path: Path) -> Non
         assert "a-token-of-ours" not in server.log.read_text()
 
 
+def test_a_proxy_may_pass_on_an_allowed_host_and_the_log_sums_up(picture_model: Path, tmp_path: Path) -> None:
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    with running_server("--model", picture_model, *QUICK, "--allow-host", "models.example") as server:
+        assert server.ask("/v2", None, {"Host": "models.example:443"}).status == 200
+        assert server.ask("/v2", None, {"Host": "other.example"}).status == 421
+        assert server.ask("/classify", body).status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+        summed = {line["part"]: line for line in server.lines() if line["event"] == "summary"}
+        assert {"request", "decode", "queue", "worker", "device_predicted"} == set(summed)
+        assert all(line["p50_ms"] <= line["p99_ms"] for line in summed.values())
+
+
 def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given(feature_model: Path) -> None:
     with running_server("--model", feature_model, "--max-batch", 1, "--host", "0.0.0.0", ready=False) as server:
         assert server.ask("/v2/health/live").status == 200
@@ -156,6 +169,7 @@ def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: py
         (("--max-delay", "1_0"), "'1_0' is no number of seconds from 0 to 60"),
         (("--port", "70000"), "'70000' is no whole number from 0 to 65535"),
         (("--workers", "0"), "'0' is no whole number from 1 to 4096"),
+        (("--allow-host", "models.example:80"), "the name of a host is needed, without a port"),
     ],
 )
 def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> None:
