@@ -45,6 +45,11 @@ REMARKS = {
     "k37": "its blocks do not fit SBUF, and its profile moved 1.82 GB of the 1.48 asked for: spilled; ours halve K",
 }
 FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
+# Rows whose published kernel cannot be predicted as it is, with options a user has: they count in no mean.
+NOT_COUNTED = {
+    "k01": "not counted: only a kernel written for it, whose descriptors hardware makes, repeats the loop that NKI's "
+    "first beta kept; the published source unrolls and is predicted at 7,155 us (benchmarks/published_rows.py)",
+}
 _ROW_HEADER = ("row", "what ran", "variant", "shapes", "dtype", "device", "metric", "measured us", "predicted us")
 
 
@@ -67,12 +72,14 @@ def main() -> None:
     instructions = predict_instructions(load_instruction_rows())
     measured = compare_measured()
 
+    counted = [i for i, prediction in enumerate(predictions) if prediction.row.id not in NOT_COUNTED]
+    rows, alone, without = ([each[i] for i in counted] for each in (predictions, left_out, families))
     show = _markdown if markdown else _plain
     for title, table in (
         ("Kernels", kernel_table(predictions, left_out, families)),
-        ("Kernels, summed up", summary_table(predictions, left_out, families)),
-        ("Versions of one kernel", families_table(predictions)),
-        ("Changes from version to version", changes_table(predictions)),
+        ("Kernels, summed up", summary_table(rows, alone, without)),
+        ("Versions of one kernel", families_table(rows)),
+        ("Changes from version to version", changes_table(rows)),
         ("Constants that lean on kernel rows", constant_table()),
         ("Instructions", instruction_table(instructions)),
         ("Instructions of 57 profiles", measured_table(measured)),
@@ -86,10 +93,10 @@ def main() -> None:
     print(f"instructions, mean absolute percentage error: {found.mean:.2f} %")
     errors = [abs(row.error) for row in measured if row.predicted_ns is not None]
     print(f"measured instructions compared: {len(errors)} of {len(measured)}, median error: {median(errors):.1f} %")
-    others = [p for p in predictions if is_others(p.row)]
-    ours = [p for p in predictions if not is_others(p.row)]
-    print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(left_out):.2f} %")
-    print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(families):.2f} %")
+    others = [p for p in rows if is_others(p.row)]
+    ours = [p for p in rows if not is_others(p.row)]
+    print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(alone):.2f} %")
+    print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(without):.2f} %")
     print(coverage_line(records))
     print(
         f"other people's kernels, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %"
@@ -120,7 +127,7 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
                 f"{alone:+.1f}",
                 f"{without:+.1f}",
                 ", ".join(prediction.fitted),
-                REMARKS.get(row.id, ""),
+                NOT_COUNTED.get(row.id) or REMARKS.get(row.id, ""),
             )
         )
     return header, lines

@@ -23,7 +23,6 @@ FIRST = ("o01",)
 
 CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
     "fewer, larger DMAs": {
-        ("k01", "k02"): "128 rows a DMA instead of one",
         ("k02", "k03"): "a load of two columns instead of two loads",
         ("k03", "k04"): "200 columns instead of two",
         ("k12", "k13"): "a load of two columns instead of two loads",

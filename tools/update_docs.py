@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 
 from ..app.output import write_output
+from ..benchmarks.published_rows import saved as saved_predictions
+from ..benchmarks.published_rows import table as published_table
 from ..models.bundled import bundled_models
 from ..models.checks import describe_shape
 from .api_reference import api_block
@@ -134,12 +136,18 @@ def lowering_block() -> str:
     return f"```\n{run_trninfer(*LOWERED).rstrip()}\n```"
 
 
+def published_block() -> str:
+    """Return the table of published kernels that were predicted from their own source."""
+    return "\n".join(published_table(saved_predictions()))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "help": help_block,
     "api": api_block,
     "models": models_block,
     "instructions": instructions_block,
     "lowering": lowering_block,
+    "published": published_block,
     "accuracy": accuracy_lines,
     "accuracy-table": accuracy_table,
     "versions-table": versions_table,

@@ -42,7 +42,7 @@ def _measured(
     report.choice_note, report.wide = note, options.wide
     timelines: Timelines = []
     if subject.suite is not None:
-        bench_suite(report, subject.suite, options)
+        bench_suite(report, subject.suite, options, subject.sources)
     elif subject.kernel is not None:
         timelines += bench_kernel(report, subject.kernel, sizes or {}, backend, options.verify)
     else:

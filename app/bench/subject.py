@@ -83,6 +83,14 @@ class BenchSubject:
             autocompletion=_suites,
         ),
     ] = None
+    sources: Annotated[
+        Path | None,
+        typer.Option(
+            "--sources",
+            metavar="DIR",
+            help="With --suite: predict the published kernels themselves, from checkouts DIR/OWNER/REPOSITORY.",
+        ),
+    ] = None
 
     compare_archive: Annotated[
         Path | None,
@@ -141,6 +149,8 @@ class BenchSubject:
             raise UsageError("--shape needs --kernel")
         if self.suite is not None and (options.verify or options.trace is not None):
             raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
+        if self.sources is not None and self.suite is None:
+            raise UsageError("--sources needs --suite")
         if self.suite is not None and options.backend == "neuron":
             raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
         if self.suite is not None and options.form == "markdown":

@@ -140,8 +140,8 @@ def worker_table(cores: Cores, label: str) -> Markup:
 def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
     """Predicted beside published times."""
     headings: list[Heading] = [
-        ("problem", False), ("predicted us", True), ("published us", True), ("published is", False),
-        ("metric", False),        ("predicted / published", True),
+        ("problem", False), ("predicted us", True), ("published us", True), ("kernel", False),
+        ("published is", False), ("metric", False), ("predicted / published", True), ("note", False),
     ]  # fmt: skip
     lines = []
     for row in rows:
@@ -152,9 +152,11 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
                 element("th", row.name, scope="row"),
                 cell(microseconds(row.predicted_us), row.predicted_us),
                 cell("\u2013") if published is None else cell(microseconds(published), published),
+                cell(row.kernel),
                 cell(row.published_kind),
                 cell(row.metric),
                 cell("\u2013") if row.ratio is None else cell(f"{row.ratio:.2f}", row.ratio),
+                cell(row.note),
             )
         )
     return table(f"Suite {name}", headings, lines)

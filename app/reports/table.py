@@ -20,6 +20,7 @@ from .layer_columns import NO_VALUE, LayerColumn, layer_columns
 from .report import LayerTable, Report, plus_minus
 from .resources import by_size, short
 from .score_table import print_score
+from .suite_lines import suite_lines
 from .sweep_table import print_sweep
 
 if TYPE_CHECKING:
@@ -121,24 +122,22 @@ def _print_none(console: Console, report: Report) -> None:
 
 
 def _print_suite(console: Console, report: Report) -> None:
-    table = new_table(f"{report.model}: predicted time of our kernels beside published figures")
+    rows = report.suite or []
+    table = new_table(f"{report.model}: predicted times beside published figures")
     table.add_column("case", overflow="fold")
     for column in ("predicted us", "published us", "ratio"):
         table.add_column(column, justify="right")
+    table.add_column("kernel")
     table.add_column("published kind")
     table.add_column("metric", overflow="fold")
-    for row in report.suite or ():
+    for row in rows:
         published = "-" if row.published_us is None else _microseconds(row.published_us)
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(
-            cell(row.name),
-            _microseconds(row.predicted_us),
-            published,
-            ratio,
-            cell(row.published_kind),
-            cell(row.metric),
-        )
+        words = [cell(text) for text in (row.kernel, row.published_kind, row.metric)]
+        table.add_row(cell(row.name), _microseconds(row.predicted_us), published, ratio, *words)
     console.print(table)
+    for line in suite_lines(rows):
+        print_line(console, line)
 
 
 def _print_times(console: Console, report: Report) -> None:

@@ -2,7 +2,8 @@
 
 `suites.csv` holds the cases: the exercises of public courses (Stanford CS149, Berkeley CS152) and AWS's matrix
 multiplication tutorial, each with a published time and what kind of figure it is: a threshold to pass, a student's
-result, the fastest one published. What is timed here are the kernels of `trninfer.kernels`, on the simulator.
+result, the fastest one published. What is timed here are the kernels of `trninfer.kernels`, on the simulator; with a
+folder of checkouts, the published kernels themselves where their source is known (published.csv).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ...models.errors import TrninferError
 from ...simulator import TensorSpec, run
 from .kernel_cases import kernel_case
+from .published import find_published, predict_published
+
+OURS = "trninfer's"
+THEIRS = "published"
 
 
 class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (says what it is)
@@ -50,7 +56,8 @@ class SuiteCase:
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """A case with our kernel's predicted time. `ratio` is predicted over published, None if nothing was published."""
+    """A case with the predicted time of a kernel. `ratio` is predicted over published, None if nothing was published,
+    or if the published time is of another program than the one that was predicted."""
 
     name: str
     predicted_us: float
@@ -58,6 +65,9 @@ class SuiteRow:
     published_kind: str
     ratio: float | None
     metric: str  # the published figure: "benchmark p99", "profile total" and such; the prediction is of the same kind
+    kernel: str = OURS  # which kernel was predicted, OURS or THEIRS
+    source: str = ""  # where the published kernel is, "" if it was not published
+    note: str = ""
 
 
 def suite_names() -> tuple[str, ...]:
@@ -88,21 +98,43 @@ def predict_case(case: SuiteCase) -> float:
     return float(launch.latency_us)
 
 
-def run_suite(name: str, progress: Callable[[int, int, str], None] | None = None) -> Iterator[SuiteRow]:
+def run_suite(
+    name: str, progress: Callable[[int, int, str], None] | None = None, sources: Path | None = None
+) -> Iterator[SuiteRow]:
     """Time every case of a suite in order. Raises UnknownSuite before anything runs.
 
     `progress` is called before each case with the number of finished cases, the number of cases, and the case's name.
+    `sources`: a folder of checkouts; published kernels are then predicted themselves, which raises SourceError if one
+    is missing.
     """
-    return _rows(load_suite(name), progress)
+    return _rows(load_suite(name), progress, sources)
 
 
-def _rows(cases: list[SuiteCase], progress: Callable[[int, int, str], None] | None) -> Iterator[SuiteRow]:
+def _rows(
+    cases: list[SuiteCase], progress: Callable[[int, int, str], None] | None, sources: Path | None
+) -> Iterator[SuiteRow]:
     for done, case in enumerate(cases):
         if progress is not None:
             progress(done, len(cases), case.name)
-        predicted = predict_case(case)
-        ratio = predicted / case.published_us if case.published_us is not None else None
-        yield SuiteRow(case.name, predicted, case.published_us, case.published_kind, ratio, case.metric)
+        yield _row(case, sources)
+
+
+def _row(case: SuiteCase, sources: Path | None) -> SuiteRow:
+    published = find_published(case.suite, case.name, case.published_us)
+    is_theirs = published is not None and sources is not None
+    predicted = predict_published(published, sources) if published and sources else predict_case(case)
+    is_comparable = case.published_us is not None and (published is None or published.is_comparable)
+    return SuiteRow(
+        name=case.name,
+        predicted_us=predicted,
+        published_us=case.published_us,
+        published_kind=case.published_kind,
+        ratio=predicted / case.published_us if case.published_us is not None and is_comparable else None,
+        metric=case.metric,
+        kernel=THEIRS if is_theirs else OURS,
+        source=published.source if published is not None else "",
+        note=published.note if published is not None else "",
+    )
 
 
 @cache

@@ -116,7 +116,8 @@ def test_workers_beside_the_busiest() -> None:
 def test_a_suite_beside_published_times() -> None:
     rows = [SuiteRow("x", 1500.0, 750.0, "student", 2.0, "p99"), SuiteRow("y", 3.0, None, "none", None, "total")]
     assert rows_of(tables.suite_table("s", rows))[1:] == [
-        ["x", "1,500", "750.0", "student", "p99", "2.00"], ["y", "3.00", "\u2013", "none", "total", "\u2013"],
+        ["x", "1,500", "750.0", "trninfer's", "student", "p99", "2.00", ""],
+        ["y", "3.00", "\u2013", "trninfer's", "none", "total", "\u2013", ""],
     ]  # fmt: skip
 
 

@@ -154,8 +154,8 @@ def test_a_csv_of_a_bench_has_its_layers_and_of_a_suite_its_cases() -> None:
     assert json.loads(first["critical"]) == {"tensor": 10.0} and second["name"] == "b,c"
     report.suite = [SuiteRow("case", 3.0, None, "none", None, "benchmark")]
     assert rows_of(render(report, "csv")) == [
-        ["name", "predicted_us", "published_us", "published_kind", "ratio", "metric"],
-        ["case", "3.0", "", "none", "", "benchmark"],
+        ["name", "predicted_us", "published_us", "published_kind", "ratio", "metric", "kernel", "source", "note"],
+        ["case", "3.0", "", "none", "", "benchmark", "trninfer's", "", ""],
     ]
 
 

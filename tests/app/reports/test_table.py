@@ -160,9 +160,10 @@ def test_a_suite_and_what_stands_beside_a_machine_format() -> None:
     rows = [SuiteRow("case", 1500.0, 750.0, "student", 2.0, "p99"), SuiteRow("b", 3.0, None, "none", None, "total")]
     report = make_report(tables=[], model="cs149", suite=rows, latency_note="a note")
     lines = lines_of(report, quiet=False)
-    assert lines[0] == "cs149: predicted time of our kernels beside published figures" and lines[-1] == "a note"
+    assert lines[0] == "cs149: predicted times beside published figures" and lines[-1] == "a note"
     assert [line.split() for line in lines[3:5]] == [
-        ["case", "1,500", "750.0", "2.00", "student", "p99"], ["b", "3.00", "-", "-", "none", "total"],
+        ["case", "1,500", "750.0", "2.00", "trninfer's", "student", "p99"],
+        ["b", "3.00", "-", "-", "trninfer's", "none", "total"],
     ]  # fmt: skip
     point = SweepPoint("n", 1, "trn2", "float32", 20.0, 20.0, 50_000.0, None, None, None)
     report = make_report(layer(), predictions=[Prediction("a.png", "b", 1, 0.5, ())], score=Score(1, 1), sweep=[point])

@@ -1,0 +1,27 @@
+"""Lines below the table of a suite: the mean error over published kernels, and what there is to know of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...runtime.measure.suites import SuiteRow
+
+
+def suite_lines(rows: Sequence[SuiteRow]) -> list[str]:
+    """Return the mean error over the published kernels that were predicted, and the notes of cases."""
+    from ...runtime.measure.suites import OURS, THEIRS
+
+    errors = [abs(row.ratio - 1) for row in rows if row.kernel == THEIRS and row.ratio is not None]
+    lines = []
+    if errors:
+        count = "1 published kernel" if len(errors) == 1 else f"{len(errors)} published kernels"
+        lines.append(f"mean absolute error over {count}: {100 * mean(errors):.1f} %")
+    lines += [f"{row.name}: {row.note}" for row in rows if row.note]
+    unread = sorted(
+        {row.source.rpartition(" with ")[0] or row.source for row in rows if row.kernel == OURS and row.source}
+    )
+    lines += [f"--sources DIR predicts the published kernel: {source}" for source in unread]
+    return lines

@@ -1,0 +1,74 @@
+"""Predictions of published kernels from their own source, beside their published times.
+
+    python benchmarks/published_rows.py                       prints the table that was saved
+    python benchmarks/published_rows.py --sources DIR --save  predicts every row anew, and saves the table
+
+DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits that `runtime/measure/published.csv`
+names. The kernels are migrated by `trninfer migrate` and nothing else is changed but the constants that their authors
+changed. The last column says why a published time is of another program than the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from statistics import mean
+
+from trninfer.benchmarks.error_statistics import percentage_error
+from trninfer.benchmarks.measurements import DATA
+from trninfer.runtime.measure.published import PublishedKernel, predict_published, published_kernels
+
+SAVED = DATA / "published-kernels.csv"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=Path, metavar="DIR", help="predict anew, from checkouts in this folder")
+    parser.add_argument("--save", action="store_true", help="keep the predictions in data/published-kernels.csv")
+    given = parser.parse_args()
+    if given.sources is None:
+        predicted = saved()
+    else:
+        predicted = {key_of(each): predict_published(each, given.sources) for each in published_kernels()}
+        if given.save:
+            save(predicted)
+    print("\n".join(table(predicted)))
+
+
+def key_of(published: PublishedKernel) -> str:
+    """Return the name that a row is saved by: its id, or the case of a suite."""
+    return published.row or f"{published.suite}: {published.case}"
+
+
+def saved() -> dict[str, float]:
+    """Return the saved predictions in microseconds."""
+    with SAVED.open(newline="", encoding="utf-8") as file:
+        return {record["row"]: float(record["predicted_us"]) for record in csv.DictReader(file)}
+
+
+def save(predicted: dict[str, float]) -> None:
+    lines = ["row,predicted_us", *(f"{row},{microseconds:.3f}" for row, microseconds in predicted.items())]
+    SAVED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def table(predicted: dict[str, float]) -> list[str]:
+    """Return the lines of a Markdown table, and the mean error over the rows that can be compared."""
+    lines = ["| row | published kernel | published us | predicted us | error % | |", "|---|---|---|---|---|---|"]
+    errors = []
+    for each in published_kernels():
+        microseconds = predicted[key_of(each)]
+        error = percentage_error(microseconds, each.published_us)
+        if each.is_comparable:
+            errors.append(abs(error))
+        shown = f"{error:+.1f}" if each.is_comparable else "not counted"
+        options = "" if each.dge else ", --disable-dge"
+        changed = "".join(f", {name} = {value}" for name, value in each.constants.items())
+        what = f"{each.repository} {each.file}: {each.kernel}{changed}{options}"
+        row = each.row or "-"
+        lines.append(f"| {row} | {what} | {each.published_us:g} | {microseconds:,.1f} | {shown} | {each.note} |")
+    return [*lines, "", f"Mean absolute error over {len(errors)} published kernels: {mean(errors):.1f} %."]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Published kernels, predicted from their own source.
+
+`published.csv` names, for each published time of a kernel that anyone can read, the repository, commit and file of the
+kernel and the options that it was timed with. The sources belong to their authors and are not part of trninfer: they
+are read from checkouts, `FOLDER/owner/repository`, and migrated to NKI 0.7 in memory, as `trninfer simulate` does.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ...models.errors import TrninferError
+from ...simulator import TensorSpec, install, run
+
+NOT_COMPARABLE = "not comparable: "  # begins the note of a kernel whose published time is of another program
+_DIGITS = 12  # of the SHA-256 that are kept
+
+
+class SourceError(TrninferError, ValueError):
+    """A published source is missing, cannot be migrated, or is not the kernel that was published."""
+
+
+@dataclass(frozen=True)
+class PublishedKernel:
+    """A published time, and the kernel that it is of."""
+
+    row: str  # in benchmarks/data/latency-kernels.csv, "" if it is not there
+    suite: str  # and `case`: in suites.csv, "" if it is not there
+    case: str
+    published_us: float
+    profiled: bool  # the time is a profile's total, not a benchmark's
+    target: str
+    dge: bool  # False: compiled with --disable-dge
+    arguments: tuple[TensorSpec, ...]
+    parameters: dict[str, Any]
+    repository: str
+    commit: str
+    file: str
+    sha256: str
+    kernel: str
+    constants: dict[str, int]  # what its author set before timing it
+    note: str
+
+    @property
+    def is_comparable(self) -> bool:
+        """False if the note says that the published time is of another program."""
+        return not self.note.startswith(NOT_COMPARABLE)
+
+    @property
+    def source(self) -> str:
+        """Return the repository, commit and file of the source, and the constants to set."""
+        changed = "".join(f" with {name} = {value}" for name, value in self.constants.items())
+        return f"github.com/{self.repository} {self.commit} {self.file}{changed}"
+
+    def path(self, folder: Path) -> Path:
+        """Return the path of the source below a folder of checkouts."""
+        return folder / self.repository / self.file
+
+
+@cache
+def published_kernels() -> tuple[PublishedKernel, ...]:
+    """Return all published kernels, in the order of the file."""
+    text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
+    return tuple(_kernel(record) for record in csv.DictReader(text.splitlines()))
+
+
+def _kernel(record: dict[str, str]) -> PublishedKernel:
+    shapes = [tuple(int(extent) for extent in shape.split("x")) for shape in record["shapes"].split()]
+    return PublishedKernel(
+        row=record["row"],
+        suite=record["suite"],
+        case=record["case"],
+        published_us=float(record["published_us"]),
+        profiled=record["metric"] == "profile",
+        target=record["target"],
+        dge=record["dge"] == "yes",
+        arguments=tuple(TensorSpec(shape, record["dtype"]) for shape in shapes),
+        parameters=_numbers(record["parameters"]),
+        repository=record["repository"],
+        commit=record["commit"],
+        file=record["file"],
+        sha256=record["sha256"],
+        kernel=record["kernel"],
+        constants=_numbers(record["constants"]),
+        note=record["note"],
+    )
+
+
+def _numbers(text: str) -> dict[str, int]:
+    return {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+
+
+def find_published(suite: str, case: str, published_us: float | None) -> PublishedKernel | None:
+    """Return the published kernel of a case of a suite, or None if its source was not published."""
+    for each in published_kernels():
+        if (each.suite, each.case, each.published_us) == (suite, case, published_us):
+            return each
+    return None
+
+
+def predict_published(published: PublishedKernel, folder: Path) -> float:
+    """Predict a published kernel from its source, in microseconds.
+
+    Args:
+        folder: the checkouts, as `git clone https://github.com/OWNER/NAME FOLDER/OWNER/NAME` makes them. Sources are
+            executed: use repositories that you trust.
+
+    Raises:
+        SourceError: the source is missing, is another version, or cannot be migrated or run.
+    """
+    kernel = load_published(published, folder)
+    try:
+        launch = run(
+            kernel,
+            *published.arguments,
+            target=published.target,
+            dge=published.dge,
+            profiled=published.profiled,
+            functional=False,
+            **published.parameters,
+        )
+    except Exception as error:  # whatever a stranger's kernel raises
+        raise SourceError(f"{published.path(folder)}: {published.kernel}: {_line(error)}") from None
+    return float(launch.latency_us)
+
+
+def load_published(published: PublishedKernel, folder: Path) -> Any:
+    """Return the kernel of a published source, migrated, with the constants that its author set. Raises SourceError."""
+    path = published.path(folder)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        clone = f"git clone https://github.com/{published.repository} {folder / published.repository}"
+        raise SourceError(f"{path}: no such file; get it with `{clone}`") from None
+    found = hashlib.sha256(data).hexdigest()[:_DIGITS]
+    if found != published.sha256:
+        checkout = f"git -C {folder / published.repository} checkout {published.commit}"
+        raise SourceError(f"{path}: another version than the one that was timed; `{checkout}` gets that")
+    module = types.ModuleType(f"published {path.stem}")
+    module.__file__ = str(path)
+    install()
+    place = str(path.parent)
+    sys.path.insert(0, place)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(_migrated(data.decode(), published.constants), str(path), "exec"), module.__dict__)
+    except SourceError:
+        raise
+    except Exception as error:  # whatever a stranger's file raises
+        raise SourceError(f"{path}: {_line(error)}") from None
+    finally:
+        sys.path.remove(place)
+    if not hasattr(module, published.kernel):
+        raise SourceError(f"{path}: it has no kernel {published.kernel}")
+    return getattr(module, published.kernel)
+
+
+def _migrated(text: str, constants: dict[str, int]) -> str:
+    from ...simulator.migrate import migrate_source  # needs libcst
+
+    return migrate_source(set_constants(text, constants)).text
+
+
+def set_constants(text: str, constants: dict[str, int]) -> str:
+    """Return a source with other numbers assigned to names, as `ROW_CHUNK = 1` where it has `ROW_CHUNK = 128`.
+
+    SourceError if a name is assigned no number.
+    """
+    lines = text.encode().splitlines(keepends=True)
+    for name, value in constants.items():
+        places = list(_assigned(ast.parse(text), name))
+        if not places:
+            raise SourceError(f"the source assigns no number to {name}")
+        for node in places:
+            line = lines[node.lineno - 1]
+            lines[node.lineno - 1] = line[: node.col_offset] + str(value).encode() + line[node.end_col_offset :]
+        text = b"".join(lines).decode()
+    return text
+
+
+def _assigned(tree: ast.Module, name: str) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        named = any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+        if named and type(node.value.value) is int:
+            yield node.value
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

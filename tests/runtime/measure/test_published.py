@@ -1,0 +1,118 @@
+"""Published kernels: where their sources are, and predictions of a source as it is found in a checkout."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("libcst")
+from trninfer.runtime.measure import published
+from trninfer.runtime.measure.published import (
+    PublishedKernel,
+    SourceError,
+    find_published,
+    load_published,
+    predict_published,
+    published_kernels,
+    set_constants,
+)
+from trninfer.runtime.measure.suites import THEIRS, load_suite, run_suite, suite_names
+from trninfer.simulator import TensorSpec
+
+# In the dialect of the courses: instructions return tiles.
+SOURCE = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+ROWS = 64  # ROWS = 64
+
+
+@nki.jit
+def added(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.hbm)
+    for i in nl.affine_range(a.shape[0] // ROWS):
+        first = nl.load(a[i * ROWS : (i + 1) * ROWS])
+        second = nl.load(b[i * ROWS : (i + 1) * ROWS])
+        nl.store(out[i * ROWS : (i + 1) * ROWS], nisa.tensor_tensor(first, second, nl.add))
+    return out
+"""
+
+
+@pytest.fixture
+def kernel(tmp_path) -> PublishedKernel:
+    """A kernel whose source is in a checkout below tmp_path."""
+    made = replace(
+        published_kernels()[0],
+        repository="someone/homework",
+        file="part1/kernels.py",
+        sha256=hashlib.sha256(SOURCE.encode()).hexdigest()[:12],
+        kernel="added",
+        constants={"ROWS": 128},
+        arguments=(TensorSpec((256, 8), "float32"),) * 2,
+        target="trn2",
+        parameters={},
+        note="",
+    )
+    path = made.path(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(SOURCE, encoding="utf-8")
+    return made
+
+
+def test_a_source_is_migrated_and_predicted_with_its_constants(kernel, tmp_path):
+    few, many = predict_published(kernel, tmp_path), predict_published(replace(kernel, constants={"ROWS": 1}), tmp_path)
+    assert 10 < few < many
+
+
+def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tmp_path):
+    path = kernel.path(tmp_path)
+    for changed, message in (
+        (
+            replace(kernel, repository="someone/else"),
+            "no such file; get it with `git clone https://github.com/s",
+        ),
+        (
+            replace(kernel, sha256="0" * 12),
+            "another version than the one that was .* checkout d1552616`",
+        ),
+        (replace(kernel, kernel="subtracted"), "it has no kernel subtracted"),
+        (replace(kernel, constants={"COLUMNS": 1}), "the source assigns no number to COLUMNS"),
+        (replace(kernel, constants={"ROWS": 256}), "added: NkiValidationError: .*256"),
+    ):
+        with pytest.raises(SourceError, match=message) as error:
+            predict_published(changed, tmp_path)
+        assert "\n" not in str(error.value)
+    path.write_text("import neuronxcc.nki as nki\nraise ValueError('no\\nluck')\n")
+    with pytest.raises(SourceError, match="ValueError: no luck"):
+        load_published(
+            replace(kernel, sha256=hashlib.sha256(path.read_bytes()).hexdigest()[:12], constants={}), tmp_path
+        )
+
+
+def test_constants_are_replaced_where_they_are_assigned_and_nowhere_else():
+    assert set_constants(SOURCE, {"ROWS": 2}) == SOURCE.replace("ROWS = 64 ", "ROWS = 2 ", 1)
+    assert set_constants("def f():\n    é, n = 1, 2\n    N = 3; M = 4\n", {"N": 10, "M": 0}).endswith("N = 10; M = 0\n")
+
+
+def test_every_published_kernel_of_a_suite_is_one_of_its_cases():
+    cases = {(c.suite, c.name, c.published_us): c for name in suite_names() for c in load_suite(name)}
+    named = [each for each in published_kernels() if each.suite]
+    assert len(named) > 8
+    for each in named:
+        case = cases[each.suite, each.case, each.published_us]
+        assert (case.target, case.dtype) == (each.target, each.arguments[0].dtype)
+        assert case.profiled <= each.profiled or case.metric == "benchmark p99 or profile total"
+
+
+def test_a_suite_predicts_published_kernels_and_counts_only_comparable_ones(kernel, tmp_path, monkeypatch):
+    first, second, *_ = published_kernels()
+    theirs = [
+        replace(kernel, suite=p.suite, case=p.case, published_us=p.published_us, note=p.note) for p in (first, second)
+    ]
+    monkeypatch.setattr(published, "published_kernels", lambda: tuple(theirs))
+    one, two, *others = run_suite("cs149-part1", sources=tmp_path)
+    assert one.kernel == two.kernel == THEIRS and one.predicted_us == two.predicted_us
+    assert one.ratio is None and one.note.startswith("not comparable") and two.ratio == two.predicted_us / 378
+    assert {row.kernel for row in others} == {"trninfer's"}
+    assert find_published("cs149-part1", "transpose 4096", 700.0) is None
