@@ -97,6 +97,12 @@ class LoadOptions:
     batch_size: Annotated[
         int, typer.Option("--batch-size", parser=whole(1, 4096), metavar="N", help="Inputs of a request of tensors.")
     ] = 1
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", parser=seconds(0, 3600), metavar="SECONDS", help="How long the server may take to be ready."
+        ),
+    ] = 0.0
     timeout: Annotated[
         float,
         typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS", help="How long to wait for an answer."),
@@ -142,7 +148,7 @@ def load(
     options: LoadOptions,
 ) -> None:
     """Load a server as the options say."""
-    from ..inference.load_client import Address, LoadError, run_load, tensor_message
+    from ..inference.load_client import Address, LoadError, run_load, tensor_message, wait_until_ready
     from .output import check_output
     from .progress import progress_bar
     from .serve import read_token
@@ -151,6 +157,7 @@ def load(
     plans = options.plans()
     try:
         address = Address.parse(url, read_token(options.token_file))
+        wait_until_ready(address, options.wait, options.timeout)
         if paths:
             if options.batch_size != 1 or options.model is not None:
                 raise UsageError("pictures are sent one a request, to /classify; leave out --batch-size and --model")

@@ -146,6 +146,19 @@ class LoadResult:
         return self.client_share >= BUSY_CLIENT
 
 
+def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
+    """Wait until a server is ready, for `seconds` at the most; LoadError where it is not by then."""
+    end = time.monotonic() + seconds
+    while seconds:
+        try:
+            address.get("/v2/health/ready", timeout)
+            return
+        except LoadError as error:
+            if time.monotonic() >= end:
+                raise LoadError(f"{error}; waited {seconds:g} seconds for it") from None
+        time.sleep(0.2)
+
+
 def tensor_message(address: Address, model: str | None, batch: int, timeout: float) -> tuple[str, Message]:
     """Return the name of a model that a server has, and a request with random tensors of its inputs.
 

@@ -2,6 +2,8 @@
 
     <!-- file: train.py -->         the fence below it is written to a file
     <!-- run: trninfer models -->   the command, run by a shell; below it, up to `<!-- end -->`, what it printed
+    <!-- once: trninfer load ... -->   the same of figures that differ each time: what the page has is kept while the
+                                    command prints the same but for the numbers
     <!-- site: report.html: What is said of it -->   on the site a link to a file that the commands wrote
 
 All commands of a page run in order in a new folder with a link to samples/. This machine's own times and the names of
@@ -16,11 +18,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,12 +31,11 @@ PAGES = {page.stem: page for page in sorted((ROOT / "docs").glob("tutorial-*.md"
 COLUMNS = 80
 _STEP = re.compile(
     r"<!-- file: (?P<file>[\w.-]+) -->\n```\w*\n(?P<content>.*?)^```$"
-    r"|(?P<head><!-- run: (?P<command>[^\n]+) -->\n).*?(?P<end><!-- end -->)",
+    r"|(?P<head><!-- (?P<kind>run|once): (?P<command>[^\n]+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)",
     re.M | re.S,
 )
 _SITE = re.compile(r"<!-- site: ([\w.-]+): ")
 _HOST = re.compile(r"\n*(?:^(?:backend sim: .* on this machine|auto took the simulator: .*)\n)+", re.M)
-_SHELL = 'trninfer() { "$PYTHON" -m trninfer "$@"; }; python() { "$PYTHON" "$@"; }; '
 
 
 def fill_tutorial(text: str) -> str:
@@ -59,19 +61,27 @@ def _run(text: str, folder: Path) -> str:
             return match[0]
         command = match["command"]
         said = _run_command(command, folder)
-        shown = f"$ {command}\n{said}".rstrip("\n")
-        return f"{match['head']}```console\n{shown}\n```\n{match['end']}"
+        shown = f"```console\n{f'$ {command}{chr(10)}{said}'.rstrip()}\n```\n"
+        is_kept = match["kind"] == "once" and _form(match["old"]) == _form(shown)
+        return f"{match['head']}{match['old'] if is_kept else shown}{match['end']}"
 
     return _STEP.sub(step, text)
+
+
+def _form(text: str) -> str:
+    """Return an output without its numbers, and without the spaces and rules whose lengths follow from them."""
+    return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "", text))
 
 
 def _run_command(command: str, folder: Path) -> str:
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        **{"COLUMNS": str(COLUMNS), "NO_COLOR": "1", "TRNINFER_BACKEND": "sim", "PYTHON": sys.executable},
+        **{"COLUMNS": str(COLUMNS), "NO_COLOR": "1", "TRNINFER_BACKEND": "sim"},
+        "PATH": f"{folder / '.bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "TRNINFER_CACHE": str(folder / ".cache"),
     }
     done = subprocess.run(
-        ["sh", "-c", _SHELL + command],
+        ["sh", "-c", command],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -90,7 +100,22 @@ def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="trninfer-tutorial-") as name:
         folder = Path(name).resolve()
         (folder / "samples").symlink_to(ROOT / "samples")
-        yield folder
+        (folder / ".bin").mkdir()
+        for name, words in (("trninfer", "-m trninfer"), ("python", "")):  # `exec`: a server's process is the one named
+            script = folder / ".bin" / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            script.chmod(0o755)
+        try:
+            yield folder
+        finally:
+            _end_left_over(folder)
+
+
+def _end_left_over(folder: Path) -> None:
+    """End the processes whose number a page's commands left in a .pid file."""
+    for file in folder.glob("*.pid"):
+        with suppress(OSError, ValueError):
+            os.kill(int(file.read_text()), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from trninfer.inference.load_client import Address, LoadError, LoadPlan, Message, run_load, tensor_message
+from trninfer.inference.load_client import (
+    Address,
+    LoadError,
+    LoadPlan,
+    Message,
+    run_load,
+    tensor_message,
+    wait_until_ready,
+)
 
 METADATA = {
     "name": "net",
@@ -117,6 +125,17 @@ def test_servers_that_cannot_be_asked(server, documents: dict, told: str) -> Non
     server.documents = documents
     with pytest.raises(LoadError, match=told):
         tensor_message(Address.parse(server.url), None, 1, 5.0)
+
+
+def test_it_waits_for_a_server_that_starts(server) -> None:
+    address = Address.parse(server.url)
+    wait_until_ready(address, 0.0, 5.0)  # without a wait, nothing is asked
+    with pytest.raises(LoadError, match="status 404; waited"):
+        wait_until_ready(address, 0.1, 5.0)
+    timer = threading.Timer(0.3, server.documents.__setitem__, ("/v2/health/ready", {"ready": True}))
+    timer.start()
+    wait_until_ready(address, 10.0, 5.0)
+    timer.join()
 
 
 def test_requests_in_flight_and_failures_by_kind(server) -> None:

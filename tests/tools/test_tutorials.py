@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", tutorials.PAGES)
 def test_commands_print_what_the_page_shows(name: str) -> None:
     text = tutorials.PAGES[name].read_text(encoding="utf-8")
-    assert text.count("<!-- run: ") == text.count("<!-- end -->") >= 3
+    assert text.count("<!-- run: ") + text.count("<!-- once: ") == text.count("<!-- end -->") >= 3
     assert tutorials.fill_tutorial(text) == text, f"run python -m trninfer.tools.update_docs {name}"
 
 
@@ -48,6 +48,23 @@ def test_what_belongs_to_this_machine_is_left_out() -> None:
     )
     assert "\none\ntwo\n```" in tutorials.fill_tutorial(page)
     assert tutorials.fill_tutorial(tutorials.fill_tutorial(page)) == tutorials.fill_tutorial(page)
+
+
+def test_figures_that_differ_each_time_are_kept() -> None:
+    page = "<!-- once: {} -->\n{}<!-- end -->"
+    assert tutorials.fill_tutorial(page.format("echo ---; echo p99 12.5 ms", "")).count("12.5") == 3
+    command = "echo p99 12.5 ms"
+    kept = page.format(command, f"```console\n$ {command}\np99 9.75 ms\n```\n")
+    assert tutorials.fill_tutorial(kept) == kept
+    other = tutorials.fill_tutorial(page.format(command, f"```console\n$ {command}\np99 9.75 us\n```\n"))
+    assert "p99 12.5 ms\n```" in other and "9.75" not in other
+
+
+def test_a_server_is_ended_with_its_page(tmp_path: Path) -> None:
+    page = "<!-- run: sleep 60 > /dev/null 2>&1 & echo $! > a.pid; cat a.pid -->\n<!-- end -->"
+    number = int(tutorials.fill_tutorial(page).splitlines()[-3])
+    ended = Path(f"/proc/{number}/stat")
+    assert not ended.exists() or ended.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_command_that_fails_is_an_error() -> None:
