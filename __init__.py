@@ -11,6 +11,7 @@
     classes = trninfer.predict(features, model="digits-ffnn", dtype="bfloat16").classes
     print(trninfer.bench("digits-cnn", batch_size=16))  # the table of layers
     network = trninfer.import_model("net.onnx", "net.safetensors").model
+    boxes = trninfer.detect("street.jpg", model="yolov8n.onnx")[0].boxes
     digits = trninfer.Classifier("digits-cnn")  # loaded once, asked many times
     digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from .api.answers import Answers
     from .api.benchmarks import Benchmark, bench
     from .api.classifiers import Classifier, Predictor
-    from .api.functions import classify, classify_async, predict, predict_async
+    from .api.functions import classify, classify_async, detect, predict, predict_async
     from .api.imports import ImportedModel, import_model
+    from .inference.detections import Box
     from .inference.predictions import LabelProbability, OutputAnswer, Prediction
     from .inference.python_inputs import Picture, Rows
     from .inference.search import InputProblem
@@ -53,8 +55,9 @@ _HOMES = {
     ".api.answers": ("Answers",),
     ".api.benchmarks": ("Benchmark", "bench"),
     ".api.classifiers": ("Classifier", "Predictor"),
-    ".api.functions": ("classify", "classify_async", "predict", "predict_async"),
+    ".api.functions": ("classify", "classify_async", "detect", "predict", "predict_async"),
     ".api.imports": ("ImportedModel", "import_model"),
+    ".inference.detections": ("Box",),
     ".inference.predictions": ("LabelProbability", "OutputAnswer", "Prediction"),
     ".inference.python_inputs": ("Picture", "Rows"),
     ".inference.search": ("InputProblem",),
@@ -70,6 +73,7 @@ __all__ = [
     "ArgumentError",
     "BackendUnavailable",
     "Benchmark",
+    "Box",
     "Classifier",
     "ImportedModel",
     "InputError",
@@ -91,6 +95,7 @@ __all__ = [
     "bench",
     "classify",
     "classify_async",
+    "detect",
     "import_model",
     "load_model",
     "predict",

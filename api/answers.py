@@ -122,14 +122,20 @@ class Answers:
         """A table with a row for each input: input, label, class_index, probability, error.
 
         Values take the place of label, class and probability where the network gives them, in columns value_0 and so
-        on. Inputs that could not be answered come last, with the reason as error. ArgumentError without pandas.
+        on; of boxes, each has a row, with its confidence, x1, y1, x2 and y2. Inputs that could not be answered come
+        last, with the reason as error. ArgumentError without pandas.
         """
         try:
             import pandas
         except ImportError:
             raise ArgumentError("to_pandas needs pandas, which is not installed (pip install pandas)") from None
+        from ..app.reports.box_rows import box_lines
+
         rows: list[dict[str, Any]] = []
         for answer in self.predictions:
+            if answer.boxes is not None:
+                rows += [{**line, "error": None} for line in box_lines(answer, answer.input)]
+                continue
             row: dict[str, Any] = {"input": answer.input if isinstance(answer.input, int) else str(answer.input)}
             if answer.values is None:
                 row |= {"label": answer.label, "class_index": answer.class_index, "probability": answer.probability}

@@ -1,4 +1,4 @@
-"""`trninfer.classify` and `trninfer.predict`, and the same for `await`."""
+"""`trninfer.classify`, `trninfer.detect` and `trninfer.predict`, and two of them for `await`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..inference.arguments import Layout, OnError, RunArguments
+from ..inference.boxes import CONFIDENCE, IOU, MAX_DETECTIONS, check_limits
 from ..inference.columns import Columns
 from ..inference.csv_tables import Header, check_header
+from ..inference.detections import Detector
 from ..inference.feature_range import range_note
 from ..inference.picture_labels import PictureLabels
-from ..inference.predictions import Prediction
+from ..inference.predictions import MakePredictions, Prediction, make_predictions
 from ..inference.python_inputs import Picture, PictureReader, Rows
 from ..inference.python_rows import RowReader
 from ..inference.running import PatientSession, run_batches
@@ -103,6 +105,57 @@ def classify(
     right = None if labels is None else PictureLabels(os.fsdecode(labels), loaded.network.answer_labels)
     with arguments.open(loaded) as session:
         return answer_pictures(inputs, loaded, session, arguments, right)
+
+
+def detect(
+    inputs: Picture | Iterable[Picture],
+    model: str | os.PathLike[str] | Model,
+    *,
+    confidence: float = CONFIDENCE,
+    iou: float = IOU,
+    max_detections: int = MAX_DETECTIONS,
+    dtype: Dtype = "float32",
+    target: Target | None = None,
+    backend: BackendName = "auto",
+    batch_size: int = 16,
+    cores: int = 1,
+    cluster: str | None = None,
+    layout: Layout | None = None,
+    on_error: OnError = "raise",
+    lnc: int = 1,
+) -> Answers:
+    """Find objects in pictures.
+
+    Each prediction has `boxes`, the most confident first, with `label`, `class_index`, `confidence` and `x1`, `y1`,
+    `x2`, `y2` in pixels of the picture, whose width and height are its `size`; `mask` and `keypoints` where the network
+    has them. Inputs that are arrays of the network's own numbers have boxes in its pixels.
+
+    Boxes of a confidence up to `confidence` are left out, and so is the less confident of two boxes of a class whose
+    intersection over union is above `iou`; a picture has at most `max_detections`. `model` is the path of a model file
+    or of an ONNX file with boxes, or a loaded model. The other arguments are as those of `classify`, and so are the
+    errors.
+    """
+    arguments = RunArguments(
+        dtype=dtype,
+        target=target,
+        backend=backend,
+        batch_size=batch_size,
+        cores=cores,
+        cluster=cluster,
+        layout=layout,
+        on_error=on_error,
+        lnc=lnc,
+    )
+    limits = check_limits(confidence, iou, max_detections)
+    loaded = arguments.load(model)
+    if loaded.network.output.boxes is None:
+        raise ModelError(f"model {loaded.network.name!r} finds no boxes; use classify or predict")
+    with arguments.open(loaded) as session:
+        findings = _Findings(arguments, "picture")
+        sizes: dict[str | int, tuple[int, int]] = {}
+        spec = loaded.network.input
+        batches = PictureReader(inputs, spec, batch_size, arguments.layout, findings.refuse, sizes)
+        return _answer("detect", loaded, batches, session, findings, Detector(limits, sizes))
 
 
 def predict(
@@ -201,6 +254,8 @@ def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArgum
     loaded = arguments.load(model)
     if isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
+    if loaded.network.output.boxes is not None:
+        raise ModelError(f"model {loaded.network.name!r} finds boxes, not classes; use detect")
     return loaded
 
 
@@ -293,12 +348,19 @@ class _Findings:
 
 
 def _answer(
-    command: str, model: Model, batches: Iterable[Batch], session: BatchSession, findings: _Findings
+    command: str,
+    model: Model,
+    batches: Iterable[Batch],
+    session: BatchSession,
+    findings: _Findings,
+    make: MakePredictions | None = None,
 ) -> Answers:
     began = time.perf_counter()
     patient = PatientSession(session) if isinstance(session, Session) else session
     stopped = getattr(_thread, "stopped", None)
-    result = run_batches(patient, batches, findings.arguments.top_k, findings.refuse, stopped)
+    labels = max(len(named.labels) for named in model.network.named_outputs)
+    make = make or functools.partial(make_predictions, top_k=min(findings.arguments.top_k, labels))
+    result = run_batches(patient, batches, make, findings.refuse, stopped)
     return Answers(
         predictions=result.predictions,
         layers=result.layers,

@@ -1,15 +1,16 @@
-"""Common part of `classify` and `ffnn`: run inputs in batches, keep or show the answers, and report the rest."""
+"""Common part of `classify`, `detect` and `ffnn`: run inputs in batches, keep or show answers, report the rest."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ..inference.predictions import Prediction, PredictionSink
+from ..inference.predictions import MakePredictions, Prediction, PredictionSink, make_predictions
 from ..inference.scoring import Score, Scorer
 from ..inference.search import InputProblem
 from ..inference.stream import Batch, SourceBatch, answer_batches
@@ -76,6 +77,20 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True)
+class Task:
+    """The work of a command that does not answer in labels.
+
+    `make` makes its answers of a network's numbers, and `identity` says what they depend on beside model and options.
+    `watch` is called with each answer, those of an earlier run too, and `complete` adds to the report what it gathered.
+    """
+
+    make: MakePredictions
+    identity: Identity
+    watch: Callable[[Prediction], None]
+    complete: Callable[[Report], None]
+
+
+@dataclass(frozen=True)
 class Begun:
     """A run whose options were checked: they, when it began, and why its backend is the one."""
 
@@ -97,8 +112,13 @@ def begin(options: AnswerOptions, started: float) -> Begun:
     return Begun(options, started, note)
 
 
+def answer_task(begun: Begun, model: Model, inputs: Inputs, task: Task) -> int:
+    """Answer the inputs of a command whose answers are no labels, write its report, and return the exit status."""
+    return _answer(begun, model, inputs, 0, _Noting(None, None, "", task.watch), task).exit_status
+
+
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
-    """Answer the inputs of a command, write its report, and return the exit status.
+    """Answer the inputs of a command in labels or values, write its report, and return the exit status.
 
     `right_class` returns the index of the class that an answer should have, None where that is not known; with it the
     answers are scored.
@@ -115,11 +135,12 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: Right
     return report.exit_status
 
 
-def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
+def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting, task: Task | None = None) -> Report:
     options, network = begun.options, model.network
     calibration = read_calibration(options.calibrate, model)
     with open_session(model, options, inputs.prepare, calibration) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
+        identity |= task.identity if task is not None else {}
         with open_answers(options, identity, network.answer_labels, inputs.states) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
             noted.sink = answers
@@ -129,7 +150,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
                     session=_patient(session),
                     batches=inputs.batches(options.batch_size),
                     answers=noted,
-                    top_k=top_k,
+                    make=partial(make_predictions, top_k=top_k) if task is None else task.make,
                     progress=lambda done: progress(done + len(inputs.problems)),
                     verify_as=options.dtype if options.verify else None,
                     refuse=inputs.refuse,
@@ -153,6 +174,8 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
             report.score, report.none = noted.score, noted.none
             report.fail_under, report.max_errors = options.fail_under, options.max_errors
             report.errors = inputs.problems
+            if task is not None:
+                task.complete(report)
             write_trace(options.trace, result.timelines, session.info.name)
             shown = replace(report, predictions=noted.first, answer_count=noted.total)
             write_report(options.report_file, shown, result.timelines)
@@ -197,7 +220,14 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Not
 class _Noting:
     """Passes answers on to `sink`, scores them, and counts those labelled none."""
 
-    def __init__(self, scorer: Scorer | None, right_class: RightClass | None, none_label: str) -> None:
+    def __init__(
+        self,
+        scorer: Scorer | None,
+        right_class: RightClass | None,
+        none_label: str,
+        watch: Callable[[Prediction], None] | None = None,
+    ) -> None:
+        self._watch = watch
         self.sink: PredictionSink | None = None
         self._scorer = scorer
         self._right_class = right_class
@@ -224,6 +254,8 @@ class _Noting:
                 self.first.append(prediction)
             if self._scorer is not None and self._right_class is not None:
                 self._scorer.add(prediction, self._right_class(prediction))
+            if self._watch is not None:
+                self._watch(prediction)
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
         """Note the answers and pass them on."""

@@ -11,6 +11,7 @@ import typer
 from .errors import UsageError
 from .option_groups import takes_options
 from .options import ModelOption, PictureOptions
+from .picture_paths import PicturePaths
 
 if TYPE_CHECKING:
     from ..inference.predictions import Prediction
@@ -91,22 +92,9 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Pictures(PicturePaths):
     """The pictures of a run, by name, and their right labels."""
 
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
-    ] = None
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")
-    ] = False
-    from_list: Annotated[
-        str | None,
-        typer.Option(
-            "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
-        ),
-    ] = None
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,20 +116,7 @@ class Pictures:
 
     def check(self, resume: bool) -> None:
         """UsageError if nothing is named, or if --resume could not recognise the answer to standard input."""
-        if not self.paths and self.from_list is None and not self.inputs:
-            raise UsageError(
-                "no pictures named; give files, folders, - or --from-list FILE (see trninfer classify --help)"
-            )
-        if resume and self.paths and "-" in self.paths:
-            raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
-
-    def find(self) -> tuple[list[str], list[InputProblem]]:
-        """The names of the pictures, and what was named and is none."""
-        from .picture_inputs import find_named_pictures
-
-        if not self.paths and not self.from_list:
-            return [], []
-        return find_named_pictures(self.paths or [], self.recursive, self.from_list)
+        self.check_named(resume, "classify", others=bool(self.inputs))
 
 
 @takes_options(HELP)
@@ -160,6 +135,8 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load(model, options.quiet)
+    if loaded.network.output.boxes is not None:
+        raise UsageError(f"model {loaded.network.name!r} finds boxes, not classes; use trninfer detect")
     loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
     ignore_warnings()
     right_class = _right_class(pictures.labels, loaded, names)

@@ -41,6 +41,7 @@ _WrongCommandLine: type[Exception] = next(
 # Commands in the order of the help: the module and the function of each.
 COMMANDS = {
     "classify": (".classify", "classify"),
+    "detect": (".detect", "detect"),
     "ffnn": (".ffnn", "ffnn"),
     "bench": (".bench.command", "bench"),
     "serve": (".serve", "serve"),

@@ -26,7 +26,8 @@ from .output import check_files, check_kept, is_special
 
 Format = Literal["table", "json", "csv", "ndjson"]
 ReportFormat = Literal["table", "json", "csv", "ndjson", "markdown"]
-AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
+LabelFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
+AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet", "coco"]
 ResumeCheck = Literal["name", "stat", "hash"]
 Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
 
@@ -236,7 +237,7 @@ class AnswerOptions(RunOptions):
     """Further options of commands that answer inputs."""
 
     form: Annotated[
-        AnswerFormat,
+        LabelFormat,
         typer.Option(
             "--format",
             help="Form of the report; machine formats have standard output to themselves, parquet needs --output.",

@@ -1,11 +1,11 @@
-"""The pictures of `classify`: its arguments and the lines of `--from-list`, and which of them are left to answer."""
+"""The pictures of `classify` and `detect`: arguments and lines of `--from-list`, and those left to answer."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, MutableMapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from ..inference.arrays import is_array_file
@@ -25,18 +25,25 @@ from .text import count, spell
 if TYPE_CHECKING:
     from ..runtime.workers.worker import Prepare
 
+_TITLES = {"classify": "classifying", "detect": "detecting"}  # of progress, by command
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 
 
 class PictureInputs:
-    """Pictures by their names, and what was named and is none."""
-
-    command = "classify"
-    progress_title = "classifying"
+    """Pictures by their names, and what was named and is none. `sizes`, where given, gets those of pictures read."""
 
     def __init__(
-        self, names: Sequence[str], problems: list[InputProblem], spec: ImageInput, options: PictureOptions
+        self,
+        names: Sequence[str],
+        problems: list[InputProblem],
+        spec: ImageInput,
+        options: PictureOptions,
+        command: str = "classify",
+        sizes: MutableMapping[str | int, tuple[int, int]] | None = None,
     ) -> None:
+        self.command = command
+        self.progress_title = _TITLES[command]
+        self._sizes = sizes
         self._names = names
         self._named_wrongly = problems
         self._spec = spec
@@ -89,9 +96,13 @@ class PictureInputs:
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """The pictures that can be read, or what workers are to read."""
         if self.prepare is None:
-            self._batches = PictureBatches(self._watched(), self._spec, size, self._answered, self._seconds)
+            self._batches = PictureBatches(
+                self._watched(), self._spec, size, self._answered, self._seconds, self._sizes
+            )
         else:
-            self._batches = PictureSources(self._watched(), self._spec, size, self._as_bytes, self._answered)
+            self._batches = PictureSources(
+                self._watched(), self._spec, size, self._as_bytes, self._answered, self._sizes
+            )
         return self._batches
 
     def _watched(self) -> Iterable[str]:

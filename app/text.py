@@ -78,6 +78,6 @@ def parse_number(text: str) -> float:
     return float(text)
 
 
-def count(number: int, noun: str) -> str:
-    """`1 picture`, `2 pictures`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, several: str = "") -> str:
+    """`1 picture`, `2 pictures`; `several` is the plural where it is not formed by an s."""
+    return f"{number} {noun if number == 1 else several or noun + 's'}"

@@ -12,13 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..models.boxes import BoxHead
+from ..models.errors import ArgumentError
 from ..models.frame import Frame
 
 CONFIDENCE = 0.25
 IOU = 0.7
 MAX_DETECTIONS = 300
 MAX_CANDIDATES = 30_000  # boxes that suppression compares; the most confident ones
-_CLOSE = np.float32(80)  # a logarithm of a size beyond which a float32 overflows
+CLASS_OFFSET = 7680.0  # pixels
+_LARGEST = np.float32(80)  # a logarithm of a size beyond which a float32 overflows
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,18 @@ class Limits:
     confidence: float = CONFIDENCE
     iou: float = IOU
     max_detections: int = MAX_DETECTIONS
+
+
+def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
+    """Return limits; ArgumentError for a share that is not from 0 to 1, and for no boxes at all."""
+    for name, share in (("confidence", confidence), ("iou", iou)):
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise ArgumentError(f"{name} is {str(share)[:60]}; a number from 0 to 1 is needed")
+    if type(max_detections) is not int or not 1 <= max_detections <= MAX_CANDIDATES:
+        raise ArgumentError(
+            f"max_detections is {str(max_detections)[:60]}; a whole number from 1 to {MAX_CANDIDATES} is needed"
+        )
+    return Limits(float(confidence), float(iou), max_detections)
 
 
 class Found(NamedTuple):
@@ -81,7 +95,9 @@ def suppress(
     with a better one that remains is above `iou`. Of equal scores, the first is the better one. `corners` is [N, 4].
     """
     order = np.argsort(-scores, kind="stable")
-    boxes, kinds = corners[order].astype(np.float32), classes[order]
+    # Classes are moved apart as far as YOLO's own suppression moves them, so that overlaps are rounded alike.
+    apart = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
+    boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(apart)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     remaining = np.arange(len(order))
     kept: list[int] = []
@@ -89,10 +105,9 @@ def suppress(
         first, rest = remaining[0], remaining[1:]
         kept.append(int(first))
         overlap = _intersections(boxes[first], boxes[rest])
-        union = areas[first] + areas[rest] - overlap
         with np.errstate(divide="ignore", invalid="ignore"):
-            too_close = (overlap / union > np.float32(iou)) & (kinds[rest] == kinds[first])
-        remaining = rest[~too_close]
+            is_close = overlap / (areas[first] + areas[rest] - overlap) > np.float32(iou)
+        remaining = rest[~is_close]
     return order[kept]
 
 
@@ -164,7 +179,7 @@ def _corners(head: BoxHead, size: tuple[int, int], table: np.ndarray, chosen: np
         steps, logarithms = numbers[:, :2], numbers[:, 2:]
         if head.code == "priors":
             steps, logarithms = steps * np.float32(head.variances[0]), logarithms * np.float32(head.variances[1])
-        middle, sides = origins + steps * sizes, np.exp(np.minimum(logarithms, _CLOSE)) * sizes
+        middle, sides = origins + steps * sizes, np.exp(np.minimum(logarithms, _LARGEST)) * sizes
     half = sides / np.float32(2)
     return np.concatenate([middle - half, middle + half], axis=1)
 

@@ -6,11 +6,12 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Set
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from PIL import Image
 
 from ..models.errors import InputError
 from ..models.inputs import ImageInput
@@ -30,7 +31,8 @@ class PictureBatches:
 
     While a batch is at work, threads decode the next one; at most these two are held. `problems` has what could
     not be read so far. A file of several arrays is as many inputs, FILE[0], FILE[1] and so on. Names in `answered` are
-    left out. A picture that takes longer than `seconds` to decode is one that could not be read.
+    left out. A picture that takes longer than `seconds` to decode is one that could not be read. `sizes`, where given,
+    gets the width and height of each picture by its name.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class PictureBatches:
         batch_size: int,
         answered: Set[str | int] = frozenset(),
         seconds: float | None = None,
+        sizes: MutableMapping[str | int, tuple[int, int]] | None = None,
     ) -> None:
+        self._sizes = sizes
         self._seconds = seconds
         self._paths = paths
         self._spec = spec
@@ -53,7 +57,11 @@ class PictureBatches:
         batch: list[np.ndarray] = []
         threads = min(MAX_THREADS, os.cpu_count() or 1)
         for path, values in decode_ahead(
-            self._paths, lambda path: read_picture(path, self._spec), self._batch_size, threads, self._seconds
+            self._paths,
+            lambda path: read_picture(path, self._spec, _noting(self._sizes, path)),
+            self._batch_size,
+            threads,
+            self._seconds,
         ):
             if isinstance(values, InputError):
                 self.problems.append(InputProblem(path, str(values)))
@@ -124,21 +132,36 @@ def _next(
         return source, InputError(f"not decoded within {seconds:g} seconds")
 
 
-def read_picture(path: str | os.PathLike[str], spec: ImageInput) -> np.ndarray:
+SizeNote = Callable[["tuple[int, int]"], None]
+
+
+def _noting(sizes: MutableMapping[str | int, tuple[int, int]] | None, name: str) -> SizeNote | None:
+    """Return a function that notes the size of a picture; None where nobody asks for sizes."""
+    return None if sizes is None else partial(sizes.__setitem__, name)
+
+
+def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
     """A picture (of a path, or "-" for standard input) as float32 [C, H, W]; InputError where it cannot be used.
 
-    A file of arrays may hold several: [N, C, H, W].
+    A file of arrays may hold several: [N, C, H, W]. `note_size` is called with the width and height of a picture.
     """
     if is_array_file(os.fspath(path)):
         return read_arrays(os.fspath(path), spec)
     if path == STANDARD_INPUT:
         if sys.stdin is None or sys.stdin.isatty():
             raise InputError("no picture is piped into standard input")
-        return preprocess(open_image(sys.stdin.buffer), spec)
+        return convert_image(open_image(sys.stdin.buffer), spec, note_size)
     try:
         file = open_regular(path)
     except (OSError, ValueError) as error:
         raise InputError(describe(error)) from None
     with file:
         image = open_image(file)
+    return convert_image(image, spec, note_size)
+
+
+def convert_image(image: Image.Image, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
+    """Return an opened picture as float32 [C, H, W], and note its size."""
+    if note_size is not None:
+        note_size(image.size)
     return preprocess(image, spec)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ..models.network import Network
+
+if TYPE_CHECKING:
+    from .detections import Box
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Prediction:
     """The answer for an input: a file's name, the number of a row, or `InputNames`.
 
     The fields are those of `Answer`. A network of several outputs has each of them in `outputs`, the leading one, which
-    the other fields repeat, first.
+    the other fields repeat, first. Of a network of boxes, `boxes` are those of the picture, the most confident first,
+    and `size` is its width and height; label, class and probability are None.
     """
 
     input: str | int
@@ -80,9 +84,13 @@ class Prediction:
     top: tuple[LabelProbability, ...]
     values: tuple[float, ...] | None = None
     outputs: tuple[OutputAnswer, ...] = ()
+    boxes: tuple[Box, ...] | None = None
+    size: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         name = self.input if isinstance(self.input, int) else str(self.input)
+        if self.boxes is not None:
+            return f"Prediction(input={name!r}, boxes={self.boxes!r})"
         if self.values is None:
             return f"Prediction(input={name!r}, label={self.label!r}, probability={self.probability})"
         shown = ", ".join(f"{value:.6g}" for value in self.values[:4])
@@ -90,8 +98,13 @@ class Prediction:
 
     @property
     def text(self) -> str:
-        """The label, or the values as numbers with spaces between them."""
+        """The label, the values as numbers with spaces between them, or each box with its confidence."""
+        if self.boxes is not None:
+            return ", ".join(f"{box.label} {box.confidence:.2f}" for box in self.boxes)
         return self.label or " ".join(f"{value:.9g}" for value in self.values or ())
+
+
+MakePredictions = Callable[[Sequence["str | int"], Network, np.ndarray, np.ndarray], "list[Prediction]"]
 
 
 class PredictionSink(Protocol):

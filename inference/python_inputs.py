@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Union
 
@@ -23,10 +24,10 @@ from PIL import Image
 
 from ..models.errors import InputError
 from ..models.inputs import ImageInput, Input, PartInput, SeveralInputs
-from ..models.preprocess import decode_image, open_image, preprocess
+from ..models.preprocess import decode_image, open_image
 from ..models.regular_files import describe
 from .arrays import check_unmasked, in_layout
-from .pictures import decode_ahead, examples, read_picture
+from .pictures import SizeNote, convert_image, decode_ahead, examples, read_picture
 from .search import find_pictures
 from .stream import Batch
 
@@ -67,10 +68,19 @@ class PictureReader:
     """Iterates over (names, batch [B, *network.input.shape]) of pictures, `batch_size` at a time.
 
     Inputs are taken only as far as batches need them. `refuse` is called with the name of one that cannot be used, and
-    why.
+    why. `sizes`, where given, gets the width and height of each picture by its name.
     """
 
-    def __init__(self, inputs: Any, spec: Input, batch_size: int, layout: str | None, refuse: Refuse) -> None:
+    def __init__(
+        self,
+        inputs: Any,
+        spec: Input,
+        batch_size: int,
+        layout: str | None,
+        refuse: Refuse,
+        sizes: MutableMapping[str | int, tuple[int, int]] | None = None,
+    ) -> None:
+        self._sizes = sizes
         self._inputs = inputs
         self._spec = spec
         self._batch_size = batch_size
@@ -97,14 +107,15 @@ class PictureReader:
             yield names, np.stack(batch)
 
     def _prepare(self, named: Named) -> np.ndarray:
-        _, value = named
+        name, value = named
         if isinstance(value, InputError):
             raise value
         if isinstance(self._spec, SeveralInputs):
             return _pack(value, self._spec, self._layout)
         if isinstance(value, Mapping) or not isinstance(self._spec, ImageInput):
             raise InputError("the network has one input; give a picture, not a dict")
-        return prepare_picture(value, self._spec, self._layout)
+        note_size = None if self._sizes is None else partial(self._sizes.__setitem__, name)
+        return prepare_picture(value, self._spec, self._layout, note_size)
 
 
 def separate(inputs: Any, layout: str | None = None) -> Iterator[Named]:
@@ -172,32 +183,34 @@ def as_array(value: Any) -> np.ndarray:
     raise InputError(f"{type(value).__name__} does not become an array: {reason}{hint}")
 
 
-def prepare_picture(value: Any, spec: ImageInput, layout: str | None = None) -> np.ndarray:
-    """Convert a picture in any form to the network's input, float32 [C, H, W], or [N, C, H, W] for a file of several
-    arrays.
+def prepare_picture(
+    value: Any, spec: ImageInput, layout: str | None = None, note_size: SizeNote | None = None
+) -> np.ndarray:
+    """A picture in any form as the network's input, float32 [C, H, W]; [N, C, H, W] of a file of several arrays.
 
-    InputError if it cannot be used.
+    `note_size` is called with the width and height of a picture, not of an array of numbers. InputError where it cannot
+    be used.
     """
     if isinstance(value, PathOnly):
-        picture = read_picture(value.path, spec)
+        picture = read_picture(value.path, spec, note_size)
         if picture.ndim != 3:
             raise InputError(f"holds {len(picture)} arrays; one is needed here")
         return picture
     if isinstance(value, (str, os.PathLike)):
-        return read_picture(Path(value), spec)
+        return read_picture(Path(value), spec, note_size)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return preprocess(open_image(io.BytesIO(bytes(value))), spec)
+        return convert_image(open_image(io.BytesIO(bytes(value))), spec, note_size)
     if isinstance(value, Image.Image):
-        return preprocess(decode_image(value), spec)
+        return convert_image(decode_image(value), spec, note_size)
     if hasattr(value, "read"):
-        return preprocess(open_image(io.BytesIO(read_content(value))), spec)
+        return convert_image(open_image(io.BytesIO(read_content(value))), spec, note_size)
     if not is_array(value):
         raise InputError(f"{type(value).__name__} is no picture; give a path, bytes, a file, a PIL image or an array")
-    return _from_array(as_array(value), spec, layout)
+    return _from_array(as_array(value), spec, layout, note_size)
 
 
-def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None) -> np.ndarray:
-    """Convert an array of pixels, or of network input, to the network's input."""
+def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_size: SizeNote | None) -> np.ndarray:
+    """An array of pixels, or of the network's own numbers, as the network's input."""
     own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
     if values.dtype.kind == "f" and values.shape in own:
         return in_layout(values, spec)
@@ -205,7 +218,7 @@ def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None) -> np.
     pixels = values.transpose(1, 2, 0) if first and values.ndim == 3 else values
     if values.dtype == np.uint8 and 0 not in values.shape and (values.ndim == 2 or pixels.shape[2:] in _PIXELS):
         grey = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
-        return preprocess(Image.fromarray(np.ascontiguousarray(grey)), spec)
+        return convert_image(Image.fromarray(np.ascontiguousarray(grey)), spec, note_size)
     raise InputError(
         f"an array {list(values.shape)} of {values.dtype}; pictures are uint8 [H, W], "
         f"{'[3, H, W] or [4, H, W]' if first else '[H, W, 3] or [H, W, 4]'}, and this network's own input is "

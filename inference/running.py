@@ -14,7 +14,7 @@ from ..models.files import Model
 from ..runtime.backend import BackendInfo
 from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress, no_answers
 from ..runtime.timing import LayerTiming, Row, add_times
-from .predictions import Prediction
+from .predictions import MakePredictions, Prediction
 from .stream import Batch, answer_batches
 
 if TYPE_CHECKING:
@@ -31,15 +31,19 @@ class RunResult:
 
 
 def run_batches(
-    session: BatchSession, batches: Iterable[Batch], top_k: int, refuse: Refuse, stopped: threading.Event | None = None
+    session: BatchSession,
+    batches: Iterable[Batch],
+    make: MakePredictions,
+    refuse: Refuse,
+    stopped: threading.Event | None = None,
 ) -> RunResult:
-    """Answer batches; `refuse` is called with the name of an input that cannot be answered, and the reason.
+    """Answer batches with what `make` makes of them.
 
-    No more batches are taken once `stopped` is set.
+    `refuse` is called with the name of an input that cannot be answered, and why. No more batches are taken when
+    `stopped` is set.
     """
     collected = _Collected(stopped)
-    labels = max(len(named.labels) for named in session.model.network.named_outputs)
-    result = answer_batches(session, batches, collected, min(top_k, labels), lambda done: None, refuse=refuse)
+    result = answer_batches(session, batches, collected, make, lambda done: None, refuse=refuse)
     return RunResult(tuple(collected.predictions), result.layers, session.info)
 
 

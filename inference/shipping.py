@@ -6,13 +6,13 @@ import functools
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 
 import numpy as np
 
 from ..models.errors import InputError
 from ..models.inputs import ImageInput
-from ..models.preprocess import open_image, preprocess
+from ..models.preprocess import open_image, picture_size, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
 from .pictures import decode_ahead, examples, read_picture
@@ -28,7 +28,7 @@ class PictureSources:
 
     Sources are absolute paths, or with `as_bytes` what the files hold, as always for standard input. Files of arrays
     are read here, since one may hold several inputs. `problems` has what could not be read so far; names in `answered`
-    are left out.
+    are left out. `sizes`, where given, gets the width and height of each picture by its name, out of its header.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class PictureSources:
         batch_size: int,
         as_bytes: bool,
         answered: Set[str | int] = frozenset(),
+        sizes: MutableMapping[str | int, tuple[int, int]] | None = None,
     ) -> None:
+        self._sizes = sizes
         self._paths = paths
         self._spec = spec
         self._batch_size = batch_size
@@ -70,7 +72,11 @@ class PictureSources:
         """Return the inputs of a file by name."""
         if is_array_file(path):
             return examples(path, read_arrays(path, self._spec))
-        return iter([(path, self._source(path))])
+        source = self._source(path)
+        size = None if self._sizes is None or isinstance(source, np.ndarray) else picture_size(source)
+        if self._sizes is not None and size is not None:
+            self._sizes[path] = size
+        return iter([(path, source)])
 
     def _source(self, path: str) -> Source:
         if path != STANDARD_INPUT and not self._as_bytes:

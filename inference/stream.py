@@ -13,7 +13,7 @@ import numpy as np
 from ..runtime.session import BatchSession
 from ..runtime.timing import LayerTiming, Totals, named_timelines
 from ..runtime.verify import Verification, Verifier
-from .predictions import PredictionSink, make_predictions
+from .predictions import MakePredictions, PredictionSink
 
 Batch = tuple[Sequence["str | int"], np.ndarray]  # names of inputs, and the inputs
 SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # names, and the sources that workers decode
@@ -39,12 +39,12 @@ def answer_batches(
     session: BatchSession,
     batches: Iterable[Batch] | Iterable[SourceBatch],
     answers: PredictionSink,
-    top_k: int,
+    make: MakePredictions,
     progress: Callable[[float], None],
     verify_as: str | None = None,
     refuse: Callable[[str | int, str], None] = lambda name, reason: None,
 ) -> StreamResult:
-    """Add the answers to batches to `answers`, in their order, until no more are wanted.
+    """Add the answers that `make` makes of batches to `answers`, in their order, until no more are wanted.
 
     `verify_as` names the dtype whose tolerance the golden model is compared with; the inputs are then arrays.
     `progress` gets the inputs answered so far, `refuse` the name of an input that could not be answered, and why.
@@ -74,7 +74,7 @@ def answer_batches(
         if verifier is not None:
             verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)
         network = session.model.network
-        if not answers.add(make_predictions(names, network, answer.classes, answer.probabilities, top_k)):
+        if not answers.add(make(names, network, answer.classes, answer.probabilities)):
             break
     verdict = verifier.verdict if verifier is not None else None
     return StreamResult(totals.count, totals.layers(), totals.worker_us, verdict, timelines)

@@ -57,7 +57,9 @@ def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
     The weights are whole 2,048ths, as there.
     """
-    (left, right, across), (above, below, down) = _two_taps(pixels.shape[1], width), _two_taps(pixels.shape[0], height)
+    left, right, across = _two_taps(pixels.shape[1], width)
+    above, below, down = _two_taps(pixels.shape[0], height)
+    across[left == right] = 0  # beyond the edges; of rows, OpenCV weighs the same one twice
     rows, which = np.unique(np.concatenate([above, below]), return_inverse=True)
     shape = (-1, *(1,) * (pixels.ndim - 2))
     first, second = (_ONE - across).reshape(shape), across.reshape(shape)
@@ -74,9 +76,7 @@ def _two_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     centres = ((np.arange(target) + 0.5) * (source / target) - 0.5).astype(np.float32)
     before = np.floor(centres).astype(np.int64)
     weight = np.rint((centres - before.astype(np.float32)) * np.float32(_ONE)).astype(np.int32)
-    weight[(before < 0) | (before >= source - 1)] = 0
-    before = np.clip(before, 0, source - 1)
-    return before, np.minimum(before + 1, source - 1), weight
+    return np.clip(before, 0, source - 1), np.clip(before + 1, 0, source - 1), weight
 
 
 def _colours(image: Image.Image, channels: int) -> Image.Image:

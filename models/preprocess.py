@@ -50,6 +50,8 @@ for _format in {"AVIF": "Avif", "TIFF": "Tiff", "WEBP": "WebP"}.items():
 AVIF_BRANDS = (b"avif", b"avis")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12
 
+_ORIENTATION = 0x0112  # the tag of EXIF; from 5 on, rows are columns
+
 LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
 DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
 FILL = 0.75  # and put into the network's image with its longer side at this share of it
@@ -78,6 +80,22 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def picture_size(source: str | bytes) -> tuple[int, int] | None:
+    """Return the width and height of a picture (a path, or what a file holds), upright, by its header alone.
+
+    None for what cannot be opened as a picture.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(source if isinstance(source, str) else io.BytesIO(source), formats=FORMATS) as image:
+                width, height = image.size
+                turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
+    except Exception:  # as for `open_image`; whoever decodes it says why
+        return None
+    return (height, width) if turned else (width, height)
 
 
 def decode_image(image: Image.Image) -> Image.Image:

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...inference.detections import picture_record, read_picture_record
 from ...inference.predictions import InputNames, LabelProbability, OutputAnswer, Prediction
 from ...models.regular_files import flags
 from ..errors import UsageError, reason
@@ -222,9 +223,10 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
         return None
     if not all(_is_sound(output) for output in answer.outputs):
         return None
-    if answer.values is not None:
+    if answer.boxes is not None or answer.values is not None:
         sound = (answer.label, answer.class_index, answer.probability, answer.top) == (None, None, None, ())
-        sound = sound and not labels and all(type(value) is float and math.isfinite(value) for value in answer.values)
+        numbers = answer.values or ()
+        sound = sound and not labels and all(type(value) is float and math.isfinite(value) for value in numbers)
         return answer if sound and type(answer.input) in (str, int, InputNames) else None
     chances = [(chance.label, chance.class_index, chance.probability) for chance in answer.top]
     sound = all(
@@ -247,7 +249,8 @@ def _is_sound(output: OutputAnswer) -> bool:
 
 def _record(prediction: Prediction) -> dict[str, Any]:
     """An answer as a line of the log; `_prediction` reads it."""
-    record = dataclasses.asdict(prediction)
+    record = dataclasses.asdict(dataclasses.replace(prediction, boxes=None, size=None))
+    record |= picture_record(prediction)
     if isinstance(prediction.input, InputNames):
         record["input"] = prediction.input.sources
     return record
@@ -260,6 +263,7 @@ def _prediction(record: dict[str, Any]) -> Prediction:
     return Prediction(
         InputNames(name) if isinstance(name, dict) else name,
         **_answer_fields(record),
+        **read_picture_record({key: value for key, value in record.items() if value is not None}),
         outputs=tuple(
             OutputAnswer(
                 name=output["name"], kind=output["kind"], shape=tuple(output["shape"]), **_answer_fields(output)

@@ -64,7 +64,8 @@ def open_answers(
         if form == "csv" or form == "ndjson":
             with open_output(output) as write:
                 change = change_of(form, output, options.csv_safe)
-                yield _Streamed(form, write, change, output is None and sys.stdout is not None and sys.stdout.isatty())
+                on_screen = output is None and sys.stdout is not None and sys.stdout.isatty()
+                yield _Streamed(form, write, change, on_screen, identity["command"])
         else:
             with contextlib.closing(AnswerLog.temporary()) as log:
                 yield _Logged(form, output, log, options.csv_safe)
@@ -78,19 +79,22 @@ class _Streamed:
 
     earlier = 0
 
-    def __init__(self, form: Format, write: Callable[[str], bool], change: Change, on_screen: bool) -> None:
+    def __init__(
+        self, form: Format, write: Callable[[str], bool], change: Change, on_screen: bool, command: str
+    ) -> None:
         from ..reports import machine as report_machine
 
         self.on_screen = on_screen
         self._machine = report_machine
         self._form = form
+        self._command = command
         self._change = change
         self._write = write
         self._wanted = True
         self._begun = False
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        begin = "" if self._begun else self._machine.begin(self._form)
+        begin = "" if self._begun else self._machine.begin(self._form, self._command)
         self._begun = True
         self._wanted = self._wanted and self._write(
             begin + self._machine.answer_lines(predictions, self._form, self._change)

@@ -28,8 +28,9 @@ def read_finished(
     A last line that was cut off is left out, and so are lines of errors, whose inputs are tried again. A CSV has an
     answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
     """
-    if form not in ("csv", "ndjson"):
-        raise UsageError(f"--resume: {path} is finished; only csv and ndjson reports can be added to")
+    allowed = ("ndjson",) if identity["command"] == "detect" else ("csv", "ndjson")
+    if form not in allowed:  # a csv has neither pictures without boxes nor masks
+        raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be added to")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
         for number, record in records:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...models.regular_files import flags
-from ..options import ReportFormat
 from ..text import printable
 
 Change = Callable[[str], str]
@@ -33,7 +32,7 @@ def unguard(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _may_be_formula(cell) else cell
 
 
-def change_of(form: ReportFormat, output: Path | None, safe: bool) -> Change:
+def change_of(form: str, output: Path | None, safe: bool) -> Change:
     """Return the change made to CSV cells written to `output` (None: standard output)."""
     on_terminal = form == "csv" and _is_terminal(output)
     if safe:

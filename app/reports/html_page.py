@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...inference import palette
 from ...version import __version__
 from . import html_tables as tables
+from .html_boxes import box_score_section, boxes_section
 from .html_charts import bound_legend, roofline, time_bar
 from .html_markup import Markup, element, fragment, microseconds, percent, quantity
 from .html_memory import line_section, memory_section
@@ -56,7 +57,8 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _tiles(report),
         _checks(report, comparison),
         score_section(report),
-        element("section", element("h2", "Answers"), tables.answer_table(report)) if report.predictions else None,
+        box_score_section(report),
+        _answers(report),
         element("section", tables.comparison_table(comparison)) if comparison is not None else None,
         _layers(report),
         element("section", tables.worker_table(report.cores, _label(report))) if report.cores is not None else None,
@@ -80,6 +82,14 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
     script = element("script", _asset("html_report.js"))
     page = element("html", element("head", head), element("body", body, script), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _answers(report: Report) -> Markup | None:
+    if not report.predictions:
+        return None
+    if report.command == "detect":
+        return boxes_section(report)
+    return element("section", element("h2", "Answers"), tables.answer_table(report))
 
 
 def _asset(name: str) -> Markup:

@@ -8,13 +8,15 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from ...inference.detections import picture_record
 from ...inference.predictions import InputNames, Prediction
 from ...inference.scoring import Score
 from ...runtime.timing import LayerTiming
 from ..options import Format, ReportFormat
 from ..text import printable, spell
+from .box_rows import BOX_COLUMNS, box_lines, coco_chunks
 from .cells import Change, as_is
 from .layer_columns import markdown_table
 from .report import LayerTable, Report
@@ -36,9 +38,14 @@ def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
     return "".join(chunks(report, form, report.predictions, change))
 
 
-def chunks(report: Report, form: Format, answers: Iterable[Prediction], change: Change = as_is) -> Iterator[str]:
+def chunks(
+    report: Report, form: Format | Literal["coco"], answers: Iterable[Prediction], change: Change = as_is
+) -> Iterator[str]:
     """The report in pieces, with `answers` in place of its own, each of them in memory only while it is written."""
-    if form == "json":
+    if form == "coco":
+        assert report.coco is not None
+        yield from coco_chunks(answers, report.coco)
+    elif form == "json":
         yield from _json_chunks(to_document(report), answers)
     elif form == "csv" and report.suite is not None:
         from ...runtime.measure.suites import SuiteRow
@@ -53,19 +60,27 @@ def chunks(report: Report, form: Format, answers: Iterable[Prediction], change: 
     elif form == "csv" and report.command == "bench":
         yield _csv(_names(LayerTiming), to_document(report)["layers"], change)
     else:
-        yield begin(form)
+        yield begin(form, report.command)
         yield from (answer_lines((answer,), form, change) for answer in answers)
         yield end(report, form, change)
 
 
-def begin(form: Format) -> str:
+def begin(form: Format, command: str) -> str:
     """Return the text before the answers in CSV and NDJSON."""
-    return _csv(PREDICTION_COLUMNS, []) if form == "csv" else ""
+    return _csv(_columns(command), []) if form == "csv" else ""
+
+
+def _columns(command: str) -> tuple[str, ...]:
+    """Return the columns of a command's answers in CSV."""
+    return BOX_COLUMNS if command == "detect" else PREDICTION_COLUMNS
 
 
 def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
-    """Answers in CSV or NDJSON, a line each."""
+    """Answers in CSV or NDJSON, a line each; in CSV, boxes have a line each."""
     answers = tuple(answers)
+    if form == "csv" and any(answer.boxes is not None for answer in answers):
+        lines = [line for answer in answers for line in box_lines(answer, _input_text(answer.input))]
+        return _csv(BOX_COLUMNS, lines, change, header=False)
     records = [prediction_record(answer) for answer in answers]
     if form == "csv":
         for record, answer in zip(records, answers):
@@ -79,7 +94,7 @@ def end(report: Report, form: Format, change: Change = as_is) -> str:
     document = to_document(report)
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
-        return _csv(PREDICTION_COLUMNS, problems, change, header=False)
+        return _csv(_columns(report.command), problems, change, header=False)
     lists = {
         "prediction": "predictions",
         "layer": "layers",
@@ -154,6 +169,10 @@ def to_document(report: Report) -> dict[str, Any]:
         document["compare_backends"] = _comparison(report.comparison)
     if report.score is not None:
         document["score"] = _score(report.score)
+    if report.limits is not None:
+        document |= dataclasses.asdict(report.limits)
+    if report.box_score is not None:
+        document["box_score"] = dataclasses.asdict(report.box_score)
     if report.none is not None:
         document["none"] = dataclasses.asdict(report.none)
     if report.advice is not None:
@@ -198,8 +217,11 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
 
 
 def prediction_record(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as the document has it: `outputs` by name, and only where there are several."""
-    record = _named(dataclasses.asdict(prediction))
+    """Return a prediction as the document has it: `outputs` by name, and only where there are several, and boxes where
+    there are any."""
+    record = _named(dataclasses.asdict(dataclasses.replace(prediction, boxes=None, size=None)))
+    del record["boxes"], record["size"]
+    record |= picture_record(prediction)
     outputs = record.pop("outputs")
     if outputs:
         record["outputs"] = {output.pop("name"): output for output in outputs}

@@ -12,6 +12,8 @@ from ...inference.search import InputProblem
 from ..errors import BAD_USAGE, CHECK_FAILED
 
 if TYPE_CHECKING:
+    from ...inference.boxes import Limits
+    from ...inference.coco import Annotations, BoxScore
     from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
     from ...runtime.calibration import Agreement
@@ -154,6 +156,9 @@ class Report:
     verify: Verification | None = None
     agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
     score: Score | None = None
+    box_score: BoxScore | None = None  # of a network of boxes
+    coco: Annotations | None = None  # the ids of classes and pictures, of a network of boxes
+    limits: Limits | None = None  # of the boxes that are answered
     fail_under: float | None = None  # the least accuracy with which a scored run succeeds
     none: Nones | None = None  # of a network that can say so
     errors: list[InputProblem] = field(default_factory=list)
@@ -213,8 +218,12 @@ class Report:
 
     @property
     def is_below(self) -> bool:
-        """True if the accuracy is below the one that was asked for."""
-        return self.score is not None and self.fail_under is not None and self.score.accuracy < self.fail_under
+        """True if the accuracy, or the mAP of boxes, is below the one that was asked for."""
+        if self.fail_under is None:
+            return False
+        if self.box_score is not None:
+            return (self.box_score.map or 0.0) < self.fail_under
+        return self.score is not None and self.score.accuracy < self.fail_under
 
     @property
     def exit_status(self) -> int:

@@ -23,7 +23,7 @@ from .box_heads import FoundBoxes, find_head
 from .box_spec import BoxSpec, parse_boxes
 from .builder import MAX_NAME, BuiltOutput
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
-from .onnx_cut import Cut, cut_graph
+from .onnx_cut import Cut, cut_graph, outputs_before_choice
 from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
@@ -33,7 +33,7 @@ from .picture import PreprocessingOptions, assumed
 from .preprocessor import Beside, read_beside
 from .refused import refuse
 from .state_dict import build_state_dict
-from .ultralytics_file import read_ultralytics
+from .ultralytics_file import UltralyticsFile, read_ultralytics
 
 __all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "import_network", "parse_boxes"]
 
@@ -240,9 +240,15 @@ def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
         raise ModelError(f"{error}; besides, {more}" if more else str(error)) from None
 
 
-def _decide_outputs(walk: Walk, graph: Graph, part: Cut, properties: _Properties, options: ImportOptions) -> _Meaning:
+def _decide_outputs(
+    walk: Walk,
+    graph: Graph,
+    part: Cut,
+    exporter: UltralyticsFile | None,
+    properties: _Properties,
+    options: ImportOptions,
+) -> _Meaning:
     """Decide what the outputs of a graph mean: by the options, its exporter, else their last layers and shapes."""
-    exporter = read_ultralytics(graph.metadata)
     spec = options.boxes or (exporter.boxes if exporter is not None and options.output_kind is None else None)
     outputs, source = walk.run(), walk.source
     found = None
@@ -274,14 +280,18 @@ def _decide_outputs(walk: Walk, graph: Graph, part: Cut, properties: _Properties
 
 
 def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
-    part = cut_graph(graph, options.output_names)
     exporter = read_ultralytics(graph.metadata)
+    wanted = options.output_names
+    if exporter is not None and exporter.is_end_to_end and not wanted:
+        wanted = outputs_before_choice(graph)
+        exporter = replace(exporter, has_all_rows=bool(wanted))
+    part = cut_graph(graph, wanted)
     if options.boxes is not None:
         properties = properties.with_pictures(options.boxes.pictures)
     elif exporter is not None:
         properties = properties.with_pictures(exporter.pictures)
     walk = _walk(graph, part, properties)
-    outputs, source, properties, notes_on_boxes = _decide_outputs(walk, graph, part, properties, options)
+    outputs, source, properties, notes_on_boxes = _decide_outputs(walk, graph, part, exporter, properties, options)
     labels, labels_from = properties.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)

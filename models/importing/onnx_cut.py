@@ -12,6 +12,7 @@ from .onnx_file import Graph, Node
 MAX_CUT_OFF = 8  # final nodes that only select the answer
 MAX_NAMED = 8  # outputs named in a message
 
+_BEFORE_TOPK = ("ReduceMax", "Flatten", "Reshape", "Squeeze", "Identity", "Cast")
 _POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # nodes that select the largest of preceding scores
 
 
@@ -27,6 +28,23 @@ class Cut:
     def needed(self, output: str) -> set[str]:
         """Return the names of all values that one output depends on."""
         return _needed(self.nodes, [output])
+
+
+def outputs_before_choice(graph: Graph) -> tuple[str, ...]:
+    """Return the outputs of an end-to-end detector with the rows of all boxes in place of those that TopK chooses.
+
+    None of them where no TopK chooses among the scores of such rows.
+    """
+    producers = {name: node for node in graph.nodes for name in node.outputs if name}
+    first = next((node for node in graph.nodes if node.op == "TopK"), None)
+    node = producers.get(first.inputs[0]) if first is not None and first.inputs else None
+    while node is not None and node.op in _BEFORE_TOPK:
+        node = producers.get(node.inputs[0])
+    if first is None or node is None or node.op not in ("Slice", "Split"):
+        return ()
+    chosen = [name for name in graph.outputs if set(first.outputs) & _needed(graph.nodes, [name])]
+    rest = [name for name in graph.outputs if name not in chosen]
+    return (node.inputs[0], *rest) if chosen else ()
 
 
 def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:

@@ -21,7 +21,8 @@ MAX_TEXT = 1 << 20
 class UltralyticsFile:
     """The metadata of a file by Ultralytics; None or empty for what an older exporter did not write.
 
-    `size` is the height and width of the network's image.
+    `size` is the height and width of the network's image. `has_all_rows` is set where the rows that an end-to-end
+    network chooses among are its output.
     """
 
     task: str
@@ -31,6 +32,7 @@ class UltralyticsFile:
     is_end_to_end: bool
     head: str
     channels: int = 3
+    has_all_rows: bool = False
 
     @property
     def pictures(self) -> PreprocessingOptions:
@@ -57,6 +59,8 @@ class UltralyticsFile:
             return None
         if self.head == "RTDETRDecoder":
             kind = BOX_KINDS["detr"]
+        elif self.is_end_to_end and self.has_all_rows:
+            kind = BoxSpec({"layout": "rows", "code": "corners", "suppress": False})
         else:
             kind = BOX_KINDS["yolo26" if self.is_end_to_end else "yolov8"]
         fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}

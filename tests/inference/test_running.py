@@ -1,11 +1,13 @@
 """Batches through a session, where an input that overflows costs the others nothing."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_inputs import write_model
+from trninfer.inference.predictions import make_predictions
 from trninfer.inference.running import PatientSession, run_batches
 from trninfer.models import Dense, FeatureInput, Network, Output, load_model
 from trninfer.runtime.session import OverflowedError, Session
@@ -54,7 +56,12 @@ def test_a_plain_session_gives_up(session: Session) -> None:
 def test_answers_are_kept_and_failures_named(session: Session) -> None:
     refused: list[tuple] = []
     batches = [(["a", "b", "c", "d"], spoiled(2)), (["e"], FINE[:1])]
-    result = run_batches(PatientSession(session), batches, 5, lambda name, reason: refused.append((name, reason)))
+    result = run_batches(
+        PatientSession(session),
+        batches,
+        partial(make_predictions, top_k=3),
+        lambda name, reason: refused.append((name, reason)),
+    )
     assert [answer.input for answer in result.predictions] == ["a", "b", "d", "e"]
     assert result.predictions[0].values == result.predictions[3].values and result.info.name == "sim"
     assert [name for name, _ in refused] == ["c"] and result.layers[0].input_shape[0] == 4
@@ -62,8 +69,10 @@ def test_answers_are_kept_and_failures_named(session: Session) -> None:
 
 def test_as_many_labels_as_there_are(feature_model: Path) -> None:
     session = Session(load_model(feature_model), SimulatedBackend("trn2"), "float32", 2)
-    for top_k, shown in ((1, 1), (9, 3)):
-        result = run_batches(session, [([0], np.zeros((1, 6), np.float32))], top_k, print)
+    for top_k, shown in ((1, 1), (3, 3)):
+        result = run_batches(
+            session, [([0], np.zeros((1, 6), np.float32))], partial(make_predictions, top_k=top_k), print
+        )
         assert len(result.predictions[0].top) == shown
 
 
@@ -77,5 +86,5 @@ def test_no_more_is_taken_once_it_was_stopped(session: Session) -> None:
                 stopped.set()
             yield [number], FINE[:1]
 
-    result = run_batches(session, batches(), 1, print, stopped)
+    result = run_batches(session, batches(), partial(make_predictions, top_k=1), print, stopped)
     assert [answer.input for answer in result.predictions] == [0, 1] and taken == [0, 1]

@@ -1,16 +1,21 @@
 """Answers to batches as they come."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
-from trninfer.inference.predictions import Prediction
+from trninfer.inference.predictions import Prediction, make_predictions
 from trninfer.inference.stream import answer_batches
 from trninfer.models import Dense, FeatureInput, Model, Network, Softmax, load_model, save_model
 from trninfer.runtime.backend import BackendInfo, LaunchTime
 from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import BatchAnswer, Session, split_batches
 from trninfer.runtime.timing import BATCH, Row
+
+
+def labels(top_k: int):
+    return partial(make_predictions, top_k=top_k)
 
 
 class Taker:
@@ -40,7 +45,7 @@ def test_batches_one_by_one_add_up_as_all_together(tmp_path, features, batch) ->
         batches = [(range(len(part)), part) for part in split_batches(rows, batch)]
         seen: list[float] = []
         taker = Taker()
-        result = answer_batches(session, batches, taker, 2, seen.append, "float32")
+        result = answer_batches(session, batches, taker, labels(2), seen.append, "float32")
         assert result.count == 17 and seen == sorted(seen) and seen[-1] == 17
         assert [p.class_index for p in taker.taken] == together.classes.tolist()
         assert result.verification is not None and result.verification.passed
@@ -56,7 +61,7 @@ def test_nothing_more_is_run_when_nobody_wants_it(feature_model) -> None:
     taker = Taker(limit=3)
     rows = np.zeros((20, 6), np.float32)
     batches = ((range(2), part) for part in split_batches(rows, 2))
-    assert answer_batches(session, batches, taker, 1, lambda done: None).count == len(taker.taken) == 4
+    assert answer_batches(session, batches, taker, labels(1), lambda done: None).count == len(taker.taken) == 4
 
 
 SIM = BackendInfo("sim", "trn2", "predicted", "predicted")
@@ -100,7 +105,12 @@ def test_inputs_without_an_answer_are_refused_and_the_others_keep_their_names() 
     taker, refused = Taker(), []
     session = Answered(answers, MODEL)
     result = answer_batches(
-        session, batches, taker, 1, lambda done: None, refuse=lambda name, reason: refused.append((name, reason))
+        session,
+        batches,
+        taker,
+        labels(1),
+        lambda done: None,
+        refuse=lambda name, reason: refused.append((name, reason)),
     )
     assert refused == [("a0", "too large"), ("a1", "overflows"), ("b0", "gone")]
     assert [(each.input, each.label, len(each.top)) for each in taker.taken] == [
@@ -118,13 +128,15 @@ def test_only_what_was_answered_is_verified(feature_model) -> None:
     session = Answered(
         (replace(good, failures={1: "overflows"}),), model, rows=Session(model, choose_backend("sim")).rows
     )
-    result = answer_batches(session, [((0, 1, 2), rows)], Taker(), 3, lambda done: None, "float32")
+    result = answer_batches(session, [((0, 1, 2), rows)], Taker(), labels(3), lambda done: None, "float32")
     assert result.verification is not None and result.verification.passed and result.verification.max_abs_error < 1e-4
     swapped = replace(good, probabilities=good.probabilities[::-1], classes=good.classes[::-1], failures={1: "x"})
-    wrong = answer_batches(replace(session, answers=(swapped,)), [((0, 1, 2), rows)], Taker(), 3, print, "float32")
+    wrong = answer_batches(
+        replace(session, answers=(swapped,)), [((0, 1, 2), rows)], Taker(), labels(3), print, "float32"
+    )
     assert wrong.verification is not None and not wrong.verification.passed
 
 
 def test_no_batch_no_answer() -> None:
-    result = answer_batches(Answered((), MODEL), [], Taker(), 1, lambda done: None)
+    result = answer_batches(Answered((), MODEL), [], Taker(), labels(1), lambda done: None)
     assert (result.count, result.worker_us, result.timelines) == (0, {}, ())

@@ -13,7 +13,7 @@ def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> N
     """Assert that a value obeys a JSON Schema, as far as report.schema.json uses the language."""
     known = {
         "$schema", "title", "description", "$defs", "$ref", "type", "const", "enum", "required", "properties",
-        "additionalProperties", "items", "minimum", "maximum",
+        "additionalProperties", "items", "minimum", "maximum", "minItems", "maxItems",
     }  # fmt: skip
     assert set(schema) <= known, f"{where}: the checker does not know {set(schema) - known}"
     if "$ref" in schema:
@@ -45,6 +45,8 @@ def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> N
                 check_schema(item, properties[key], f"{where}.{key}")
             elif isinstance(schema.get("additionalProperties"), dict):
                 check_schema(item, schema["additionalProperties"], f"{where}.{key}")
+    if isinstance(value, list):
+        assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)), f"{where}: {len(value)}"
     if isinstance(value, list) and "items" in schema:
         for position, item in enumerate(value):
             check_schema(item, schema["items"], f"{where}[{position}]")

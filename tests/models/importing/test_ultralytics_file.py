@@ -1,5 +1,7 @@
 """Tests of the metadata that Ultralytics' exporter writes (engine/exporter.py, `metadata`, of 8.4)."""
 
+import dataclasses
+
 from trninfer.models.importing.ultralytics_file import read_ultralytics
 
 METADATA = {
@@ -32,6 +34,8 @@ def test_poses_and_end_to_end():
     pose = read(task="pose", kpt_shape="[17, 3]").boxes
     assert (pose.fields["keypoints"], pose.fields["keypoint_size"]) == (17, 3)
     assert read(end2end="True").boxes.fields["ended"]
+    rows = dataclasses.replace(read(end2end="True"), has_all_rows=True).boxes.head()
+    assert (rows.layout, rows.code, rows.ended, rows.suppress) == ("rows", "corners", False, False)
     assert not read(end2end="True", head="RTDETRDecoder").boxes.fields["suppress"]
 
 

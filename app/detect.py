@@ -1,0 +1,225 @@
+"""`trninfer detect`: pictures to boxes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import typer
+
+from .errors import UsageError
+from .option_groups import fraction, takes_options, whole
+from .options import ModelOption, PictureOptions
+from .picture_paths import PicturePaths
+
+if TYPE_CHECKING:
+    from ..inference.boxes import Limits
+    from ..inference.coco import Annotations
+    from ..models.files import Model
+    from .answering import Task
+
+HELP = """Find objects in pictures: a label, a confidence and a box for each.
+
+For networks of boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
+model file that trninfer import made of it (--boxes says there how other detectors are
+read). Boxes are x1 y1 x2 y2 in pixels of the picture. Networks that segment add the mask
+of each object, networks of poses its keypoints.
+
+Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
+input, .npy and .npz of the network's own input (whose boxes are in its pixels). One that
+cannot be used is named on standard error; the others are answered, and the exit status
+is 2 (--max-errors allows some).
+
+--save DIR writes each picture with its boxes drawn, masks and keypoints too.
+
+--labels scores the boxes: mean average precision at an overlap of 0.5, and from 0.5 to
+0.95, as COCO defines it (by its package, pycocotools). SOURCE is COCO's .json of
+annotations, or a folder with YOLO's .txt for each picture. COCO's figures count boxes of
+any confidence: give --confidence 0.001 to compare with them.
+
+\b
+Formats:
+  table   for people: a row a box, then layers
+  csv     input,label,class_index,confidence,x1,y1,x2,y2,error: a line a box,
+          then a line an input that could not be used
+  ndjson  an object a line, by "type": prediction (with its boxes), layer, error,
+          and a summary at the end
+  json    one document; its schema is app/reports/report.schema.json in the package
+  coco    COCO's results: a list of image_id, category_id, bbox (x, y, width,
+          height), score; segmentation and keypoints. Ids are those of --labels,
+          else COCO's own for its 80 classes, or 1, 2, ...; a picture's id is its
+          name if that is a number, else the name of its file
+
+Masks are COCO's run lengths: "size" is height and width, "counts" are pixels outside and
+inside in turn, column by column. --output, --resume, --cores, --cluster and the others
+work as for trninfer classify; a finished ndjson can be added to.
+
+\b
+Examples:
+  trninfer detect street.jpg --model yolov8n.onnx --save drawn/
+  trninfer detect photos/ --recursive --model yolo.safetensors --format csv --output boxes.csv
+  trninfer detect val2017/ --model yolov8n.onnx --labels instances_val2017.json --confidence 0.001
+  trninfer detect photos/ --model yolo.safetensors --format coco --output results.json
+  cat photo.jpg | trninfer detect - --model yolov8n.onnx --format json
+"""
+
+
+@dataclass(frozen=True)
+class DetectOptions(PictureOptions):
+    """Options of detect beside its pictures."""
+
+    form: Annotated[
+        Literal["table", "json", "csv", "ndjson", "coco"],
+        typer.Option("--format", help="Form of the report; machine formats have standard output to themselves."),
+    ] = "table"  # type: ignore[assignment]  # coco in place of parquet
+    confidence: Annotated[
+        float,
+        typer.Option(
+            "--confidence", parser=fraction, metavar="SHARE", help="Boxes of a confidence below it are left out."
+        ),
+    ] = 0.25
+    iou: Annotated[
+        float,
+        typer.Option(
+            "--iou",
+            parser=fraction,
+            metavar="SHARE",
+            help="Of two boxes of a class that overlap more (intersection over union), the less confident is left out.",
+        ),
+    ] = 0.7
+    max_detections: Annotated[
+        int,
+        typer.Option(
+            "--max-detections",
+            parser=whole(1, 30_000),
+            metavar="N",
+            help="Boxes of a picture, the most confident ones.",
+        ),
+    ] = 300
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="DIR", help="Write each picture with its boxes drawn into this folder."),
+    ] = None
+    fail_under: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-under",
+            parser=fraction,
+            metavar="SHARE",
+            help="Exit with 1 where the mAP@0.5:0.95 that --labels finds is below this share.",
+        ),
+    ] = None
+    # Options of labels, which boxes do not have.
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+    compare_backends: ClassVar[bool] = False  # type: ignore[misc]
+
+    @property
+    def limits(self) -> Limits:
+        """The boxes that are answered."""
+        from ..inference.boxes import Limits
+
+        return Limits(self.confidence, self.iou, self.max_detections)
+
+
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        metavar="SOURCE",
+        help="The right boxes, to score the answers: COCO's .json of annotations, or a folder of YOLO's .txt files.",
+    ),
+]
+
+
+@takes_options(HELP)
+def detect(pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: DetectOptions) -> None:
+    """Find the objects in the pictures that are named."""
+    started = time.perf_counter()
+    options.check()
+    pictures.check_named(options.resume, "detect")
+    if options.fail_under is not None and labels is None:
+        raise UsageError("--fail-under compares the mAP; it needs --labels")
+
+    from ..inference.arguments import in_layout
+    from ..inference.pictures import ignore_warnings
+    from ..models.inputs import ImageInput
+    from .answering import answer_task, begin
+    from .backends import load
+    from .picture_inputs import PictureInputs
+
+    begun = begin(options, started)  # reports a missing backend before anything is read
+    names, problems = pictures.find()
+    options.check_kept(model, pictures.from_list, labels, *names)
+    loaded = load(model, options.quiet)
+    spec = loaded.network.input
+    if loaded.network.output.boxes is None or not isinstance(spec, ImageInput):
+        raise UsageError(_other_command(loaded))
+    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
+    ignore_warnings()
+    sizes: dict[str | int, tuple[int, int]] = {}
+    inputs = PictureInputs(names, problems, spec, options, "detect", sizes)
+    raise typer.Exit(answer_task(begun, loaded, inputs, _task(loaded, labels, names, options, sizes)))
+
+
+def _other_command(model: Model) -> str:
+    """Name the command for a network without boxes."""
+    from ..models.inputs import FeatureInput
+
+    network = model.network
+    if isinstance(network.input, FeatureInput):
+        return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
+    finds = "classes" if network.output.is_labelled else network.output.kind
+    return f"model {network.name!r} finds {finds}, not boxes; use trninfer classify, or import it with --boxes"
+
+
+def _task(
+    model: Model,
+    labels: Path | None,
+    names: list[str],
+    options: DetectOptions,
+    sizes: dict[str | int, tuple[int, int]],
+) -> Task:
+    """Return the work beside the run itself: boxes, pictures that are drawn, and the score."""
+    from ..inference.coco import BoxScorer
+    from ..inference.detections import Detector
+    from ..inference.predictions import Prediction
+    from .answering import Task
+    from .drawn_pictures import DrawnPictures
+    from .reports.report import Report
+
+    limits = options.limits
+    annotations = _annotations(model, labels)
+    scorer = None if labels is None else BoxScorer(annotations)
+    drawn = None if options.save is None else DrawnPictures(options.save, names)
+
+    def watch(answer: Prediction) -> None:
+        if scorer is not None:
+            scorer.add(answer)
+        if drawn is not None:
+            drawn.add(answer)
+
+    def complete(report: Report) -> None:
+        report.coco = annotations
+        report.box_score = None if scorer is None else scorer.score
+        report.limits = limits
+        if drawn is not None:
+            report.errors = report.errors + drawn.problems
+            drawn.report(options.quiet)
+
+    return Task(Detector(limits, sizes), dataclasses.asdict(limits), watch, complete)
+
+
+def _annotations(model: Model, labels: Path | None) -> Annotations:
+    """Return the ids of classes and pictures, with the right boxes of --labels."""
+    from ..inference.coco import number_categories, read_annotations
+    from ..models.errors import InputError
+
+    if labels is None:
+        return number_categories(model.network.labels)
+    try:
+        return read_annotations(labels, model.network.labels)
+    except InputError as error:
+        raise UsageError(f"--labels {error}") from None

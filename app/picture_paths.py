@@ -1,0 +1,50 @@
+"""Options that name the pictures of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from ..inference.search import InputProblem
+
+
+@dataclass(frozen=True)
+class PicturePaths:
+    """Files, folders and globs of pictures, and lists of them."""
+
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
+    ] = None
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")
+    ] = False
+    from_list: Annotated[
+        str | None,
+        typer.Option(
+            "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
+        ),
+    ] = None
+
+    def check_named(self, resume: bool, command: str, others: bool = False) -> None:
+        """UsageError if nothing is named, unless there are `others`, or if --resume could not recognise the answer to
+        standard input."""
+        if not self.paths and self.from_list is None and not others:
+            raise UsageError(
+                f"no pictures named; give files, folders, - or --from-list FILE (see trninfer {command} --help)"
+            )
+        if resume and self.paths and "-" in self.paths:
+            raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
+
+    def find(self) -> tuple[list[str], list[InputProblem]]:
+        """The names of the pictures, and what was named and is none."""
+        from .picture_inputs import find_named_pictures
+
+        if not self.paths and not self.from_list:
+            return [], []
+        return find_named_pictures(self.paths or [], self.recursive, self.from_list)

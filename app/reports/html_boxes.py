@@ -1,0 +1,78 @@
+"""Boxes on a page of HTML: pictures with their boxes drawn, and the precision of each class."""
+
+from __future__ import annotations
+
+from ...inference.palette import series_color
+from ...inference.predictions import Prediction
+from ..text import count
+from .box_table import score_line
+from .html_markup import Markup, element, fragment
+from .html_tables import Heading, cell, table
+from .report import Report
+from .thumbnails import drawn_thumbnail
+
+SHOWN_PICTURES = 48
+SHOWN_BOXES = 12  # of a picture, in words
+
+
+def boxes_section(report: Report) -> Markup:
+    """Return the first pictures with their boxes."""
+    shown = report.predictions[:SHOWN_PICTURES]
+    total = len(report.predictions) if report.answer_count is None else report.answer_count
+    more = f"The first {len(shown)} of {total:,} pictures." if len(shown) < total else None
+    return element(
+        "section",
+        element("h2", "Boxes"),
+        element("p", more, class_="lead") if more else None,
+        element("div", [_figure(answer) for answer in shown], class_="found"),
+    )
+
+
+def _figure(answer: Prediction) -> Markup:
+    """A picture with its boxes, and a line for each of the first boxes."""
+    boxes = answer.boxes or ()
+    source = drawn_thumbnail(str(answer.input), boxes, answer.size)
+    lines = [
+        element(
+            "div",
+            element("span", class_="swatch", style=f"--own:{series_color(box.class_index)}"),
+            f"{box.label} {box.confidence:.2f}",
+        )
+        for box in boxes[:SHOWN_BOXES]
+    ]
+    left = len(boxes) - SHOWN_BOXES
+    return element(
+        "figure",
+        element("img", src=source, alt=answer.text[:200] or "no objects") if source else None,
+        element(
+            "figcaption",
+            element("b", str(answer.input)),
+            lines or "no objects",
+            element("div", f"and {left} more") if left > 0 else None,
+        ),
+    )
+
+
+def box_score_section(report: Report) -> Markup | None:
+    """The mean average precision of a report, by class; None where boxes were not scored."""
+    score = report.box_score
+    if score is None:
+        return None
+    rows = [
+        element(
+            "tr",
+            element("th", each.label, scope="row"),
+            cell(str(each.boxes), each.boxes),
+            *(cell("-") if value is None else cell(f"{value:.4f}", value) for value in (each.ap_50, each.ap)),
+        )
+        for each in score.classes
+    ]
+    headings: list[Heading] = [("label", False), ("boxes", True), ("AP@0.5", True), ("AP@0.5:0.95", True)]
+    note = count(score.unlabelled, "picture") + " without annotations: not scored" if score.unlabelled else None
+    return element(
+        "section",
+        element("h2", "Score"),
+        element("p", score_line(score, report.limits), class_="lead"),
+        fragment(element("p", note, class_="note")) if note else None,
+        table("Average precision by class", headings, rows) if rows else None,
+    )

@@ -1,0 +1,307 @@
+"""Boxes in COCO's formats: entries of a results file, and mean average precision as COCO defines it.
+
+The precision is computed by COCO's own package, pycocotools, which is optional.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.regular_files import describe, open_regular
+from .detections import Box, RunLengths
+from .predictions import Prediction
+
+MAX_BYTES = 1 << 30  # of a file of annotations
+MAX_TEXT = 16 << 20  # of one picture's labels
+INSTALL_HINT = "pip install 'trninfer[coco]'"
+
+# COCO numbers its 80 classes from 1 to 90, with these left out.
+_MISSING = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+_COCO_IDS = tuple(number for number in range(1, 91) if number not in _MISSING)
+
+
+class MissingPycocotoolsError(InputError):
+    """The package pycocotools is not installed; the message says how to get it."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The right boxes of one picture, as COCO's annotations without ids."""
+
+    image_id: int | str
+    annotations: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The ids of classes and pictures, and the right boxes where they are known.
+
+    `categories` has the id of each label. `pictures` are those of COCO's file of annotations, by file name; `folder`
+    has a YOLO's text file for each picture instead.
+    """
+
+    categories: Mapping[str, int]
+    pictures: Mapping[str, Truth] = field(default_factory=dict)
+    folder: Path | None = None
+    labels: tuple[str, ...] = ()
+
+    def image_id(self, name: str | int) -> int | str:
+        """Return the id of a picture: the number that is its name, as in COCO's sets, else the name of its file."""
+        truth = self.pictures.get(Path(str(name)).name)
+        stem = Path(str(name)).stem
+        if truth is not None:
+            return truth.image_id
+        return int(stem) if stem.isascii() and stem.isdigit() else Path(str(name)).name
+
+    def truth_of(self, answer: Prediction) -> Truth | None:
+        """Return the right boxes of a picture; None where they are not known. InputError for a file that is none."""
+        if self.folder is None:
+            return self.pictures.get(Path(str(answer.input)).name)
+        path = self.folder / f"{Path(str(answer.input)).stem}.txt"
+        lines = _read_text(path, MAX_TEXT).splitlines() if path.is_file() else []  # no file: no objects
+        found = []
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                found.append(_yolo_annotation(line.split(), answer.size or (1, 1), self._ids, f"{path}:{number}"))
+        return Truth(self.image_id(answer.input), tuple(found))
+
+    @property
+    def _ids(self) -> tuple[int, ...]:
+        return tuple(self.categories[label] for label in self.labels)
+
+
+def number_categories(labels: Sequence[str]) -> Annotations:
+    """Return the ids of a network's labels: COCO's own for its 80 classes, else from 1 up."""
+    is_coco = len(labels) == len(_COCO_IDS) and (labels[0], labels[-1]) == ("person", "toothbrush")
+    numbers = _COCO_IDS if is_coco else range(1, len(labels) + 1)
+    return Annotations(dict(zip(labels, numbers)), labels=tuple(labels))
+
+
+def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
+    """Read COCO's .json of annotations, or take a folder with YOLO's text file for each picture.
+
+    InputError, one line, for what is neither, or has no class of the network.
+    """
+    if path.is_dir():
+        numbered = number_categories(labels)
+        return Annotations(numbered.categories, folder=path, labels=tuple(labels))
+    try:
+        data = json.loads(_read_text(path, MAX_BYTES))
+        categories = {str(entry["name"]): int(entry["id"]) for entry in data["categories"]}
+        names = {entry["id"]: Path(str(entry["file_name"])).name for entry in data["images"]}
+        boxes: dict[Any, list[dict[str, Any]]] = {number: [] for number in names}
+        for entry in data["annotations"]:
+            boxes[entry["image_id"]].append(_coco_annotation(entry))
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not COCO's annotations (images, annotations, categories)") from None
+    if not set(categories) & set(labels):
+        told = ", ".join(list(categories)[:5])
+        raise InputError(f"{path}: none of its classes ({told}) is one of the network's ({', '.join(labels[:5])})")
+    pictures = {name: Truth(number, tuple(boxes[number])) for number, name in names.items()}
+    return Annotations(categories, pictures, labels=tuple(labels))
+
+
+def _read_text(path: Path, most: int) -> str:
+    try:
+        with open_regular(path) as file:
+            content = file.read(most + 1)
+            if len(content) > most:
+                raise InputError(f"{path}: more than {most >> 20} MiB")
+            return content.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: {describe(error)}") from None
+
+
+def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of an annotation that count for boxes."""
+    bbox = [float(value) for value in entry["bbox"]]
+    area = float(entry.get("area", bbox[2] * bbox[3]))
+    if len(bbox) != 4 or not all(map(math.isfinite, (*bbox, area))):
+        raise ValueError
+    return {
+        "category_id": int(entry["category_id"]),
+        "bbox": bbox,
+        "area": area,
+        "iscrowd": int(entry.get("iscrowd", 0)),
+    }
+
+
+def _yolo_annotation(words: list[str], size: tuple[int, int], ids: Sequence[int], where: str) -> dict[str, Any]:
+    """Return an annotation of a line of YOLO's: a class, then a centre and sides or the corners of an outline."""
+    try:
+        number, values = int(words[0]), np.array([float(word) for word in words[1:]])
+        if not 0 <= number < len(ids) or not np.isfinite(values).all() or len(values) < 4 or len(values) % 2:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"{where}: a class below {len(ids)} and x y width height as fractions are needed") from None
+    points = values.reshape(-1, 2) * size
+    low, sides = points[0] - points[1] / 2, points[1]
+    if len(points) > 2:
+        low, sides = points.min(axis=0), points.max(axis=0) - points.min(axis=0)
+    bbox = [float(value) for value in (*low, *sides)]
+    return {"category_id": ids[number], "bbox": bbox, "area": bbox[2] * bbox[3], "iscrowd": 0}
+
+
+def coco_entries(answer: Prediction, annotations: Annotations) -> list[dict[str, Any]]:
+    """Return the boxes of a picture as entries of COCO's results format."""
+    return [
+        coco_entry(box, annotations.image_id(answer.input), annotations.categories[box.label])
+        for box in answer.boxes or ()
+        if box.label in annotations.categories
+    ]
+
+
+def coco_entry(box: Box, image_id: int | str, category_id: int) -> dict[str, Any]:
+    """Return a box as an entry of COCO's results format: x, y, width and height."""
+    entry: dict[str, Any] = {
+        "image_id": image_id,
+        "category_id": category_id,
+        "bbox": [round(value, 3) for value in (box.x1, box.y1, box.x2 - box.x1, box.y2 - box.y1)],
+        "score": box.confidence,
+    }
+    if box.mask is not None:
+        entry["segmentation"] = {"size": list(box.mask.size), "counts": compress_counts(box.mask)}
+    if box.keypoints:
+        entry["keypoints"] = [value for point in box.keypoints for value in (*point, 1.0)[:3]]
+    return entry
+
+
+def compress_counts(mask: RunLengths) -> str:
+    """Return run lengths as COCO's text: differences to the run before last, 5 bits a character, lowest first."""
+    text = []
+    for place, count in enumerate(mask.counts):
+        value = count - (mask.counts[place - 2] if place > 2 else 0)
+        while True:
+            bits, value = value & 31, value >> 5
+            more = value != (-1 if bits & 16 else 0)
+            text.append(chr(48 + (bits | 32 if more else bits)))
+            if not more:
+                break
+    return "".join(text)
+
+
+@dataclass(frozen=True)
+class ClassPrecision:
+    """The average precision of one class, None where no picture has it."""
+
+    label: str
+    boxes: int
+    ap_50: float | None
+    ap: float | None
+
+
+@dataclass(frozen=True)
+class BoxScore:
+    """Mean average precision as COCO defines it, of boxes of all sizes, at most 100 a picture.
+
+    `map_50` is at an overlap of 0.5, `map` the mean over 0.5, 0.55, ... 0.95; None where there are no right boxes.
+    """
+
+    pictures: int
+    unlabelled: int
+    boxes: int
+    map_50: float | None
+    map: float | None
+    classes: tuple[ClassPrecision, ...]
+
+
+class BoxScorer:
+    """Collects answers and their right boxes, and scores them. MissingPycocotoolsError without the package."""
+
+    def __init__(self, annotations: Annotations) -> None:
+        _pycocotools()
+        self._annotations = annotations
+        self._images: list[int | str] = []
+        self._right: list[dict[str, Any]] = []
+        self._found: list[dict[str, Any]] = []
+        self._unlabelled = 0
+
+    def add(self, answer: Prediction) -> None:
+        """Take the answer of a picture; InputError where the file of its right boxes cannot be read."""
+        truth = self._annotations.truth_of(answer)
+        if truth is None:
+            self._unlabelled += 1
+            return
+        number = len(self._images) + 1  # pycocotools counts pictures without names
+        self._images.append(truth.image_id)
+        self._right += [{**entry, "image_id": number} for entry in truth.annotations]
+        self._found += [
+            coco_entry(
+                Box(**{**vars(box), "mask": None, "keypoints": ()}), number, self._annotations.categories[box.label]
+            )
+            for box in answer.boxes or ()
+            if box.label in self._annotations.categories
+        ]
+
+    @property
+    def score(self) -> BoxScore:
+        """Return the score of the answers so far."""
+        coco, evaluate = _pycocotools()
+        categories = [{"id": number, "name": label} for label, number in self._annotations.categories.items()]
+        right = [{**entry, "id": number} for number, entry in enumerate(self._right, start=1)]
+        images = [{"id": number} for number in range(1, len(self._images) + 1)]
+        with contextlib.redirect_stdout(io.StringIO()):
+            truth, found = coco(), coco()
+            for each, entries in ((truth, right), (found, _with_areas(self._found))):
+                each.dataset = {"images": images, "annotations": entries, "categories": categories}
+                each.createIndex()
+            evaluation = evaluate(truth, found, "bbox")
+            evaluation.evaluate()
+            evaluation.accumulate()
+        precision = evaluation.eval["precision"][:, :, :, 0, -1]  # overlaps, recalls, classes; all sizes, 100 boxes
+        counts = {number: 0 for number in self._annotations.categories.values()}
+        for entry in self._right:
+            counts[entry["category_id"]] = counts.get(entry["category_id"], 0) + 1
+        labels = {number: label for label, number in self._annotations.categories.items()}
+        classes = tuple(
+            ClassPrecision(
+                labels[number], counts[number], _mean(precision[:1, :, place]), _mean(precision[:, :, place])
+            )
+            for place, number in enumerate(evaluation.params.catIds)
+            if counts[number]
+        )
+        return BoxScore(
+            pictures=len(self._images),
+            unlabelled=self._unlabelled,
+            boxes=len(self._right),
+            map_50=_mean(precision[:1]),
+            map=_mean(precision),
+            classes=classes,
+        )
+
+
+def _with_areas(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return results as annotations, as pycocotools makes them when it loads a file."""
+    return [
+        {**entry, "id": number, "area": entry["bbox"][2] * entry["bbox"][3], "iscrowd": 0}
+        for number, entry in enumerate(entries, start=1)
+    ]
+
+
+def _mean(precision: np.ndarray) -> float | None:
+    """Return the mean of what was computed: -1 stands for classes that no picture has."""
+    known = precision[precision > -1]
+    return float(known.mean()) if known.size else None
+
+
+def _pycocotools() -> tuple[Any, Any]:
+    try:
+        from pycocotools.coco import COCO  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        from pycocotools.cocoeval import COCOeval  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        raise MissingPycocotoolsError(f"mAP is computed by pycocotools, not installed here ({INSTALL_HINT})") from None
+    return COCO, COCOeval

@@ -1,0 +1,214 @@
+"""Detections: the boxes of a picture as answers, with their labels, masks and keypoints."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..models.boxes import BoxHead
+from ..models.frame import Frame, frame_of, own_frame
+from ..models.inputs import ImageInput
+from ..models.network import Network
+from .boxes import Found, Limits, find_boxes, move_to_picture
+from .predictions import Prediction
+
+Sizes = MutableMapping["str | int", tuple[int, int]]  # width and height of pictures that are on the way, by name
+
+_DECIMALS = 3  # of pixels
+_DIGITS = 6  # decimals of a confidence
+
+
+@dataclass(frozen=True)
+class RunLengths:
+    """A mask of a whole picture, as COCO's uncompressed run lengths.
+
+    `size` is (height, width). `counts` are lengths of runs of pixels outside and inside in turn, column by column.
+    """
+
+    size: tuple[int, int]
+    counts: tuple[int, ...]
+
+    def to_array(self) -> np.ndarray:
+        """Return the mask as bool [height, width]."""
+        inside = np.repeat(np.arange(len(self.counts)) % 2 == 1, self.counts)
+        return inside.reshape(self.size[::-1]).T
+
+
+@dataclass(frozen=True)
+class Box:
+    """An object in a picture: its label, and its corners in pixels of the picture.
+
+    `keypoints` are (x, y) or (x, y, confidence), `mask` the pixels of the object; empty and None where the network has
+    none.
+    """
+
+    label: str
+    class_index: int
+    confidence: float
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    keypoints: tuple[tuple[float, ...], ...] = ()
+    mask: RunLengths | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the box as plain values, as reports have it."""
+        record: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in _EXTRAS}
+        if self.keypoints:
+            record["keypoints"] = [list(point) for point in self.keypoints]
+        if self.mask is not None:
+            record["mask"] = {"size": list(self.mask.size), "counts": list(self.mask.counts)}
+        return record
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Box:
+        """Read the plain values of `record`; KeyError, TypeError or ValueError for others."""
+        mask = record.get("mask")
+        plain = {name: record[name] for name in cls.__dataclass_fields__ if name not in _EXTRAS}
+        numbers = [float(plain[name]) for name in ("confidence", "x1", "y1", "x2", "y2")]
+        if type(plain["label"]) is not str or type(plain["class_index"]) is not int or not np.isfinite(numbers).all():
+            raise ValueError
+        return cls(
+            **plain,
+            keypoints=tuple(tuple(map(float, point)) for point in record.get("keypoints", ())),
+            mask=None if mask is None else RunLengths(tuple(map(int, mask["size"])), tuple(map(int, mask["counts"]))),  # type: ignore[arg-type]
+        )
+
+
+_EXTRAS = ("keypoints", "mask")
+
+
+def picture_record(answer: Prediction) -> dict[str, Any]:
+    """Return the width, height and boxes of a picture as plain values; nothing for an answer without boxes."""
+    if answer.boxes is None:
+        return {}
+    width, height = answer.size or (None, None)
+    return {"width": width, "height": height, "boxes": [box.record for box in answer.boxes]}
+
+
+def read_picture_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields `boxes` and `size` of a prediction out of plain values; TypeError or ValueError for others."""
+    if "boxes" not in record:
+        return {}
+    width, height = record["width"], record["height"]
+    if type(width) is not int or type(height) is not int:
+        raise ValueError
+    return {"boxes": tuple(map(Box.from_record, record["boxes"])), "size": (width, height)}
+
+
+class Detector:
+    """Makes the answers of a network of boxes out of its numbers.
+
+    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, are
+    pictures of the network's own size.
+    """
+
+    def __init__(self, limits: Limits, sizes: Sizes) -> None:
+        self.limits = limits
+        self.sizes = sizes
+
+    def __call__(
+        self, names: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray
+    ) -> list[Prediction]:
+        """Return the answer to each input; see `make_predictions`."""
+        spec, head = network.input, network.output.boxes
+        assert isinstance(spec, ImageInput) and head is not None
+        parts = network.unpack(probabilities)
+        answers = []
+        for number, name in enumerate(names):
+            rows, *others = (
+                part[number].reshape(named.shape) for part, named in zip(parts, network.named_outputs, strict=True)
+            )
+            by_name = {named.name: array for named, array in zip(network.others, others)}
+            found = find_boxes(head, (spec.height, spec.width), rows, by_name, self.limits)
+            size = self.sizes.pop(name, None)
+            is_photo = size is not None and spec.preprocess == "photo"
+            frame = frame_of(spec, *size) if size is not None and is_photo else own_frame(spec)
+            boxes = _boxes(head, network.labels, move_to_picture(found, frame), frame, spec, by_name)
+            answers.append(Prediction(name, None, None, None, (), boxes=boxes, size=(frame.width, frame.height)))
+        return answers
+
+
+def _boxes(
+    head: BoxHead,
+    labels: Sequence[str],
+    found: Found,
+    frame: Frame,
+    spec: ImageInput,
+    outputs: dict[str, np.ndarray],
+) -> tuple[Box, ...]:
+    """Return the boxes that were found, in pixels of the picture; those with an empty mask are left out."""
+    boxes = []
+    for number, (corners, confidence, kind) in enumerate(zip(found.corners, found.confidences, found.classes)):
+        mask = None
+        if head.masks:
+            mask = find_mask(found.masks[number], outputs[head.prototypes], corners, frame, (spec.height, spec.width))
+            if mask is None:
+                continue
+        x1, y1, x2, y2 = (round(float(side), _DECIMALS) for side in corners)
+        points = found.keypoints[number].astype(float).round(_DECIMALS).tolist()
+        boxes.append(
+            Box(
+                label=labels[kind],
+                class_index=int(kind),
+                confidence=round(float(confidence), _DIGITS),
+                x1=x1,
+                y1=y1,
+                x2=x2,
+                y2=y2,
+                keypoints=tuple(map(tuple, points)),
+                mask=mask,
+            )
+        )
+    return tuple(boxes)
+
+
+def find_mask(
+    coefficients: np.ndarray, prototypes: np.ndarray, corners: np.ndarray, frame: Frame, size: tuple[int, int]
+) -> RunLengths | None:
+    """Return the pixels of a box [x1, y1, x2, y2] where a sum of prototypes is above 0; None where there are none.
+
+    `prototypes` [masks, h, w] are a smaller copy of the network's image of `size` (height, width), and are interpolated
+    at the pixels of the picture.
+    """
+    left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
+    right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))
+    if right <= left or bottom <= top:
+        return None
+    small = np.tensordot(coefficients, prototypes.astype(np.float32, copy=False), 1)
+    scale_x, scale_y = frame.scale
+    columns = (np.arange(left, right) + 0.5) * scale_x - frame.left
+    rows = (np.arange(top, bottom) + 0.5) * scale_y - frame.top
+    values = _interpolated(small, rows * (small.shape[0] / size[0]) - 0.5)
+    values = _interpolated(values.T, columns * (small.shape[1] / size[1]) - 0.5).T
+    return encode_mask(values > 0, left, top, frame.width, frame.height)
+
+
+def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return rows of `values` at fractional places, the edges repeated."""
+    places = np.clip(places, 0, len(values) - 1)
+    before = np.floor(places).astype(np.int64)
+    share = (places - before).astype(np.float32)[:, None]
+    after = np.minimum(before + 1, len(values) - 1)
+    return np.asarray(values[before] * (1 - share) + values[after] * share)
+
+
+def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int) -> RunLengths | None:
+    """Return a part [h, w] of a picture's mask, at (left, top), as run lengths of the whole picture; None if empty."""
+    edges = np.diff(np.pad(inside, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
+    columns, starts = np.nonzero(edges == 1)
+    _, ends = np.nonzero(edges == -1)
+    if not len(starts):
+        return None
+    first = (columns + left) * height + top + starts
+    last = (columns + left) * height + top + ends
+    is_apart = first[1:] != last[:-1]  # a run that goes on at the top of the next column is one
+    first, last = np.append(first[0], first[1:][is_apart]), np.append(last[:-1][is_apart], last[-1])
+    bounds = np.column_stack([first, last]).ravel()
+    counts = np.diff(np.concatenate([[0], bounds, [width * height]]))
+    return RunLengths((height, width), tuple(counts.tolist() if counts[-1] else counts[:-1].tolist()))
