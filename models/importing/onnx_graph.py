@@ -23,6 +23,7 @@ from .onnx_file import Branch, Graph, Node
 from .onnx_input import GraphSource
 from .onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
 from .onnx_patterns import join_patterns
+from .onnx_reference import REFERENCE_OPS
 from .operators import OPERATORS
 from .operators.reducing import softmax_over
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
@@ -60,7 +61,7 @@ def unsupported(graph: Graph, cut: Cut) -> str:
 
 
 def _is_known(node: Node) -> bool:
-    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op in ("Shape", "Size")
+    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op in REFERENCE_OPS or node.op in ("Shape", "If")
 
 
 class Walk:

@@ -143,7 +143,12 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
         factor = float(values.ravel()[0])
         bias = None if scores.bias is None else scores.bias * np.float32(factor)
         return dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
-    raise ModelError("multiplies a product of two values by several numbers")
+    whole = np.broadcast_to(values, (1, *view.shape) if view.batched else view.shape)
+    by_lead = _in_order(importer, view, scores, whole)
+    if scores.bias is not None or (by_lead != by_lead[..., :1, :1]).any():
+        raise ModelError("multiplies a product of two values by several numbers")
+    queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # a temperature of each head
+    return dataclasses.replace(scores, queries=queries)
 
 
 def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:

@@ -252,7 +252,7 @@ def _gemm(importer: Importer, node: Node) -> None:
         view = importer.single(view)
         view = view.permuted((1, 0)) if len(view.axes) == 2 else view
     view = view.with_batch()
-    if len(view.axes) != 1:
+    if len(view.axes) != (1 if view.batched else 2):
         raise ModelError(f"takes one row of features, but {importer.describe(view)} comes in")
     weight = importer.weight(node, 1, (2,))
     weight = weight.T if integer(node, "transB", 0) else weight

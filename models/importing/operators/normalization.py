@@ -127,7 +127,8 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
         raise ModelError(f"normalises {importer.describe(view)} in {groups} groups by {len(scale)} numbers")
     own = importer.shape(view)
-    if view.arrangement() is None and len(own) == 3 and own[0] % view.shape[0] == 0:
+    is_whole = groups == len(scale) == 1  # the same in any order of its numbers
+    if (is_whole or view.arrangement() is None) and len(own) == 3 and own[0] % view.shape[0] == 0:
         source = view.layer
     else:
         count = view.shape[0]

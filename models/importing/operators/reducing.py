@@ -15,7 +15,7 @@ from ..onnx_attributes import integer
 from ..onnx_constants import axes_of
 from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views, whole_shape
-from ..view import View
+from ..view import Factor, View
 
 MAX_IN_PLACE = 1 << 21  # weights of a convolution that adds channels up
 
@@ -86,11 +86,12 @@ def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
 
 
 def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool:
-    """True if the axis is the channels of an image as the layer stores them, and there are many pixels."""
+    """True if the axis is the channels of an image as the layer stores them."""
     shape = importer.shape(view)
-    lead = view.order()[0] if len(view.axes) == 3 else -1
-    lies = len(view.axes) == 3 and view.permuted(view.order()).arrangement() is None
-    return lies and axes == (lead,) and shape[0] == view.shape[lead] > 1 and math.prod(shape[1:]) > 1
+    if len(view.axes) != 3 or len(shape) != 3 or len(axes) != 1 or shape[0] == 1:
+        return False
+    is_first = view.axes[axes[0]] == (Factor(shape[0], math.prod(shape[1:])),)
+    return is_first and view.permuted(view.order()).arrangement() is None
 
 
 def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> View:
