@@ -51,7 +51,11 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """The pixels of each channel, in order, with another number of rows and columns."""
+    """The pixels of each channel with another number of rows and columns: in order, or seen as axes of `split`, of which
+    axis `order[i]` comes i-th."""
+
+    split: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
@@ -60,4 +64,4 @@ class ReshapePixels(Operation):
 
     def keeps_numbers(self, count: int) -> bool:
         """See `Operation`."""
-        return True
+        return not self.split

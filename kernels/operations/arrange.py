@@ -1,13 +1,15 @@
 """Operations of a launch that compute nothing: padding, rows and columns that take turns, numbers in another order."""
 
+import math
+
 import nki.isa as nisa
 import nki.language as nl
 
 from ..arrangement import permute_images
 from ..attention_operation import ReshapePixels
 from ..program import NO_SIDES, Border, Interleave, Pad, Rearrange
-from ..tiling.packing import tile_sizes
-from ..tiling.tiles import PARTITIONS, sbuf_tile
+from ..tiling.packing import ceil_div, tile_sizes
+from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
 from ..tiling.windows import Span, fill_border
 from .load import load_tiles
 from .value import stored_value, value_in_hbm
@@ -81,9 +83,30 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
             copy = sbuf_tile(source.shape, source.dtype)
             nisa.tensor_copy(dst=copy, src=source, engine=engine)
             source = copy
+        if operation.split:
+            _permute_pixels(room.inside(t), source.flatten_dims(2, 3), operation)
+            continue
         pixels = source.flatten_dims(2, 3).reshape_dim(2, shape)
         nisa.tensor_copy(dst=room.inside(t), src=pixels, engine=engine)
     return room
+
+
+def _permute_pixels(target, pixels, operation: ReshapePixels):
+    """Copy pixels [channels, images, pixels] in another order to [channels, images, rows, columns], half of each image
+    by each of two engines."""
+    split = operation.split
+    shape = tuple(split[axis] for axis in operation.order)
+    rows = next((count for count in range(1, len(shape)) if math.prod(shape[:count]) == operation.rows), 0)
+    for image in range(pixels.shape[1]):
+        source = pixels[:, image].reshape_dim(1, split).permute((0, *(axis + 1 for axis in operation.order)))
+        own = target[:, image]
+        if rows:
+            own = own.reshape_dim(2, shape[rows:]).reshape_dim(1, shape[:rows])
+        else:
+            own = own.flatten_dims(1, 2).reshape_dim(1, shape)
+        for part in even_tiles(shape[0], ceil_div(shape[0], 2)):
+            some = slice(part.start, part.end)
+            nisa.tensor_copy(dst=own[:, some], src=source[:, some], engine=ENGINES[part.index % 2])
 
 
 def rearrange(launch, number, operation: Rearrange, operands):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...kernels.attention_operation import ReshapePixels
 from ...kernels.program import Convolution, Interleave, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Transpose
@@ -15,6 +16,7 @@ from ..lazy import LazyArray
 from .views import keep
 
 MOST_PHASES = 16  # of pixels that take turns where features would else go through HBM number by number
+MOST_PIXEL_AXES = 4  # of an access pattern, beside the partitions
 MOST_COMPARED = 1 << 22  # numbers of a transpose whose order is looked at
 
 
@@ -27,7 +29,18 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
         return
     source = layer.inputs[0]
     before, after = builder.shapes[source], _image(layer)
+    pixels = _order_of_pixels(layer, before, after)
+    if pixels is not None:
+        builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
+        return
     origin = _origin(layer)
+    if origin is not None and before[1] == 1 < after[1]:  # tokens: the image that its pixels are
+        for image in _images_of(before, after):
+            if _taps(origin.reshape(after), image, after, (image[1] // after[1], image[2] // after[2])) is not None:
+                tokens = replace(layer, name=builder.inner(layer.name))
+                builder.add_by_channel(ReshapePixels, tokens, image)
+                layer, source, before = replace(layer, inputs=(tokens.name,)), tokens.name, image
+                break
     if origin is not None:
         for image in _larger(before) if len(layer.shape) == 1 else [after]:
             phases = _phases(origin.reshape(image), before, image)
@@ -41,6 +54,37 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
             return
     builder.make_plain(source)
     builder.add(Rearrange, layer.name, layer.inputs, after, kind=layer.kind, split=layer.split, order=layer.order)
+
+
+def _order_of_pixels(
+    layer: Transpose, before: Shape, after: Shape
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the axes of pixels and their order, where a transpose leaves each channel where it is; None where not."""
+    channels, first = before[0], 0
+    while math.prod(layer.split[:first]) < channels:
+        first += 1
+    rest, left = divmod(math.prod(layer.split[:first]), channels)
+    if left or layer.order[:first] != tuple(range(first)) or after[0] != channels or len(layer.shape) != 3:
+        return None
+    split = (rest, *layer.split[first:])  # of the pixels: the first axis may be of the channels too
+    runs: list[list[int]] = []  # of axes that stay neighbours
+    for axis in (axis for axis in (0, *(axis - first + 1 for axis in layer.order[first:])) if split[axis] > 1):
+        if runs and axis > runs[-1][-1] and math.prod(split[runs[-1][-1] + 1 : axis]) == 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    if not 1 < len(runs) <= MOST_PIXEL_AXES:
+        return None
+    given = sorted(runs)
+    return tuple(math.prod(split[axis] for axis in run) for run in given), tuple(map(given.index, runs))
+
+
+def _images_of(before: Shape, after: Shape) -> Iterator[Shape]:
+    """Yield the images that tokens can be, whose pixels become the channels of `after`."""
+    phases, left = divmod(after[0], before[0])
+    for down in range(1, phases + 1):
+        if left == 0 and phases % down == 0 and before[2] == after[1] * after[2] * phases:
+            yield before[0], after[1] * down, after[2] * (phases // down)
 
 
 def _image(layer: Transpose) -> Shape:

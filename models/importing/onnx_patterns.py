@@ -13,10 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from .onnx_adaptive import adaptive_pool
-from .onnx_file import Node
+from .onnx_file import Attribute, Node
 
+ROLL = "trninfer.Roll"  # the entries of an axis from one on, then those before it
 NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
 
+FAR = 1 << 31  # an end of a slice that is that of the axis, as exporters write it
 LARGE = 17.0  # from here on softplus(x) is x in float32
 
 
@@ -38,6 +40,8 @@ def join_patterns(
             found = search.norm_around(node)
         elif node.op == "Where" and len(node.inputs) == 3:
             found = search.softplus_before(node)
+        elif node.op == "Concat" and len(node.inputs) == 2:
+            found = search.roll_before(node)
         elif node.op == "GatherND" and len(node.inputs) == 2:
             found = search.adaptive_pool(node)
         if found and search.is_closed(found[1]):
@@ -79,6 +83,34 @@ class _Search:
         if compared != source or greater.inputs[0] != source or limit.size != 1 or float(limit.ravel()[0]) < LARGE:
             return None
         return Node("Softplus", where.name, (source,), where.outputs, {}), [softplus, greater, where]
+
+    def roll_before(self, concat: Node) -> tuple[Node, list[Node]] | None:
+        """(a node of ROLL, the three nodes in order) where a Concat puts the end of an axis before its beginning."""
+        axis = concat.attributes.get("axis")
+        parts = [self._producer.get(name) for name in concat.inputs]
+        if not isinstance(axis, int) or any(part is None or part.op != "Slice" for part in parts):
+            return None
+        ends = [self._slice(part, axis) for part in parts if part is not None]
+        if None in ends or len({part.inputs[0] for part in parts if part is not None}) > 1:
+            return None
+        (first, last), (start, until) = (end for end in ends if end is not None)
+        if start != 0 or until != first or last < FAR or first == 0:
+            return None
+        members = [part for part in parts if part is not None]
+        attributes: dict[str, Attribute] = {"axis": axis, "first": first}
+        return Node(ROLL, concat.name, members[0].inputs[:1], concat.outputs, attributes), [*members, concat]
+
+    def _slice(self, node: Node, axis: int) -> tuple[int, int] | None:
+        """Return the start and the end of a slice of one axis by steps of one."""
+        given = [self._constants.get(name) for name in node.inputs[1:]]
+        names = ("starts", "ends", "axes", "steps")
+        found = []
+        for place, name in enumerate(names):
+            value = given[place] if place < len(given) else node.attributes.get(name)
+            found.append(np.asarray([1] if value is None and name == "steps" else value).ravel())
+        if any(value.size != 1 or value.dtype.kind != "i" for value in found) or (found[2][0], found[3][0]) != (axis, 1):
+            return None
+        return int(found[0][0]), int(found[1][0])
 
     def is_closed(self, members: Sequence[Node]) -> bool:
         """True if only the nodes themselves read their outputs, except for the last node's."""

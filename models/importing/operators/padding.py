@@ -92,13 +92,15 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
 
 
 def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
-    """Channels of zeros before and after those of an image: a convolution of one pixel that hands channels on."""
+    """Channels of a number before and after those of an image: a convolution of one pixel that hands channels on."""
     channels = importer.builder.shapes[source][0]
-    if min(sides) < 0 or value or channels + sum(sides) > 4096:
-        raise ModelError("channels are padded by zeros alone, to 4096 at most")
+    if min(sides) < 0 or channels + sum(sides) > 4096:
+        raise ModelError("channels are padded, not cut, and to 4096 at most")
+    bias = np.full(channels + sum(sides), value, np.float32)
+    bias[sides[0] : sides[0] + channels] = 0
     weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
     weight[np.arange(channels) + sides[0], np.arange(channels)] = 1
-    return add_convolution(importer, source, weight, None, Movement()).layer
+    return add_convolution(importer, source, weight, bias, Movement()).layer
 
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:
