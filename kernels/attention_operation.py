@@ -51,8 +51,8 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """The pixels of each channel with another number of rows and columns: in order, or seen as axes of `split`, of which
-    axis `order[i]` comes i-th."""
+    """The pixels of each channel with another number of rows and columns: in order, or seen as axes of `split`, axis
+    `order[i]` of which comes i-th."""
 
     split: tuple[int, ...] = ()
     order: tuple[int, ...] = ()

@@ -102,11 +102,15 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
         own = target[:, image]
         if rows:
             own = own.reshape_dim(2, shape[rows:]).reshape_dim(1, shape[:rows])
-        else:
-            own = own.flatten_dims(1, 2).reshape_dim(1, shape)
+        else:  # an axis goes over from one row to the next
+            whole = sbuf_tile((own.shape[0], operation.rows * operation.columns), own.dtype)
+            own = whole.reshape_dim(1, shape)
         for part in even_tiles(shape[0], ceil_div(shape[0], 2)):
             some = slice(part.start, part.end)
             nisa.tensor_copy(dst=own[:, some], src=source[:, some], engine=ENGINES[part.index % 2])
+        if not rows:
+            placed = whole.reshape_dim(1, (operation.rows, operation.columns))
+            nisa.tensor_copy(dst=target[:, image], src=placed, engine=ENGINES[image % 2])
 
 
 def rearrange(launch, number, operation: Rearrange, operands):

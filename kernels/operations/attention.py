@@ -41,27 +41,19 @@ from ..tiling.tiles import (
     transposed_dtype,
     whole_words,
 )
+from .attention_bias import Bias, Unit
 from .attention_operands import Tokens, head_pieces
 from .attention_values import TurnedValues
 
 GROUPS_AHEAD = 2  # groups of heads whose exponentials are on their way while the Tensor Engine multiplies others
 FEW_KEYS = PARTITIONS  # below which one instruction computes the softmax of several heads
-KEPT_BYTES = 24 * 1024  # of a partition, up to which all of the bias stays for the next image
 BANKS_OF_SCORES = 2  # that wait for their exponentials; further ones wait in SBUF
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A head of a sequence."""
-
-    row: int
-    head: int
 
 
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
     room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
-    work = _Work(launch, operation, operands, room, _Bias(launch, operation))
+    work = _Work(launch, operation, operands, room, Bias(launch, operation))
     waiting: list[Any] = []  # second halves of groups of heads, behind the first halves of those after them
     for image in range(room.images):
         for finish in _Image(work, image).halves():
@@ -85,39 +77,6 @@ def _of_whole_words(parts, dtype):
     return even
 
 
-class _Bias:
-    """The bias in HBM, and the tiles of it that stay in SBUF: [queries, keys], float32, of each head and sequence."""
-
-    def __init__(self, launch, operation: Attention) -> None:
-        self._launch, self._operation = launch, operation
-        heads, rows, queries, keys = self.shape = operation.bias_shape or (1, 1, 1, 1)
-        tiles_of_queries = -(-queries // PARTITIONS)
-        self._stays = heads * rows * tiles_of_queries * keys * itemsize(launch.dtype) <= KEPT_BYTES
-        self._kept: dict[tuple[int, int, int], nl.NkiTensor] = {}
-
-    @property
-    def is_empty(self):
-        """True if there is none."""
-        return not self._operation.bias_shape
-
-    def tile(self, unit: Unit, queries: Tile):
-        """Return the bias of a tile of queries: [queries, keys], of the dtype of the launch."""
-        heads, rows, count, keys = self.shape
-        key = unit.head % heads, unit.row % rows, queries.start
-        if key in self._kept:
-            return self._kept[key]
-        first = self._operation.bias_at + ((key[0] * rows + key[1]) * count + queries.start) * keys
-        tile = sbuf_tile((queries.size, keys), self._launch.dtype)
-        some = min(queries.size, count - queries.start)
-        if some < queries.size:  # a single query that has zeros beside it
-            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
-        source = self._launch.weights[first : first + some * keys].reshape((some, keys))
-        nisa.dma_copy(dst=tile[0:some], src=source)
-        if self._stays:
-            self._kept[key] = tile
-        return tile
-
-
 @dataclass(frozen=True)
 class _Work:
     """The attention of all images of a pass. `masks`: columns of ones on the partitions of pieces that are not aligned,
@@ -127,7 +86,7 @@ class _Work:
     operation: Attention
     operands: Any
     room: Any
-    bias: _Bias
+    bias: Bias
     masks: dict[tuple[int, int, int], nl.NkiTensor] = field(default_factory=dict)
 
 
@@ -153,16 +112,27 @@ class _Image:
         """Compute the weights of some units of a block of queries at a time, and yield what multiplies the values."""
         each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
         count = each if self._keys.count < FEW_KEYS else min(each, 2)
-        units = [Unit(row, head) for row in range(self._rows) for head in range(self._operation.heads)]
-        groups = tiles(len(units), max(1, count))
+        groups = self._groups(max(1, count))
         blocks = even_tiles(self._queries.count, self._block())
         for block in blocks:
-            for group in groups:
-                own = units[group.start : group.end]
+            for own in groups:
                 parts = _of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype)
                 weights = [self._weights(own, part.moved(block.start)) for part in parts]
-                is_last = group.end == len(units) and block.end == self._queries.count
+                is_last = own is groups[len(groups) - 1] and block.end == self._queries.count
                 yield partial(self._multiply_values, own, block, (parts, weights), is_last)
+
+    def _groups(self, most):
+        """Return groups of at most `most` units: all heads of some sequences, or some heads of one."""
+        heads = self._operation.heads
+        if most >= heads:
+            return [
+                [Unit(row, head) for row in range(some.start, some.end) for head in range(heads)]
+                for some in tiles(self._rows, most // heads)
+            ]
+        parts = even_tiles(heads, most)
+        return [
+            [Unit(row, head) for head in range(part.start, part.end)] for row in range(self._rows) for part in parts
+        ]
 
     def _multiply_values(self, units, block: Tile, weights, is_last):
         """Multiply the values of some units by their weights, of each part of a block of queries."""
@@ -243,8 +213,7 @@ class _Image:
         scale = self._operation.scale
         if not self._bias.is_empty:
             data = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-            for n, unit in enumerate(units):
-                self._add_bias(data[:, n], scores[:, n], self._bias.tile(unit, queries))
+            self._add_bias(data, scores, self._bias.tile_of_units(units, queries))
             scores, scale = data, 1.0
         largest = nl.ndarray((shape[0], shape[1], 1), dtype=nl.float32, buffer=nl.sbuf)
         extreme = nl.maximum if scale >= 0 else nl.minimum

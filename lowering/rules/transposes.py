@@ -56,9 +56,7 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
     builder.add(Rearrange, layer.name, layer.inputs, after, kind=layer.kind, split=layer.split, order=layer.order)
 
 
-def _order_of_pixels(
-    layer: Transpose, before: Shape, after: Shape
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the axes of pixels and their order, where a transpose leaves each channel where it is; None where not."""
     channels, first = before[0], 0
     while math.prod(layer.split[:first]) < channels:

@@ -108,7 +108,10 @@ class _Search:
         for place, name in enumerate(names):
             value = given[place] if place < len(given) else node.attributes.get(name)
             found.append(np.asarray([1] if value is None and name == "steps" else value).ravel())
-        if any(value.size != 1 or value.dtype.kind != "i" for value in found) or (found[2][0], found[3][0]) != (axis, 1):
+        if any(value.size != 1 or value.dtype.kind != "i" for value in found) or (found[2][0], found[3][0]) != (
+            axis,
+            1,
+        ):
             return None
         return int(found[0][0]), int(found[1][0])
 

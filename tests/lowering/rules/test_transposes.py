@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, graph_of, nodes_of, operation_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture
-from trninfer.kernels.program import Convolution, Interleave
+from trninfer.kernels.program import Convolution, Interleave, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.models.checks import Shape
 from trninfer.models.files import Model
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import Concat, Conv2d, Dense, Flatten, Layer, LayerNorm, Transpose
+from trninfer.models.layers import Concat, Conv2d, Dense, Flatten, Layer, LayerNorm, Reshape, Transpose
 from trninfer.models.network import Network
 
 
@@ -139,3 +139,41 @@ def test_features_are_transposed() -> None:
     layers = (Dense("a", 20, 24), Transpose("turn", (4, 6), (1, 0), (24,)), Dense("b", 24, 5))
     network = Network("n", FeatureInput(20), layers, labels(5))
     assert_right(network, Decisions(), 3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    channels=st.sampled_from([3, 16, 130]),
+    split=st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4)),
+    order=st.permutations(range(4)),
+    batch=st.sampled_from([1, 2, 3, 4, 7, 16]),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+    size=st.sampled_from([1, 3]),
+)
+def test_pixels_in_another_order_stay_on_their_partitions(
+    channels: int, split: tuple[int, ...], order: list[int], batch: int, dtype: str, size: int
+) -> None:
+    """Windows of a Swin transformer, patches of MobileViT: no DMA moves them."""
+    image = (split[0] * split[1], split[2] * split[3])
+    after = tuple(split[axis] for axis in order)
+    shape = (channels, after[0] * after[1], after[2] * after[3])
+    turn = Transpose("turn", (channels, *split), (0, *(axis + 1 for axis in order)), shape)
+    network = ending_in_dense((3, *image), [conv("a", 3, channels, size), turn, conv("b", channels, 4, size)])
+    if [axis for axis in order if split[axis] > 1] != [axis for axis in range(4) if split[axis] > 1]:
+        assert not isinstance(operation_of(graph_of(network), "turn"), Rearrange)
+    packed = 2 if channels == 3 else 1
+    assert_right(network, Decisions(packed=packed), batch, dtype)
+
+
+@pytest.mark.parametrize(("down", "across"), [(2, 2), (1, 3), (4, 2)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_tokens_that_become_channels(down: int, across: int, batch: int) -> None:
+    """Patches that a Swin transformer merges, whose tokens have lost their rows and columns."""
+    rows, columns = 3, 5
+    split = (6, rows, down, columns, across)
+    merged = Transpose("merged", split, (4, 2, 0, 1, 3), (6 * down * across, rows, columns))
+    tokens = Reshape("tokens", (6, 1, rows * down * columns * across))
+    layers: list[Layer] = [conv("a", 3, 6, 3), tokens, merged, conv("b", 6 * down * across, 4, 1)]
+    network = ending_in_dense((3, rows * down, columns * across), layers)
+    assert not any(isinstance(node.operation, Rearrange) for node in graph_of(network).nodes)
+    assert_right(network, Decisions(), batch)
