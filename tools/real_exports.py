@@ -309,7 +309,7 @@ def _transformers(export: Export, path: Path) -> None:
         "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(image_size=size, **small)),
         "deit": lambda: hf.DeiTForImageClassification(hf.DeiTConfig(image_size=size, **small)),
         "dinov2": lambda: hf.Dinov2ForImageClassification(hf.Dinov2Config(image_size=size, patch_size=16, **small)),
-        "dinov3_vit": lambda: hf.DINOv3ViTModel(hf.DINOv3ViTConfig(image_size=size, **small)),
+        "dinov3_vit": lambda: hf.DINOv3ViTModel(hf.DINOv3ViTConfig(image_size=size, num_register_tokens=4, **small)),
         "dinov3_convnext": lambda: hf.DINOv3ConvNextModel(hf.DINOv3ConvNextConfig(image_size=size)),
         "convnext": lambda: hf.ConvNextForImageClassification(hf.ConvNextConfig()),
         "convnextv2": lambda: hf.ConvNextV2ForImageClassification(hf.ConvNextV2Config(depths=[2, 2, 2, 2])),

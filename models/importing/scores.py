@@ -94,6 +94,12 @@ def change_scores(importer: Importer, node: Node) -> None:
     place = next(n for n, name in enumerate(node.inputs) if name in importer.views)
     view = importer.data(node, place)
     scores = importer.scores[view.layer]
+    if node.op == "IsNaN" and scores.is_softmax:  # torch.export guards rows without keys, which there are none of
+        importer.give(node, np.zeros(1, bool))
+        return
+    if node.op == "Where" and scores.is_softmax and _chooses_all(importer, node, place):
+        importer.give(node, view)
+        return
     if scores.is_softmax or sum(name in importer.views for name in node.inputs) > 1:
         raise ModelError(OF_TWO_VALUES)
     if node.op == "Softmax":
@@ -108,6 +114,12 @@ def change_scores(importer: Importer, node: Node) -> None:
     else:
         raise ModelError(OF_TWO_VALUES)
     importer.give(node, dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer))
+
+
+def _chooses_all(importer: Importer, node: Node, place: int) -> bool:
+    """True if a Where chooses its input number `place` everywhere."""
+    condition = importer.constants.get(node.inputs[0])
+    return condition is not None and place > 0 and bool((condition.astype(bool) == (place == 1)).all())
 
 
 def scale_scores(importer: Importer, view: View, factor: float) -> View:

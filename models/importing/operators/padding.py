@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from ...errors import ModelError
 from ...layers import Pad
 from ...layers.pad import MODES
 from ..importer import Importer
-from ..onnx_attributes import integers, text
+from ..onnx_attributes import integer, integers, text
 from ..onnx_file import Node
+from ..onnx_patterns import ROLL
 from ..view import View
 from .convolution import Movement, add_convolution
-from .rearranging import select_entries
+from .rearranging import put_together, select_entries, slice_axis
 
 
 def _pad(importer: Importer, node: Node) -> None:
@@ -122,4 +125,31 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     return _pad_with(importer, view, [pair[0] for pair in beside], [pair[1] for pair in beside], 0.0, mode)
 
 
-OPERATORS = {"Pad": _pad}
+def _roll(importer: Importer, node: Node) -> None:
+    """The entries of an axis from one on, then those before it: rows or columns of an image by way of its own pixels
+    beside it, of which others are then cut off."""
+    view = importer.data(node).with_batch()
+    axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
+    extent = view.shape[axis]
+    if not 0 < abs(first) <= extent:
+        raise ModelError(f"puts an axis of {extent} entries together from number {first} on")
+    first %= extent
+    channels = view.order()[0]
+    if first == 0:
+        importer.give(node, view)
+    elif len(view.axes) == 3 and axis != channels:
+        order = (channels, *view.around(channels))
+        rolled = view.permuted(order)
+        source = importer.builder.arrange(rolled, rolled.shape)
+        down, across = (first, 0) if order[1] == axis else (0, first)
+        layer = Pad(importer.name("roll"), (0, 0, down, across), mode="wrap", inputs=(source,))
+        source = importer.add(layer).layer
+        made = importer.add(Pad(importer.name("crop"), (-down, -across, 0, 0), inputs=(source,)))
+        back = tuple(order.index(each) for each in range(len(order)))
+        importer.give(node, dataclasses.replace(made, batched=view.batched).permuted(back))
+    else:
+        parts = [slice_axis(importer, view, axis, first, extent), slice_axis(importer, view, axis, 0, first)]
+        importer.give(node, put_together(importer, parts, axis))
+
+
+OPERATORS = {"Pad": _pad, ROLL: _roll}

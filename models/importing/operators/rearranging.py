@@ -15,7 +15,6 @@ from ..importer import Importer
 from ..onnx_attributes import integer, integers
 from ..onnx_constants import axes_of, slice_parts, split_sizes
 from ..onnx_file import Node
-from ..onnx_patterns import ROLL
 from ..steps import affine_view, whole_shape, widen
 from ..view import Factor, View
 
@@ -149,10 +148,10 @@ def _concat(importer: Importer, node: Node) -> None:
             size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
         ):
             raise ModelError(f"puts {importer.describe(views[0])} and {importer.describe(view)} together")
-    importer.give(node, _put_together(importer, views, axis))
+    importer.give(node, put_together(importer, views, axis))
 
 
-def _put_together(importer: Importer, views: list[View], axis: int) -> View:
+def put_together(importer: Importer, views: list[View], axis: int) -> View:
     """Views along an axis, one after another; their other axes are alike."""
     if len(views) == 1:
         return views[0]
@@ -183,33 +182,6 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
         entries = select_entries(importer, entries, place, [0] * count)
     numbers = np.clip(values.astype(np.float64), -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
     return affine_view(importer, entries, np.zeros(1), numbers)
-
-
-def _roll(importer: Importer, node: Node) -> None:
-    """The entries of an axis from one on, then those before it: rows or columns of an image by way of its own pixels
-    beside it, of which others are then cut off."""
-    view = importer.data(node).with_batch()
-    axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
-    extent = view.shape[axis]
-    if not 0 < abs(first) <= extent:
-        raise ModelError(f"puts an axis of {extent} entries together from number {first} on")
-    first %= extent
-    channels = view.order()[0]
-    if first == 0:
-        importer.give(node, view)
-    elif len(view.axes) == 3 and axis != channels:
-        order = (channels, *view.around(channels))
-        rolled = view.permuted(order)
-        source = importer.builder.arrange(rolled, rolled.shape)
-        down, across = (first, 0) if order[1] == axis else (0, first)
-        layer = Pad(importer.name("roll"), (0, 0, down, across), mode="wrap", inputs=(source,))
-        source = importer.add(layer).layer
-        made = importer.add(Pad(importer.name("crop"), (-down, -across, 0, 0), inputs=(source,)))
-        back = tuple(order.index(each) for each in range(len(order)))
-        importer.give(node, dataclasses.replace(made, batched=view.batched).permuted(back))
-    else:
-        parts = [slice_axis(importer, view, axis, first, extent), slice_axis(importer, view, axis, 0, first)]
-        importer.give(node, _put_together(importer, parts, axis))
 
 
 def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int) -> View:
@@ -369,7 +341,7 @@ def _tile(importer: Importer, node: Node) -> None:
     wide = list(view.shape)
     for axis, count in enumerate(times[view.batched :]):
         if count > 1 and view.shape[axis] > 1:
-            view = _put_together(importer, [view] * count, axis)
+            view = put_together(importer, [view] * count, axis)
         wide[axis] *= count
     first = [importer.batch] if view.batched else []
     _repeat(importer, node, view, [*first, *wide])
@@ -396,7 +368,6 @@ OPERATORS = {
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
     "Concat": _concat,
-    ROLL: _roll,
     "Split": _split,
     "Slice": _slice,
     "Gather": _gather,

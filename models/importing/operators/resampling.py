@@ -18,7 +18,7 @@ from ...errors import ModelError
 from ...layers import Pad
 from ..importer import Importer
 from ..onnx_adaptive import WEIGHTED_PIXELS
-from ..onnx_attributes import integer, listed, number, numbers, text
+from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
 from ..steps import affine_view
 from ..view import View
@@ -318,6 +318,29 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
     importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
 
 
+def _fold(importer: Importer, node: Node) -> None:
+    """Blocks of an image, [batch, channels * block, blocks], in their places, where none overlaps another."""
+    view = importer.data(node).with_batch()
+    sides, block = (_whole_numbers(importer, node, place) for place in (1, 2))
+    strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()
+    plain = not any(integers(node, "pads", 4, (0,) * 4)) and integers(node, "dilations", 2, (1, 1)) == (1, 1)
+    if len(sides) != 2 or strides != block or not plain or any(side % own for side, own in zip(sides, block)):
+        raise ModelError("supported where blocks of two sides are beside each other, without padding or dilation")
+    counts = (sides[0] // block[0], sides[1] // block[1])
+    if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
+        raise ModelError(f"makes an image of {list(sides)} of {importer.describe(view)}")
+    channels = view.shape[0] // math.prod(block)
+    made = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
+    importer.give(node, made.reshaped((channels, *sides), True))
+
+
+def _whole_numbers(importer: Importer, node: Node, place: int) -> tuple[int, ...]:
+    values = importer.constant(node, place)
+    if values is None or values.dtype.kind != "i" or values.min(initial=1) < 1:
+        raise ModelError(f"its input number {place + 1} is no list of sizes")
+    return tuple(int(value) for value in values.ravel())
+
+
 def _image_and_block(importer: Importer, node: Node) -> tuple[View, int]:
     view, block = importer.image(node), integer(node, "blocksize", 0)
     if len(view.axes) != 3 or block < 1:
@@ -329,6 +352,7 @@ OPERATORS = {
     WEIGHTED_PIXELS: _weighted_pixels,
     "Resize": _resize,
     "Upsample": _resize,
+    "Col2Im": _fold,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
 }

@@ -248,3 +248,33 @@ def test_a_product_that_is_an_output(tmp_path: Path) -> None:
     chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
     with pytest.raises(ModelError, match="multiplies two values"):
         assert_imports(chain, tmp_path)
+
+
+def test_as_torch_export_guards_rows_without_keys(tmp_path: Path) -> None:
+    """A Where of IsNaN behind the softmax, which chooses nothing; and a temperature of each head."""
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    chain.add("Mul", chain.weight(3, 1, 1))
+    weights = chain.add("Softmax", axis=-1)
+    is_nan = chain.add("IsNaN", first=weights)
+    chain.add("Where", chain.constant(np.float32(0)), weights, first=is_nan)
+    chain.add("MatMul", v)
+    merged(chain, 5, 12)
+    (attention,) = attentions(ends(chain, 60, tmp_path))
+    assert not attention.is_linear
+
+
+def test_a_mean_of_tokens_by_weights(tmp_path: Path) -> None:
+    """As global context has it: one query, whose scores are the softmax of a mask over all pixels."""
+    chain = Chain(6, 4, 5)
+    chain.conv((6, 6), (1, 1))
+    x = chain.value
+    values = chain.add("Reshape", chain.constant([-1, 1, 6, 20]), first=x)
+    chain.value = x
+    chain.conv((6, 1), (1, 1))
+    chain.add("Reshape", chain.constant([-1, 1, 20]))
+    weights = chain.add("Unsqueeze", chain.constant([3]), first=chain.add("Softmax", axis=2))
+    chain.add("MatMul", weights, first=values)
+    (attention,) = attentions(ends(chain, 6, tmp_path))
+    assert attention.is_linear

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from import_steps import importer_of, numbers, value_of
-from onnx_chain import Chain, assert_imports
+from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models.errors import ModelError
 from trninfer.models.importing.importer import Importer
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.padding import OPERATORS
 from trninfer.models.importing.view import View
+from trninfer.models.layers import Concat
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -109,3 +110,31 @@ def test_channels_of_zeros_before_or_after(before: int, after: int) -> None:
 def test_pads_that_are_not_supported(pads: list[int], attributes: dict, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         padded(importer_of(3, 5, 6), pads, **attributes)
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize("first", [2, -1, -4])
+@pytest.mark.parametrize("last", [False, True])
+def test_axes_that_are_rolled(axis: int, first: int, last: bool, tmp_path: Path) -> None:
+    """As torch.roll is exported: two slices, the first of them last; of images as they are and with channels last."""
+    chain = Chain(4, 5, 6)
+    chain.conv((4, 4), (1, 1))
+    if last:
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+    source = chain.value
+    ends_of = [chain.constant([number]) for number in (first, 2**63 - 1, 0, first, axis)]
+    later = chain.add("Slice", ends_of[0], ends_of[1], ends_of[4], first=source)
+    earlier = chain.add("Slice", ends_of[2], ends_of[3], ends_of[4], first=source)
+    chain.add("Concat", earlier, first=later, axis=axis)
+    chain.add("Relu")
+    found = kinds(ends(chain, 120, tmp_path))
+    is_channel = axis == (3 if last else 1)
+    assert is_channel or Concat not in found
+
+
+def test_channels_padded_by_a_number(tmp_path: Path) -> None:
+    """efficientvit puts ones beside its values, whose sums are then those of the weights."""
+    chain = Chain(4, 5, 6)
+    chain.conv((4, 4), (1, 1))
+    chain.add("Pad", chain.constant([0, 1, 0, 0, 0, 2, 0, 0]), chain.constant(np.float32(1.5)))
+    ends(chain, 210, tmp_path)

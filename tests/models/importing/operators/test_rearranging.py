@@ -187,23 +187,3 @@ def test_an_image_without_a_batch_as_a_row(tmp_path: Path) -> None:
     chain.add("Reshape", chain.constant([-1]))
     chain.add("MatMul", chain.weight(56, 5))
     checked(chain.model(), tmp_path)
-
-
-@pytest.mark.parametrize("axis", [1, 2, 3])
-@pytest.mark.parametrize("first", [2, -1, -4])
-@pytest.mark.parametrize("last", [False, True])
-def test_axes_that_are_rolled(axis: int, first: int, last: bool, tmp_path: Path) -> None:
-    """As torch.roll is exported: two slices, the first of them last; of images as they are and with channels last."""
-    chain = Chain(4, 5, 6)
-    chain.conv((4, 4), (1, 1))
-    if last:
-        chain.add("Transpose", perm=[0, 2, 3, 1])
-    source = chain.value
-    ends_of = [chain.constant([number]) for number in (first, 2**63 - 1, 0, first, axis)]
-    later = chain.add("Slice", ends_of[0], ends_of[1], ends_of[4], first=source)
-    earlier = chain.add("Slice", ends_of[2], ends_of[3], ends_of[4], first=source)
-    chain.add("Concat", earlier, first=later, axis=axis)
-    chain.add("Relu")
-    found = kinds(ends(chain, 120, tmp_path))
-    is_channel = axis == (3 if last else 1)
-    assert is_channel or Concat not in found

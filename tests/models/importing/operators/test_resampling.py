@@ -155,3 +155,18 @@ def test_every_rule_of_coordinates(mode: str, size: tuple[int, int], rule: str, 
     path.write_bytes(chain.model(11 if rule == "tf_half_pixel_for_nn" else 19).SerializeToString())
     imported = import_network(path)
     assert imported.comparison.skipped == "" and imported.comparison.passed, imported.comparison
+
+
+def test_blocks_that_are_folded(tmp_path: Path) -> None:
+    chain = Chain(12, 6)
+    chain.conv((12, 12), (1,))
+    sizes = chain.constant([6, 4]), chain.constant([3, 2])
+    chain.add("Col2Im", *sizes, strides=[3, 2])
+    chain.conv((2, 3), (3, 3), pads=[1] * 4)
+    with pytest.raises(ModelError, match="of \\[6, 4\\] of"):
+        import_network(chain.save(tmp_path))  # 4 blocks, not 6
+    chain = Chain(12, 4)
+    chain.conv((12, 12), (1,))
+    chain.add("Col2Im", *(chain.constant(sizes) for sizes in ([6, 4], [3, 2])), strides=[3, 2])
+    chain.conv((2, 3), (3, 3), pads=[1] * 4)
+    ends(chain, tmp_path)
