@@ -175,7 +175,7 @@ def _open_inputs(
 
         sources = parse_inputs(given)
         if isinstance(spec, SeveralInputs):
-            return open_several(spec, read_given(spec, sources), names, problems, options)
+            return open_several(spec, read_given(spec, sources, options.picture_timeout), names, problems, options)
         raise UsageError(f"--input: model {model.network.name!r} has one input; name its files as they are")
     if not isinstance(spec, ImageInput):
         raise UsageError(f"model {model.network.name!r} reads features, not pictures; use trninfer ffnn")

@@ -105,7 +105,7 @@ class _OneStreamed(PictureInputs):
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """Rows of all inputs."""
-        self._batches = PictureBatches(self._watched(), self._spec, size)
+        self._batches = PictureBatches(self._watched(), self._spec, size, seconds=self._seconds)
         return PackedBatches(self._several, self._given, self._streamed, self._batches)
 
     def _name(self, name: str) -> InputNames:

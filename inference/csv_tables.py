@@ -21,13 +21,15 @@ from typing import IO, Literal, TextIO, get_args
 
 import numpy as np
 
+from ..models.budget import Budget
 from ..models.errors import ArgumentError
 from .columns import HINT, Columns, Selection, Sides
-from .feature_rows import MAX_LOADED_BYTES, FeatureRows
+from .feature_rows import FeatureRows
 
 MAX_LINE = 1 << 24  # characters: room for a million numbers
 MISSING = frozenset(("", "na", "n/a", "#n/a", "#na", "null", "none", "nan", "nil", "-", "?", "<na>"))
 SHOWN_NAMES = 6  # header names shown
+TEXT_BYTES = 64  # bytes in memory of an id or a class, beside its characters
 FEWEST_COUNTS = 4  # a header 0, 1, 2, 3; fewer numbers are as likely a row
 
 Header = Literal["auto", "yes", "no"]
@@ -40,6 +42,7 @@ class _Table:
     `columns` are those named by the user, None if all cells are features; `selection` says which are, None for all.
     """
 
+    budget: Budget
     columns: Columns | None = None
     selection: Selection | None = None
     sides: Sides | None = None
@@ -65,9 +68,11 @@ def csv_rows(
 
     All columns are features if `columns` is None.
     """
+    budget = Budget.for_file(file.seek(0, io.SEEK_END))
+    file.seek(0)
     with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
-            table = _parse(text, header, delimiter, columns)
+            table = _parse(text, header, delimiter, columns, budget)
         except UnicodeDecodeError:
             raise ValueError("not a table of numbers in UTF-8") from None
         except csv.Error as error:
@@ -98,8 +103,8 @@ def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
     return cells, first
 
 
-def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None) -> _Table:
-    table = _Table(columns)
+def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, budget: Budget) -> _Table:
+    table = _Table(budget, columns)
     reader = csv.reader(_lines(text), delimiter=delimiter)
     for record in reader:
         if not record:
@@ -147,19 +152,20 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
         )
     table.width = len(record)
     if chosen is not None and table.sides is not None:
-        _add_sides(table.sides, chosen, record)
+        _add_sides(table.sides, chosen, record, table.budget)
+    table.budget.take(table.values.itemsize * len(row), f"a table up to line {line}")
     table.values.extend(row)  # type: ignore[arg-type]  # none of them is None
-    if len(table.values) * table.values.itemsize > MAX_LOADED_BYTES:
-        raise ValueError(f"line {line}: more numbers than fit {MAX_LOADED_BYTES} bytes; use .bin or .npy")
 
 
-def _add_sides(sides: Sides, chosen: Selection, record: list[str]) -> None:
+def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budget) -> None:
     """Store the id and the class of a row."""
     if chosen.id is not None and sides.ids is not None:
         sides.ids.append(record[chosen.id].strip())
+        budget.take(TEXT_BYTES + len(sides.ids[-1]), "a table with its ids")
     if chosen.label is not None and sides.labels is not None:
         label = record[chosen.label].strip()
         sides.labels.append("" if label.lower() in MISSING else label)
+        budget.take(TEXT_BYTES + len(sides.labels[-1]), "a table with its classes")
 
 
 def _select(table: _Table, record: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -18,10 +19,12 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .daemon_pool import DaemonPool, TooSlowError, wait_for
+from .daemon_pool import DaemonPool, Running, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels
+MAX_BYTES = 256 << 20  # of one picture's file, where it has to be held whole
+PICTURE_SECONDS = 10.0  # to decode a picture
 
 Source = TypeVar("Source")
 
@@ -41,7 +44,7 @@ class PictureBatches:
         spec: ImageInput,
         batch_size: int,
         answered: Set[str | int] = frozenset(),
-        seconds: float | None = None,
+        seconds: float | None = PICTURE_SECONDS,
         sizes: MutableMapping[str | int, tuple[int, int]] | None = None,
     ) -> None:
         self._sizes = sizes
@@ -56,13 +59,8 @@ class PictureBatches:
         names: list[str] = []
         batch: list[np.ndarray] = []
         threads = min(MAX_THREADS, os.cpu_count() or 1)
-        for path, values in decode_ahead(
-            self._paths,
-            lambda path: read_picture(path, self._spec, _noting(self._sizes, path)),
-            self._batch_size,
-            threads,
-            self._seconds,
-        ):
+        decoded = decode_ahead(self._sources(), self._read, self._batch_size, threads, self._seconds)
+        for (path, _), values in decoded:
             if isinstance(values, InputError):
                 self.problems.append(InputProblem(path, str(values)))
                 continue
@@ -76,6 +74,21 @@ class PictureBatches:
                     names, batch = [], []
         if batch:
             yield names, np.stack(batch)
+
+    def _sources(self) -> Iterator[tuple[str, bytes | InputError | None]]:
+        """Yield each path, with its content for standard input, which the calling thread reads: Ctrl-C ends that."""
+        for path in self._paths:
+            try:
+                yield path, read_standard_input() if path == STANDARD_INPUT else None
+            except InputError as error:
+                yield path, error
+
+    def _read(self, source: tuple[str, bytes | InputError | None]) -> np.ndarray:
+        path, content = source
+        if isinstance(content, InputError):
+            raise content
+        note = _noting(self._sizes, path)
+        return read_picture(path, self._spec, note) if content is None else decode_picture(content, self._spec, note)
 
 
 def examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -96,21 +109,19 @@ def decode_ahead(
     decode: Callable[[Source], np.ndarray],
     ahead: int,
     threads: int,
-    seconds: float | None = None,
+    seconds: float | None = PICTURE_SECONDS,
 ) -> Iterator[tuple[Source, np.ndarray | InputError]]:
     """Yield each source with what `decode` made of it, in order, up to `ahead` of them decoded before they are asked
     for. One that takes longer than `seconds` is given up: an InputError; its thread goes on until it ends by itself.
 
-    An InputError is an answer like another; any other exception is raised when its turn comes. Standard input is read
-    in the calling thread, which an interruption reaches.
+    An InputError is an answer like another; any other exception is raised when its turn comes. `sources` are taken in
+    the calling thread.
     """
-    pending: deque[tuple[Source, Callable[[], np.ndarray]]] = deque()
+    pending: deque[tuple[Source, Running[np.ndarray]]] = deque()
     pool = DaemonPool(threads, "decode")
     try:
         for source in sources:
-            here = source == STANDARD_INPUT if isinstance(source, str) else False
-            call = partial(decode, source)
-            pending.append((source, call if here else partial(wait_for, pool.submit(call), seconds)))
+            pending.append((source, pool.submit(partial(decode, source))))
             if len(pending) > ahead:
                 yield _next(pending, pool, seconds)
         while pending:
@@ -120,11 +131,11 @@ def decode_ahead(
 
 
 def _next(
-    pending: deque[tuple[Source, Callable[[], np.ndarray]]], pool: DaemonPool, seconds: float | None
+    pending: deque[tuple[Source, Running[np.ndarray]]], pool: DaemonPool, seconds: float | None
 ) -> tuple[Source, np.ndarray | InputError]:
     source, result = pending.popleft()
     try:
-        return source, result()
+        return source, wait_for(result, seconds)
     except InputError as error:
         return source, error
     except TooSlowError:
@@ -148,9 +159,7 @@ def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: Size
     if is_array_file(os.fspath(path)):
         return read_arrays(os.fspath(path), spec)
     if path == STANDARD_INPUT:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise InputError("no picture is piped into standard input")
-        return convert_image(open_image(sys.stdin.buffer), spec, note_size)
+        return decode_picture(read_standard_input(), spec, note_size)
     try:
         file = open_regular(path)
     except (OSError, ValueError) as error:
@@ -165,3 +174,39 @@ def convert_image(image: Image.Image, spec: ImageInput, note_size: SizeNote | No
     if note_size is not None:
         note_size(image.size)
     return preprocess(image, spec)
+
+
+def read_picture_within(path: str, spec: ImageInput, seconds: float | None) -> np.ndarray:
+    """Read a picture as `read_picture` does; InputError if it takes longer than `seconds` to decode."""
+    content = read_standard_input() if path == STANDARD_INPUT else None
+
+    def decode(name: str) -> np.ndarray:
+        return read_picture(name, spec) if content is None else decode_picture(content, spec)
+
+    ((_, values),) = decode_ahead([path], decode, 0, 1, seconds)
+    if isinstance(values, InputError):
+        raise values
+    return values
+
+
+def decode_picture(content: bytes, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
+    """Decode what the file of a picture holds, float32 [C, H, W]; InputError if it cannot be used."""
+    return convert_image(open_image(io.BytesIO(content)), spec, note_size)
+
+
+def read_standard_input() -> bytes:
+    """Return what is piped into standard input; InputError for nothing, and for more than MAX_BYTES."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError("no picture is piped into standard input")
+    try:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(describe(error)) from None
+    return check_size(content)
+
+
+def check_size(content: bytes) -> bytes:
+    """Return the content of a picture's file; InputError for more than MAX_BYTES."""
+    if len(content) > MAX_BYTES:
+        raise InputError(f"more than {MAX_BYTES >> 20} MiB; no picture of 64 megapixels is so large")
+    return content

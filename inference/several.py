@@ -12,7 +12,7 @@ import numpy as np
 from ..models.errors import InputError
 from ..models.inputs import ImageInput, NamedInput, SeveralInputs
 from .features import SUFFIXES, read_features
-from .pictures import read_picture
+from .pictures import PICTURE_SECONDS, read_picture_within
 from .predictions import InputNames
 
 MAX_GIVEN_BYTES = 1 << 30  # bytes of one input's file, which is held whole
@@ -38,11 +38,11 @@ class GivenInputs:
         }
 
 
-def read_given(spec: SeveralInputs, sources: Mapping[str, str]) -> GivenInputs:
+def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> GivenInputs:
     """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
-    InputError for a name that the network does not have, for unusable input, and if two inputs have several examples
-    but not the same number.
+    InputError for a name that the network does not have, for unusable input (such as a picture that takes longer than
+    `seconds` to decode), and if two inputs have several examples but not the same number.
     """
     parts = {part.name: part for part in spec.parts}
     arrays = {}
@@ -50,7 +50,7 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str]) -> GivenInputs:
         if name not in parts:
             raise InputError(f"the network has no input {name!r}; its inputs are {', '.join(map(repr, parts))}")
         try:
-            arrays[name] = _read(parts[name], source)
+            arrays[name] = _read(parts[name], source, seconds)
         except InputError as error:
             raise InputError(f"input {name!r}: {error}") from None
     counts = {len(array) for array in arrays.values()} - {1}
@@ -128,10 +128,10 @@ def name_example(spec: SeveralInputs, given: GivenInputs, streamed: str, name: s
     return InputNames({part.name: name if part.name == streamed else given.sources[part.name] for part in spec.parts})
 
 
-def _read(part: NamedInput, source: str) -> np.ndarray:
+def _read(part: NamedInput, source: str, seconds: float | None) -> np.ndarray:
     """Read one example or several of one input, float32 [N, *shape]."""
     if isinstance(part.input, ImageInput):
-        values = read_picture(source, part.input)
+        values = read_picture_within(source, part.input, seconds)
         return values if values.ndim == 4 else values[None]
     features = part.input.features
     if Path(source).suffix.lower() not in SUFFIXES:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 
 import numpy as np
 
 from ..models.errors import InputError
 from ..models.inputs import ImageInput
-from ..models.preprocess import open_image, picture_size, preprocess
+from ..models.preprocess import picture_size
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .pictures import decode_ahead, examples, read_picture
+from .pictures import (
+    MAX_BYTES,
+    PICTURE_SECONDS,
+    check_size,
+    decode_ahead,
+    decode_picture,
+    examples,
+    read_picture,
+    read_standard_input,
+)
 from .search import STANDARD_INPUT, InputProblem
-
-MAX_BYTES = 256 << 20  # bytes of one picture's file, if it is sent
 
 Source = str | bytes | np.ndarray  # the path of a picture, its file's content, or the network's input [C, H, W]
 
@@ -81,28 +86,26 @@ class PictureSources:
     def _source(self, path: str) -> Source:
         if path != STANDARD_INPUT and not self._as_bytes:
             return os.path.abspath(path)
+        if path == STANDARD_INPUT:
+            return read_standard_input()
         try:
-            if path == STANDARD_INPUT:
-                content = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin is not None else b""
-            else:
-                with open_regular(path) as file:
-                    content = file.read(MAX_BYTES + 1)
+            with open_regular(path) as file:
+                return check_size(file.read(MAX_BYTES + 1))
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
             raise InputError(describe(error)) from None
-        if len(content) > MAX_BYTES:
-            raise InputError(f"more than {MAX_BYTES >> 20} MiB; no picture of 64 megapixels is so large")
-        return content
 
 
 def decoder(
-    spec: ImageInput, seconds: float | None = None
+    spec: ImageInput, seconds: float | None = PICTURE_SECONDS
 ) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
     """Return a picklable function that decodes sources to a network's inputs; see `decode_sources`."""
     return functools.partial(decode_sources, spec, seconds=seconds)
 
 
 def decode_sources(
-    spec: ImageInput, sources: Sequence[Source], seconds: float | None = None
+    spec: ImageInput, sources: Sequence[Source], seconds: float | None = PICTURE_SECONDS
 ) -> tuple[np.ndarray, Mapping[int, str]]:
     """Return the usable pictures, float32 [N, C, H, W], and the reasons for others by position.
 
@@ -122,7 +125,7 @@ def _decode(spec: ImageInput, source: Source) -> np.ndarray:
     if isinstance(source, np.ndarray):
         return source
     if isinstance(source, bytes):
-        return preprocess(open_image(io.BytesIO(source)), spec)
+        return decode_picture(source, spec)
     return _one(read_picture(source, spec))
 
 

@@ -18,7 +18,8 @@ from ...models.errors import InputError
 from ...models.files import Model
 from ...runtime.backend import BackendInfo, KernelError
 from ...runtime.session import OverflowedError
-from ...runtime.workers.pool import WorkerPool
+from ...runtime.workers.pool import PoolStopped, WorkerPool
+from ...runtime.workers.process import WorkerEnded
 from ...runtime.workers.worker import Hello
 from ..predictions import make_predictions
 from .bodies import CLIENT_GONE, BodyReader
@@ -27,7 +28,7 @@ from .metrics import Metrics
 from .settings import ServingSettings
 from .signature import Signature
 from .statistics import Statistics
-from .tensors import ProtocolError
+from .tensors import ProtocolError, TooLargeError
 from .workers import InputAnswer
 
 LARGE_BODY = 1 << 16  # bytes, above which a body is read by a decoder, while this process answers others
@@ -95,6 +96,8 @@ class Server:
         error = reading.exception()
         if isinstance(error, (InputError, ProtocolError)):
             return error
+        if isinstance(error, WorkerEnded) and not isinstance(error, PoolStopped):
+            return TooLargeError(f"a body of {task.size} bytes that ends the process that reads it: {error}")
         if isinstance(error, Exception):
             raise as_status(error)
         return reading.result()
@@ -140,7 +143,14 @@ class Server:
         return [each if isinstance(each, BaseException) else next(found) for each in inputs]  # type: ignore[misc]
 
     async def _decode(self, source: Any) -> Any:
-        return await self.decoders.submit(source) if isinstance(source, PictureTask) else source
+        if not isinstance(source, PictureTask):
+            return source
+        try:
+            return await self.decoders.submit(source)
+        except PoolStopped:
+            raise
+        except WorkerEnded as error:
+            raise InputError(f"a picture that ends the process that decodes it: {error}") from None
 
     def _admit(self, count: int) -> None:
         """Count inputs as accepted; HTTPException where they are too many, or nobody is there to answer them."""
@@ -200,6 +210,8 @@ def as_status(error: Exception) -> HTTPException:
     """The HTTP status for an input that could not be answered: 422 where it is at fault itself."""
     if isinstance(error, (InputError, KernelError, OverflowedError)):
         return HTTPException(422, str(error))
+    if isinstance(error, PoolStopped):
+        return HTTPException(503, str(error), {"Retry-After": "1"})
     return HTTPException(500, "a worker failed over this input; the server's log has more")
 
 

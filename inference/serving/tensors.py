@@ -48,6 +48,12 @@ class ProtocolError(ValueError):
     status = 400
 
 
+class TooLargeError(ProtocolError):
+    """A body that takes more to read than a process has."""
+
+    status = 413
+
+
 class TooManyExamples(ProtocolError):  # noqa: N818 (the condition)
     """A request for more examples than one request may have."""
 

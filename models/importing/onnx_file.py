@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..budget import Budget
 from ..errors import ModelError
 from ..regular_files import describe, file_size, open_regular
+from .onnx_size import take_message
 from .onnx_tensors import MAX_RANK, Stripped, TensorReader, UnknownTypeError, strip
 
 if TYPE_CHECKING:
@@ -146,7 +148,9 @@ def _decoded(path: Path) -> onnx.ModelProto:
                 raise ModelError(
                     f"{path}: {size} bytes are too many for an ONNX file; at most {MAX_FILE_BYTES} are allowed"
                 )
-            model = onnx.ModelProto.FromString(file.read(size))
+            content, budget = file.read(size), Budget.of(file)
+        take_message(onnx.ModelProto.DESCRIPTOR, content, budget)
+        model = onnx.ModelProto.FromString(content)
     except ModelError:
         raise
     except (OSError, ValueError) as error:

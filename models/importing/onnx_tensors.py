@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from ..budget import Budget, OverBudget
 from ..checks import Shape
 from ..errors import ModelError
 from .fold import MAX_PARAMETERS
@@ -68,11 +69,15 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
 
 
 class TensorReader:
-    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may refer to the same external bytes."""
+    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may refer to the same external bytes.
+
+    Each external file has a `Budget` by its size on disk: it may be sparse.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = MAX_PARAMETERS
+        self._budgets: dict[str, Budget] = {}
 
     def read(self, tensor: onnx.TensorProto) -> np.ndarray:
         """Return the values of a tensor."""
@@ -103,15 +108,22 @@ class TensorReader:
         if self._left < 0:
             raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
         if tensor.data_location == TensorProto.EXTERNAL:
-            return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder)
+            return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder, self._budgets)
         try:
             return numpy_helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError):
             raise ModelError(f"{where}: its values do not fit its shape {list(shape)}") from None
 
 
-def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtype[Any], folder: Path) -> np.ndarray:
-    """Read values from a file beside the model's."""
+def _external(
+    tensor: onnx.TensorProto,
+    where: str,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    folder: Path,
+    budgets: dict[str, Budget],
+) -> np.ndarray:
+    """Read values from a file beside the model\'s."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     location = fields.get("location", "")
     numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
@@ -128,8 +140,11 @@ def _external(tensor: onnx.TensorProto, where: str, shape: Shape, dtype: np.dtyp
         with open(target, "rb") as file:
             if offset + length > os.fstat(file.fileno()).st_size:
                 raise ModelError(f"{where}: {location!r} is too short for it")
+            budgets.setdefault(target, Budget.of(file)).take(length, f"{where} in {location!r}, with those before it,")
             file.seek(offset)
             raw = file.read(length)
+    except OverBudget as error:
+        raise ModelError(str(error)) from None
     except (OSError, ValueError) as error:
         if isinstance(error, ModelError):
             raise

@@ -34,6 +34,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a wo
 Result = Any  # of one input; an Exception where it has none
 
 
+class PoolStopped(WorkerEnded):
+    """The pool stopped before an input was answered."""
+
+
 class WorkerDied(BackendUnavailable):
     """Workers of a run end before they are ready; the message is one line for the user."""
 
@@ -157,13 +161,13 @@ class WorkerPool:
             loop.add_done_callback(self._look_at_end)
 
     async def stop(self, grace: float) -> None:
-        """Answer what waits within `grace` seconds, and end the workers. What is left raises WorkerEnded."""
+        """Answer what waits within `grace` seconds, and end the workers. What is left raises PoolStopped."""
         self._stopping = True
         self._changed.set()
         if self._ready:
             await asyncio.wait(self._loops, timeout=grace)
         for job in (*self._queue, *self._alone):
-            _fail(job, WorkerEnded("the server stopped"))
+            _fail(job, PoolStopped("the server stopped"))
         self.kill()
         for loop in self._loops:
             loop.cancel()
@@ -275,7 +279,7 @@ class WorkerPool:
                 raise
             except asyncio.CancelledError:
                 for job in jobs:
-                    _fail(job, WorkerEnded("the server stopped"))
+                    _fail(job, PoolStopped("the server stopped"))
                 raise
             finally:
                 self._at_work -= len(jobs)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.inference.columns import Columns
 from trninfer.inference.csv_tables import MAX_LINE, csv_rows
 from trninfer.inference.features import read_features
 from trninfer.models.errors import ArgumentError, InputError
@@ -167,3 +168,14 @@ def test_no_row_is_dropped_or_added(rows: list[list[float]], head: str) -> None:
     text = head + "".join(",".join(map(repr, row)) + "\n" for row in rows)
     found, notes = read(text)
     assert found == rows and len(notes) == bool(head)
+
+
+def test_a_table_is_held_within_the_budget_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also its ids, which took memory without a limit."""
+    monkeypatch.setattr("trninfer.models.budget.MIN_BYTES", 1000)
+    monkeypatch.setattr("trninfer.models.budget.EXPANSION", 1)
+    numbers = b"1,2,3\n" * 100
+    with pytest.raises(ValueError, match="a table up to line 42 takes 1,008 bytes; at most 1,000 are allowed here"):
+        csv_rows("x.csv", io.BytesIO(numbers))
+    with pytest.raises(ValueError, match="a table with its ids takes"):
+        csv_rows("x.csv", io.BytesIO(b"name,a\n" + b"id,1\n" * 100), columns=Columns(id_column="name"))

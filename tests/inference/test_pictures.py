@@ -4,14 +4,20 @@ import io
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from trninfer.inference import pictures
 from trninfer.inference.pictures import PictureBatches, decode_ahead, examples, read_picture
+from trninfer.inference.python_inputs import PictureReader
+from trninfer.inference.several import read_given
+from trninfer.inference.shipping import decode_sources
 from trninfer.models.errors import InputError
-from trninfer.models.inputs import ImageInput
+from trninfer.models.inputs import ImageInput, NamedInput, SeveralInputs
+from trninfer.models.preprocess import open_image
 
 SPEC = ImageInput(3, 5, 4, "none", (0.0,) * 3, (1.0,) * 3, layout="CHW")
 
@@ -89,16 +95,39 @@ def test_a_picture_of_a_file_or_of_standard_input(tmp_path: Path, monkeypatch) -
         read_picture("-", GREY)
 
 
-def test_standard_input_is_read_by_the_caller() -> None:
-    """Whom Ctrl-C reaches; the others are decoded by a thread."""
-    threads = {}
+def test_standard_input_is_read_by_the_caller_and_decoded_within_the_time(monkeypatch) -> None:
+    """Ctrl-C reaches the caller; a picture on standard input is decoded by a thread as others are."""
+    threads = []
 
-    def decode(source: str) -> np.ndarray:
-        threads[source] = threading.current_thread()
-        return np.zeros(1)
+    class Pipe(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            threads.append(threading.current_thread())
+            return super().read(size)
 
-    assert [source for source, _ in decode_ahead(["a", "-", "b"], decode, 2, 1)] == ["a", "-", "b"]
-    assert threads["-"] is threading.current_thread() and threads["a"] is threads["b"] is not threads["-"]
+    for slow, seconds, said in ((0, 60, []), (0.5, 0.05, ["not decoded within 0.05 seconds"])):
+        monkeypatch.setattr(pictures, "open_image", lambda file, slow=slow: time.sleep(slow) or open_image(file))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pipe(grey(51))))
+        batches = PictureBatches(["-"], GREY, 1, seconds=seconds)
+        assert [names for names, _ in batches] == ([] if said else [["-"]])
+        assert [problem.message for problem in batches.problems] == said
+    assert set(threads) == {threading.current_thread()}
+    monkeypatch.setattr(sys, "stdin", None)
+    batches = PictureBatches(["-"], GREY, 1)
+    assert not list(batches) and "no picture is piped" in batches.problems[0].message
+
+
+def test_every_reader_of_pictures_has_a_time_limit(tmp_path: Path, monkeypatch) -> None:
+    """Calibration, several inputs and Python, which had none."""
+    limits: list[float | None] = []
+    monkeypatch.setattr(pictures, "wait_for", lambda result, seconds: limits.append(seconds) or result.result())
+    (tmp_path / "x.png").write_bytes(grey(51))
+    list(PictureBatches([str(tmp_path / "x.png")], GREY, 1))
+    list(PictureReader([grey(51)], GREY, 1, None, lambda name, why: None))
+    read_given(
+        SeveralInputs((NamedInput("left", GREY), NamedInput("right", GREY))), {"left": str(tmp_path / "x.png")}, 3.0
+    )
+    decode_sources(GREY, [grey(51)])
+    assert limits == [10.0, 10.0, 3.0, 10.0]
 
 
 def test_a_fault_is_raised_when_its_turn_comes() -> None:

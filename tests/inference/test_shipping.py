@@ -65,7 +65,8 @@ def test_a_batch_of_nothing_that_can_be_used() -> None:
 
 
 def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
-    monkeypatch.setattr("trninfer.inference.shipping.MAX_BYTES", 5)
+    for module in ("shipping", "pictures"):
+        monkeypatch.setattr(f"trninfer.inference.{module}.MAX_BYTES", 5)
     sources = PictureSources(["0.png"], SPEC, 2, True)
     assert list(sources) == [] and "no picture of 64 megapixels is so large" in sources.problems[0].message
 

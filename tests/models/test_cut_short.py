@@ -1,10 +1,11 @@
-"""PNG files that end before their last row."""
+"""PNG and JPEG files that end before their last row."""
 
 from __future__ import annotations
 
 import io
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,3 +65,40 @@ def test_pictures_without_their_last_rows_are_refused(mode: str, share: float) -
     for value in (0, 255, *FILLS):
         with pytest.raises(InputError, match="a corrupt or truncated picture"):
             open_image(io.BytesIO(png(picture(mode, (40, 31), value), share)))
+
+
+def jpeg(image: Image.Image, height: int | None = None, **options: Any) -> bytes:
+    """A JPEG file, with the height of its header changed."""
+    file = io.BytesIO()
+    image.save(file, "JPEG", **options)
+    content = bytearray(file.getvalue())
+    frame = max(content.find(b"\xff\xc0"), content.find(b"\xff\xc2"))
+    if height is not None:
+        content[frame + 5 : frame + 7] = struct.pack(">H", height)
+    return bytes(content)
+
+
+JPEGS = {"baseline": {}, "full colours": {"subsampling": 0}, "progressive": {"progressive": True}}
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS)
+def test_jpegs_without_their_last_rows_are_refused(mode: str, options: dict[str, Any]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (16, 61, 3), np.uint8)
+    image = Image.fromarray(noise).convert(mode)
+    assert open_image(io.BytesIO(jpeg(image, **options))).size == (61, 16)
+    for content in (jpeg(image, 400, **options), jpeg(image, 40, **options)):
+        with pytest.raises(InputError, match="a corrupt or truncated picture"):
+            open_image(io.BytesIO(content))
+    whole = jpeg(image, **options)
+    with pytest.raises(InputError, match="a corrupt or truncated picture"):
+        open_image(io.BytesIO(whole[: whole.find(b"\xff\xda") + 60] + b"\xff\xd9"))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (17, 33), (64, 3)])
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_grey_jpegs_are_whole(mode: str, size: tuple[int, int]) -> None:
+    for value in (126, 127, 128, 129):
+        for options in JPEGS.values():
+            content = jpeg(picture(mode, size, value), **options)
+            assert open_image(io.BytesIO(content + b"behind the end")).size == size

@@ -25,6 +25,8 @@ from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
 from trninfer.runtime.session import OverflowedError
+from trninfer.runtime.workers.pool import PoolStopped
+from trninfer.runtime.workers.process import WorkerEnded
 from trninfer.runtime.workers.worker import Hello
 
 ANSWER = InputAnswer(1, np.array([0.25, 0.5, 0.25], np.float32), 4, 30.0)
@@ -63,6 +65,25 @@ def ask(server: Server, *sources: Any, seconds: float = 5.0, leaves: bool = Fals
         return await server.answer(request, sources, time.monotonic() + seconds)
 
     return asyncio.run(asking()), scope["state"]["log"]
+
+
+@pytest.mark.parametrize(
+    ("error", "statuses"), [(WorkerEnded("it ran out of memory"), (422, 413)), (PoolStopped("stopped"), (503, 503))]
+)
+def test_what_decoders_end_over_is_the_clients_fault(server: Server, error: Exception, statuses: Any) -> None:
+    class Decoders(Pool):
+        def submit(self, source: Any) -> Any:
+            return asyncio.ensure_future(self.run())
+
+        async def run(self) -> Any:
+            raise error
+
+    server.decoders = Decoders()  # type: ignore[assignment]
+    ((answer,), _) = ask(server, PictureTask(b"bomb"))
+    assert as_status(answer).status_code == statuses[0] and str(error) in str(as_status(answer).detail)
+    task = Reading(None, 1 << 20)
+    status, said, _ = refused(lambda: asyncio.run(server.read(task, time.monotonic() + 5)))
+    assert status == statuses[1] and str(error) in said
 
 
 def refused(call: Callable[[], Any]) -> tuple[int, str, dict[str, str] | None]:

@@ -1,0 +1,70 @@
+"""Memory that an ONNX file takes once it is decoded, found without decoding it.
+
+In a protobuf file two bytes may stand for a message of hundreds, and one byte for a number of eight. So the fields are
+walked first, by their lengths, and taken from a `Budget`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..budget import Budget, OverBudget
+
+MESSAGE_BYTES = 256  # of a decoded message beside what its fields take; measured: 100 to 300
+FIELD_BYTES = 48  # of a text or of bytes, beside their content
+LONG_BYTES = 20  # of an integer of 64 bits, which takes a byte or more of the file, and becomes an array
+MAX_FIELDS = 1 << 20  # of a file, in all: a walk of seconds
+_VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5  # wire types
+_LONGEST_VARINT = 10
+
+
+def take_message(descriptor: Any, content: bytes, budget: Budget) -> None:
+    """Take from the budget what a message takes when it is decoded; `descriptor` is protobuf's, of its type.
+
+    Raises OverBudget. Content that is no such message is left to the decoder to refuse.
+    """
+    left = [(descriptor, 0, len(content))]
+    fields = 0
+    while left:
+        kind, position, end = left.pop()
+        while position < end:
+            fields += 1
+            if fields > MAX_FIELDS:
+                raise OverBudget(f"it has more than {MAX_FIELDS:,} fields")
+            key, position = _varint(content, position)
+            wire, field = key & 7, kind.fields_by_number.get(key >> 3)
+            if wire == _VARINT:
+                _, position = _varint(content, position)
+                budget.take(8, "its content")
+            elif wire in (_FIXED_64, _FIXED_32):
+                position += 8 if wire == _FIXED_64 else 4
+                budget.take(8, "its content")
+            elif wire == _LENGTH:
+                length, position = _varint(content, position)
+                if position + length > end:
+                    return
+                if field is not None and field.message_type is not None:
+                    budget.take(MESSAGE_BYTES, "its content")
+                    left.append((field.message_type, position, position + length))
+                else:
+                    budget.take(FIELD_BYTES + length * _bytes_for_each(field), "its content")
+                position += length
+            else:  # a group, which ONNX does not have, or no field at all
+                return
+
+
+def _bytes_for_each(field: Any) -> int:
+    """Return how many bytes in memory one byte of a field's content takes, at most."""
+    if field is None or field.type in (field.TYPE_BYTES, field.TYPE_STRING, field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return 1
+    return LONG_BYTES if field.type in (field.TYPE_INT64, field.TYPE_UINT64) else 8
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """Return a number and the position behind it; behind everything for one that is cut short."""
+    value = 0
+    for shift, byte in enumerate(content[position : position + _LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, position + shift + 1
+    return 4, len(content)  # 4: the wire type of the end of a group, so that the walk ends
