@@ -30,7 +30,7 @@ import nki.language as nl
 from .convolution.forms import FORMS, QUICKEST, Form, matmul_columns, matrices
 from .convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from .convolution.plan import halve_last, plan_conv2d, psum_pieces
-from .convolution.problem import Filters, Finish, make_problem, movement_of
+from .convolution.problem import Filters, FilterSource, Finish, make_problem, movement_of
 from .convolution.sums import Epilogue, OutputTile, convolve_tile
 from .convolution.weights import load_biases, open_weights, stage_weights, weights_of
 from .tiling.packing import (
@@ -85,9 +85,9 @@ def fused_conv2d_maxpool(
     """
     out_channels, group_channels, *kernel = _checked_filters(x, w, bias, groups)
     taps = taps_in_partitions(group_channels, tuple(kernel), PARTITIONS)
-    filters = Filters((group_channels * groups, out_channels), tuple(kernel), taps, packed=False)
-    finish = Finish(pool_size, activation, parameters, _checked_form(form))
-    whole = make_problem(x, filters, movement_of(stride, dilation, padding), finish)
+    filters = Filters(group_channels * groups, out_channels, tuple(kernel), taps, FilterSource.FRAMEWORK)
+    finish = Finish(pool_size, activation, parameters)
+    whole = make_problem(x, filters, movement_of(stride, dilation, padding), finish, _checked_form(form))
     out = _output(x, whole)
     for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
         outputs = slice(section.first_out, section.first_out + section.channels_out)
@@ -131,8 +131,8 @@ def fused_conv2d_maxpool_packed(
     """
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
-    finish = Finish(pool_size, activation, parameters, _checked_form(form))
-    return _convolve_packed(x, packed, movement, finish)
+    finish = Finish(pool_size, activation, parameters)
+    return _convolve_packed(x, packed, movement, finish, _checked_form(form))
 
 
 @nki.jit
@@ -164,8 +164,8 @@ def fused_conv2d_add_packed(
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
-    finish = Finish(1, activation, parameters, _checked_form(form))
-    return _convolve_packed(x, packed, movement, finish, added)
+    finish = Finish(1, activation, parameters)
+    return _convolve_packed(x, packed, movement, finish, _checked_form(form), added)
 
 
 @dataclass(frozen=True)
@@ -191,15 +191,16 @@ def _checked_form(form):
 
 def _of_section(problem, section):
     """Return the problem of a section of the channels."""
-    return replace(problem, in_channels=section.channels_in, out_channels=section.channels_out)
+    filters = replace(problem.filters, in_channels=section.channels_in, out_channels=section.channels_out)
+    return replace(problem, filters=filters)
 
 
-def _convolve_packed(x, packed, movement, finish, added=None):
+def _convolve_packed(x, packed, movement, finish, form, added=None):
     """Run a convolution on packed weights; `added` is None without a sum."""
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
-    filters = Filters((packed.in_channels, cout), packed.kernel, layout.taps, packed=True)
-    whole = make_problem(x, filters, movement, finish)
+    filters = Filters(packed.in_channels, cout, packed.kernel, layout.taps, FilterSource.PACKED)
+    whole = make_problem(x, filters, movement, finish, form)
     out = _output(x, whole)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
         f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
@@ -250,8 +251,8 @@ def _checked_layout(packed):
 
 def _output(x, problem):
     """Allocate the result in HBM."""
-    pool_size = problem.pool_size
-    shape = (x.shape[0], problem.out_channels, problem.out_rows // pool_size, problem.out_columns // pool_size)
+    pool_size = problem.finish.pool_size
+    shape = (x.shape[0], problem.filters.out_channels, problem.output[0] // pool_size, problem.output[1] // pool_size)
     return nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
 
 
@@ -296,7 +297,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
                 epilogue = Epilogue(biases[first + tile], scales[first + tile], addend=other)
                 convolve_tile(output, inputs.tiles, weights, epilogue, warm)
                 warm = None
-                apart = pieces[len(pieces) - 1].row // problem.pool_size if ends and group.images == 1 else 0
+                apart = pieces[len(pieces) - 1].row // problem.finish.pool_size if ends and group.images == 1 else 0
                 _store(_window(out, result.shape, problem, group, channels), result, apart)
             advance(inputs, index)
 
@@ -314,26 +315,31 @@ def _warm_up(plan):
     not pay."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
-    columns = problem.batch * matmul_columns(plan.form, problem.out_rows, problem.out_columns) * stationary
-    columns *= matmul_passes(problem.item_bytes)
-    if not is_worth_warming(columns, problem.item_bytes):
+    columns = problem.images.count * matmul_columns(plan.form, problem.output[0], problem.output[1]) * stationary
+    columns *= matmul_passes(problem.images.item_bytes)
+    if not is_worth_warming(columns, problem.images.item_bytes):
         return None
     piece = psum_pieces(plan, plan.groups[0])[0]
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form is Form.SQUARES:
         columns = 2 * columns  # for two combinations
-    return warm_bank(plan.weights.out_tiles[0].size, columns, problem.item_bytes)
+    return warm_bank(plan.weights.out_tiles[0].size, columns, problem.images.item_bytes)
 
 
 def _result_shape(problem, group, channels):
     """Return the shape of a group's output for a tile of output channels: [channels, images, rows, columns], pooled."""
-    return channels.size, group.images, group.rows // problem.pool_size, group.columns // problem.pool_size
+    return (
+        channels.size,
+        group.images,
+        group.rows // problem.finish.pool_size,
+        group.columns // problem.finish.pool_size,
+    )
 
 
 def _window(out, shape, problem, group, channels):
     """Return the view of `out`, in HBM, for a group and a tile of output channels."""
-    top = group.row // problem.pool_size
-    left = group.column // problem.pool_size
+    top = group.row // problem.finish.pool_size
+    left = group.column // problem.finish.pool_size
     images = out[group.image : group.image + group.images, channels.start : channels.end]
     return images[:, :, top : top + shape[2], left : left + shape[3]].permute((1, 0, 2, 3))
 

@@ -10,7 +10,7 @@ import nki.language as nl
 
 from .conv2d import convolve_section
 from .convolution.forms import Form
-from .convolution.problem import Filters, Finish, make_problem, movement_of
+from .convolution.problem import Filters, FilterSource, Finish, make_problem, movement_of
 from .tiling.packing import packed_layout
 from .tiling.tiles import PARTITIONS
 
@@ -41,11 +41,11 @@ def fused_conv2d_float8(
     )
     layout = packed_layout(in_channels, w_packed.shape[1] // steps, kernel, 1, PARTITIONS)
     (section,) = layout.sections
-    filters = Filters((in_channels, section.channels_out), kernel, layout.taps, packed=True)
-    finish = Finish(pool_size, activation, (), Form.DIRECT.value)
+    filters = Filters(in_channels, section.channels_out, kernel, layout.taps, FilterSource.PACKED)
+    finish = Finish(pool_size, activation, ())
     images = x.view(nl.float8_e4m3)
-    problem = make_problem(images, filters, movement_of((1, 1), (1, 1), padding), finish, in_planes=True)
-    shape = (x.shape[0], problem.out_channels, problem.out_rows // pool_size, problem.out_columns // pool_size)
+    problem = make_problem(images, filters, movement_of((1, 1), (1, 1), padding), finish, Form.DIRECT, in_planes=True)
+    shape = (x.shape[0], problem.filters.out_channels, problem.output[0] // pool_size, problem.output[1] // pool_size)
     out = nl.ndarray(shape, dtype=nl.uint8, buffer=nl.shared_hbm)
     weights = w_packed.view(nl.float8_e4m3)
     convolve_section(out.view(nl.float8_e4m3), images, weights, (bias_packed, scale_packed), problem)

@@ -61,7 +61,7 @@ def matmuls_of(stream, out_tile, tiles):
 def _apart(plan, t, tile, unit):
     """Return the distance, in elements of a partition, from an input tile to the next and between their weights; 0 if
     they are in different tensors."""
-    if not plan.problem.in_planes:
+    if not plan.problem.images.in_planes:
         return plan.pairs[t]
     if not begins_pair(plan, t):
         return 0, 0

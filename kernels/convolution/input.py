@@ -108,7 +108,7 @@ def zeroed_inputs(x, plan):
         rows = max(rows, input_rows(plan, group))
         first, end = input_columns(plan, group)
         columns = max(columns, end - first)
-    partitions = rows_of_taps(plan, 0, plan.problem.taps.rows * plan.problem.taps.columns)
+    partitions = rows_of_taps(plan, 0, plan.problem.filters.taps.rows * plan.problem.filters.taps.columns)
     half = columns // 2
     for _ in range(min(ZEROED_TILES, len(plan.groups) - 1)):
         tile = nl.ndarray((partitions, images, rows, columns), dtype=x.dtype, buffer=nl.sbuf)
@@ -139,7 +139,7 @@ def _load_tile(stream, index, t):
     if reused:
         tile = stream.zeroed[index % len(stream.zeroed)][:, 0 : group.images, 0:tile_rows, 0:tile_columns]
     else:
-        partitions = rows_of_taps(plan, t, problem.taps.count)
+        partitions = rows_of_taps(plan, t, problem.filters.taps.count)
         tile = _new_tile(stream, t, (partitions, group.images, tile_rows, tile_columns))
     kept = 0
     if group.row > 0:
@@ -151,7 +151,7 @@ def _load_tile(stream, index, t):
             src=stream.loaded[t][:, :, rows_before : rows_before + kept, :],
             engine=nisa.engine.gpsimd,
         )
-    top = group.row * problem.stride[0] - problem.padding[0]
+    top = group.row * problem.movement.stride[0] - problem.movement.padding[0]
     if has_space(plan) and not reused:
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
     else:
@@ -185,17 +185,17 @@ def _load_taps(tile, images, plan, kept, first):
     pitch = plan.reach.row_pitch
     # Generating descriptors for one DMA per tap takes longer than moving the data and delays weights in a network's
     # launch, so these are prepared by the runtime.
-    many = problem.from_host and problem.taps.count > 1 and len(plan.groups) > 1
-    for i in range(problem.taps.rows):
+    many = problem.filters.come_from_network and problem.filters.taps.count > 1 and len(plan.groups) > 1
+    for i in range(problem.filters.taps.rows):
         # image row: element (r, c) reads image row `row + r * pitch`, column `column + c`
-        row = top + i * problem.dilation[0]
+        row = top + i * problem.movement.dilation[0]
         first_row = max(kept, ceil_div(max(0, -row), pitch))
-        end_row = min(tile.shape[2], ceil_div(max(0, problem.height - row), pitch))
-        for j in range(problem.taps.columns):
-            column = left + j * problem.dilation[1]
+        end_row = min(tile.shape[2], ceil_div(max(0, problem.images.rows - row), pitch))
+        for j in range(problem.filters.taps.columns):
+            column = left + j * problem.movement.dilation[1]
             first_column = max(0, -column)
-            end_column = min(tile.shape[3], problem.width - column)
-            block = (i * problem.taps.columns + j) * problem.taps.stride
+            end_column = min(tile.shape[3], problem.images.columns - column)
+            block = (i * problem.filters.taps.columns + j) * problem.filters.taps.stride
             if first_row < end_row and first_column < end_column:
                 target = tile[block : block + images.shape[1], :, first_row:end_row, first_column:end_column]
                 source = images[
@@ -215,8 +215,8 @@ def _zero_border(tile, kept, plan, top, left):
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]
-    below = problem.height - top - (problem.taps.rows - 1) * problem.dilation[0]
-    beside = problem.width - left - (problem.taps.columns - 1) * problem.dilation[1]
+    below = problem.images.rows - top - (problem.filters.taps.rows - 1) * problem.movement.dilation[0]
+    beside = problem.images.columns - left - (problem.filters.taps.columns - 1) * problem.movement.dilation[1]
     first = min(rows, max(kept, ceil_div(max(0, -top), pitch)))
     end = max(first, min(rows, ceil_div(max(0, below), pitch)))
     start = min(columns, max(0, -left))

@@ -30,11 +30,11 @@ def pair_inputs(tile, plan):
     Bands of rows are combined one after another, so that matmuls of the first rows need not wait for the last.
     """
     partitions, images, rows = tile.shape[:3]
-    pairs = ceil_div(plan.problem.out_columns, 2)
+    pairs = ceil_div(plan.problem.output[1], 2)
     combined = nl.ndarray((partitions, 4, images, rows, pairs), dtype=tile.dtype, buffer=nl.sbuf)
     for band in even_tiles(rows, max(1, BAND_ELEMENTS // (images * pairs))):
         rows_of_band = tile[:, :, band.start : band.end, 0 : 2 * pairs + 2]
-        _combine(combined[:, :, :, band.start : band.end], rows_of_band, plan.problem.from_host)
+        _combine(combined[:, :, :, band.start : band.end], rows_of_band, plan.problem.filters.come_from_network)
     return combined
 
 

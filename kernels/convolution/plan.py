@@ -98,11 +98,12 @@ def ramp(total, smallest, largest, rising, falling):
 
 def reach_of(problem, steps, form, resident):
     """Return the layout of the input in SBUF. `resident`: it is in SBUF with its padding, from an earlier layer."""
-    stride_columns = problem.stride[1]
-    left = problem.padding[1]
+    images, filters, movement = problem.images, problem.filters, problem.movement
+    stride_columns = movement.stride[1]
+    left = movement.padding[1]
     # input columns between the same tap of the first and the last output
-    last = (problem.out_columns - 1) * stride_columns
-    pads_columns = form is not Form.DIRECT or resident or problem.taps.columns > 1 or problem.in_planes
+    last = (problem.output[1] - 1) * stride_columns
+    pads_columns = form is not Form.DIRECT or resident or filters.taps.columns > 1 or images.in_planes
     first_step = 0
     if not pads_columns:
         # Without padding columns in SBUF, images are contiguous there as in HBM and load with few descriptors; a matmul
@@ -110,19 +111,19 @@ def reach_of(problem, steps, form, resident):
         pads_columns = True
         for n in range(len(steps) - 1, -1, -1):
             shift = steps[n].right - left
-            if steps[n].filter_row == 0 and shift >= 0 and last + shift < problem.width:
+            if steps[n].filter_row == 0 and shift >= 0 and last + shift < images.columns:
                 pads_columns = False
                 first_step = n
     columns = steps[len(steps) - 1].right
     if form is not Form.DIRECT:
-        columns += problem.out_columns % 2
-    elif problem.taps.columns == 1 and not resident:  # include unread columns, so that whole rows are contiguous in HBM
-        columns += max(0, problem.width + left + problem.padding[3] - last - 1 - columns)
+        columns += problem.output[1] % 2
+    elif filters.taps.columns == 1 and not resident:  # include unread columns, so that whole rows are contiguous in HBM
+        columns += max(0, images.columns + left + movement.padding[3] - last - 1 - columns)
     pitch = row_pitch(problem)
     rows = steps[len(steps) - 1].down
     if form is Form.SQUARES:
-        rows += problem.out_rows % 2
-    return Reach(pitch, problem.stride[0] // pitch, rows, columns, pads_columns, first_step)
+        rows += problem.output[0] % 2
+    return Reach(pitch, movement.stride[0] // pitch, rows, columns, pads_columns, first_step)
 
 
 def plan_conv2d(problem, sbuf_bytes):
@@ -131,13 +132,14 @@ def plan_conv2d(problem, sbuf_bytes):
     AssertionError if not even one output row or output channel fits in SBUF, or if the convolution cannot take the
     form.
     """
+    images, kernel = problem.images, problem.filters.kernel
     asked = [problem.form] if problem.form in forms(problem) else []
     tried = quickest(problem) if problem.form == QUICKEST else asked
     plan = next(filter(None, (_plan(problem, sbuf_bytes, form) for form in tried)), None)
     assert plan is not None, (
         f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "
-        f"and whole rows in SBUF; came {problem.in_channels} channels of {problem.height}x{problem.width}, filters of "
-        f"{problem.kernel[0]}x{problem.kernel[1]}"
+        f"and whole rows in SBUF; came {problem.filters.in_channels} channels of {images.rows}x{images.columns}, "
+        f"filters of {kernel[0]}x{kernel[1]}"
     )
     return plan
 
@@ -151,49 +153,50 @@ def plan_groups(problem, block, sbuf_bytes):
 
 def resident_weights(problem, block, steps):
     """Return the layout of packed weights that are all in SBUF."""
-    out_tiles = tiles(problem.out_channels, block)
-    chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
+    out_tiles = tiles(problem.filters.out_channels, block)
+    chunks = [Chunk(0, problem.filters.kernel[0], 0, len(steps))]
     return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
 
 
 def _plan(problem, sbuf_bytes, form, weights=None):
     """Return the plan in a form. Minimal filtering needs all filters and whole rows at a time in SBUF: None if they do
     not fit."""
+    images, filters, movement = problem.images, problem.filters, problem.movement
     steps = steps_of(problem)
-    channel_tiles = tiles(problem.in_channels, nl.tile_size.pmax)  # a single tile if taps share the partition axis
+    channel_tiles = tiles(filters.in_channels, nl.tile_size.pmax)  # a single tile if taps share the partition axis
     stay = weights is not None
-    element_bytes = len(channel_tiles) * problem.item_bytes
+    element_bytes = len(channel_tiles) * images.item_bytes
     if not stay:
-        if form is not Form.DIRECT and element_bytes * matrices(form, len(steps)) * problem.out_channels > WEIGHT_BYTES:
+        if form is not Form.DIRECT and element_bytes * matrices(form, len(steps)) * filters.out_channels > WEIGHT_BYTES:
             return None
         weights = _plan_weights(problem, channel_tiles, steps, form, WEIGHT_BYTES)
     reach = reach_of(problem, steps, form, False)
-    row_bytes, halo_bytes = _row_bytes(problem, reach, problem.pool_size, element_bytes, form)
+    row_bytes, halo_bytes = _row_bytes(problem, reach, problem.finish.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
         held = held // 2  # fewer output channels at a time leave more for the input
         weights = _plan_weights(problem, channel_tiles, steps, form, held)
     free = _free_bytes(weights, sbuf_bytes)
-    rows = (problem.out_rows - 1) * problem.stride[0] + (problem.kernel[0] - 1) * problem.dilation[0] + 2
-    columns = (problem.out_columns - 1) * problem.stride[1] + (problem.kernel[1] - 1) * problem.dilation[1] + 2
-    if problem.batch == 1 and rows * columns * problem.item_bytes <= WHOLE_IMAGE_BYTES:
+    rows = (problem.output[0] - 1) * movement.stride[0] + (filters.kernel[0] - 1) * movement.dilation[0] + 2
+    columns = (problem.output[1] - 1) * movement.stride[1] + (filters.kernel[1] - 1) * movement.dilation[1] + 2
+    if images.count == 1 and rows * columns * images.item_bytes <= WHOLE_IMAGE_BYTES:
         free = 2 * free
-    columns = problem.out_columns
+    columns = problem.output[1]
     row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
     if form is not Form.DIRECT and (row_bytes + halo_bytes > free or weights.resident_tiles < len(weights.out_tiles)):
         return None
-    while columns > problem.pool_size and row_bytes + halo_bytes > free:
-        columns = round_up(ceil_div(columns, 2), problem.pool_size)
+    while columns > problem.finish.pool_size and row_bytes + halo_bytes > free:
+        columns = round_up(ceil_div(columns, 2), problem.finish.pool_size)
         row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
     assert row_bytes + halo_bytes <= free, (
         f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition beside weights of "
-        f"{weights.used_bytes} ({problem.in_channels} channels, {problem.kernel[0]}x{problem.kernel[1]}), {free} are "
+        f"{weights.used_bytes} ({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), {free} are "
         "there"
     )
-    unit = rows_together(form, problem.pool_size)
-    rows_fitting = min(problem.out_rows, (free - halo_bytes) // row_bytes * unit)
+    unit = rows_together(form, problem.finish.pool_size)
+    rows_fitting = min(problem.output[0], (free - halo_bytes) // row_bytes * unit)
     psum = psum_block(problem, columns, rows_fitting, form)
-    image_bytes = row_bytes * ceil_div(problem.out_rows, unit) + halo_bytes
+    image_bytes = row_bytes * ceil_div(problem.output[0], unit) + halo_bytes
     groups = _plan_groups(problem, reach, psum, columns, rows_fitting, max(1, free // image_bytes))
     return Conv2dPlan(
         problem=problem,
@@ -215,23 +218,24 @@ def _free_bytes(weights, sbuf_bytes):
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
     """Keep the weights of as many output channels as fit in `held_bytes` of a partition."""
-    channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.item_bytes
+    filters = problem.filters
+    channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.images.item_bytes
     tile_channels = nl.tile_size.pmax
     while tile_channels > 1 and tile_channels * channel_bytes > held_bytes:
         tile_channels = tile_channels // 2
     assert tile_channels * channel_bytes <= held_bytes, (
         f"conv2d: the filters of one output channel take {channel_bytes} bytes of a partition "
-        f"({problem.in_channels} channels, {problem.kernel[0]}x{problem.kernel[1]}), at most {held_bytes} are allowed"
+        f"({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), at most {held_bytes} are allowed"
     )
-    out_tiles = tiles(problem.out_channels, tile_channels)
+    out_tiles = tiles(filters.out_channels, tile_channels)
     resident_tiles = min(len(out_tiles), held_bytes // (tile_channels * channel_bytes))
-    if problem.packed:
-        chunks = [Chunk(0, problem.kernel[0], 0, len(steps))]
-        chunk_bytes = len(steps) * tile_channels * problem.item_bytes
+    if filters.are_stationary:
+        chunks = [Chunk(0, filters.kernel[0], 0, len(steps))]
+        chunk_bytes = len(steps) * tile_channels * problem.images.item_bytes
     else:
         chunks, chunk_bytes = _weight_chunks(problem, channel_tiles[0].size, len(steps))
     used_bytes = resident_tiles * tile_channels * channel_bytes
-    if problem.packed and form is Form.DIRECT:
+    if filters.are_stationary and form is Form.DIRECT:
         staged_chunks = resident_tiles * len(channel_tiles)  # loaded to their final position
     else:
         staged_chunks = min(4, max(1, STAGING_BYTES // chunk_bytes))
@@ -243,9 +247,10 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
 
 def _weight_chunks(problem, channels, steps):
     """Return the chunks in which a tile of filters is laid out, and the bytes of the largest."""
-    kernel_rows = problem.kernel[0]
-    tap_rows = problem.taps.rows
-    row_bytes = channels * problem.kernel[1] * problem.item_bytes
+    filters = problem.filters
+    kernel_rows = filters.kernel[0]
+    tap_rows = filters.taps.rows
+    row_bytes = channels * filters.kernel[1] * problem.images.item_bytes
     chunk_rows = min(kernel_rows, tap_rows * max(1, STAGING_CHUNK_BYTES // (row_bytes * tap_rows)))
     steps_of_rows = steps // ceil_div(kernel_rows, tap_rows)
     chunks = []
@@ -258,18 +263,20 @@ def _weight_chunks(problem, channels, steps):
 def _row_bytes(problem, reach, columns, element_bytes, form):
     """Return the bytes per partition of output rows that are computed together, with their input, and of the extra rows
     that a filter reaches."""
-    pool_size = problem.pool_size
+    pool_size = problem.finish.pool_size
     rows = rows_together(form, pool_size)
-    pitch = ((columns - 1) * problem.stride[1] + 1 + reach.columns) * element_bytes
+    pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes
     row_bytes = rows * reach.row_step * pitch * input_room(form)
-    row_bytes += rows // pool_size * (columns // pool_size) * problem.item_bytes
+    row_bytes += rows // pool_size * (columns // pool_size) * problem.images.item_bytes
     halo_room = 1 if form is Form.SQUARES else input_room(form)  # for squares, the combined rows
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
 def psum_block(problem, columns, rows_fitting, form):
     """Return the rows and columns that fill a bank; images are set with the groups."""
-    images, rows, wide = piece_of(form, problem.pool_size, (problem.out_rows, columns), rows_fitting, bank_columns())
+    images, rows, wide = piece_of(
+        form, problem.finish.pool_size, (problem.output[0], columns), rows_fitting, bank_columns()
+    )
     return Block(0, images, 0, rows, 0, wide)
 
 
@@ -278,12 +285,12 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
     time."""
     load_bytes = LOAD_BYTES
     smallest_part = nl.tile_size.pmax  # the first and last groups are small, down to one PSUM tile,
-    if problem.taps.columns > 1:  # except if a group takes a load for each tap, each with a fixed cost
-        load_bytes = LOAD_PIXELS_OF_TAPS * problem.item_bytes
+    if problem.filters.taps.columns > 1:  # except if a group takes a load for each tap, each with a fixed cost
+        load_bytes = LOAD_PIXELS_OF_TAPS * problem.images.item_bytes
         smallest_part = 4
-    out_rows = problem.out_rows
-    out_columns = problem.out_columns
-    row_bytes = ((columns - 1) * problem.stride[1] + 1 + reach.columns) * problem.item_bytes
+    out_rows = problem.output[0]
+    out_columns = problem.output[1]
+    row_bytes = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * problem.images.item_bytes
     image_bytes = ((out_rows - 1) * reach.row_step + 1 + reach.rows) * row_bytes
     if columns < out_columns or rows_fitting < out_rows or image_bytes > WHOLE_IMAGE_BYTES:
         psum.images = 1
@@ -291,12 +298,14 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
         largest = max(1, min(rows_fitting, load_rows) // psum.rows)
         return row_groups(problem, columns, psum.rows, ceil_div(largest, smallest_part), largest)
     fitting = min(images_fitting, load_bytes // image_bytes)
-    psum.images = max(1, min(problem.batch, min(fitting, psum.images)))
+    psum.images = max(1, min(problem.images.count, min(fitting, psum.images)))
     largest = max(1, fitting // psum.images)
     groups = []
     image = 0
-    for size in ramp(ceil_div(problem.batch, psum.images), ceil_div(largest, smallest_part), largest, True, True):
-        images = min(size * psum.images, problem.batch - image)
+    for size in ramp(
+        ceil_div(problem.images.count, psum.images), ceil_div(largest, smallest_part), largest, True, True
+    ):
+        images = min(size * psum.images, problem.images.count - image)
         groups.append(Block(image, images, 0, out_rows, 0, out_columns))
         image += images
     return groups
@@ -305,13 +314,13 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
 def row_groups(problem, columns, psum_rows, smallest, largest):
     """Return groups of rows of one image each, in blocks of `columns`; sizes are in PSUM tiles."""
     groups = []
-    for image in range(problem.batch):
-        for block in tiles(problem.out_columns, columns):
+    for image in range(problem.images.count):
+        for block in tiles(problem.output[1], columns):
             rising = image == 0 and block.start == 0
-            falling = image == problem.batch - 1 and block.end == problem.out_columns
+            falling = image == problem.images.count - 1 and block.end == problem.output[1]
             row = 0
-            for size in ramp(ceil_div(problem.out_rows, psum_rows), smallest, largest, rising, falling):
-                rows = min(size * psum_rows, problem.out_rows - row)
+            for size in ramp(ceil_div(problem.output[0], psum_rows), smallest, largest, rising, falling):
+                rows = min(size * psum_rows, problem.output[0] - row)
                 groups.append(Block(image, 1, row, rows, block.start, block.size))
                 row += rows
     return groups
@@ -319,18 +328,23 @@ def row_groups(problem, columns, psum_rows, smallest, largest):
 
 def rows_of_taps(plan, t, taps):
     """Return the partitions of `taps` blocks of input tile `t`."""
-    return (taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
+    return (taps - 1) * plan.problem.filters.taps.stride + plan.channel_tiles[t].size
 
 
 def begins_pair(plan, t):
     """True if input tile `t` and the next one are planes of one tensor."""
     tiles_of = plan.channel_tiles
-    return plan.problem.in_planes and t % 2 == 0 and t + 1 < len(tiles_of) and tiles_of[t].size == tiles_of[t + 1].size
+    return (
+        plan.problem.images.in_planes
+        and t % 2 == 0
+        and t + 1 < len(tiles_of)
+        and tiles_of[t].size == tiles_of[t + 1].size
+    )
 
 
 def has_space(plan):
     """True if there are zero partitions between the blocks of taps."""
-    taps = plan.problem.taps
+    taps = plan.problem.filters.taps
     return taps.count > 1 and taps.stride > plan.channel_tiles[0].size
 
 
@@ -343,13 +357,13 @@ def input_columns(plan, group):
     """Return the (first, end) input columns in SBUF for a group; negative or beyond the width for padding."""
     problem = plan.problem
     reach = plan.reach.columns
-    if problem.taps.columns == 1 and group.column + group.columns < problem.out_columns:
-        reach = (problem.kernel[1] - 1) * problem.dilation[1]
-    first = group.column * problem.stride[1] - problem.padding[1]
-    end = first + (group.columns - 1) * problem.stride[1] + 1 + reach
+    if problem.filters.taps.columns == 1 and group.column + group.columns < problem.output[1]:
+        reach = (problem.filters.kernel[1] - 1) * problem.movement.dilation[1]
+    first = group.column * problem.movement.stride[1] - problem.movement.padding[1]
+    end = first + (group.columns - 1) * problem.movement.stride[1] + 1 + reach
     if plan.reach.pads_columns:
         return first, end
-    return max(0, first), min(problem.width, end)
+    return max(0, first), min(problem.images.columns, end)
 
 
 def psum_pieces(plan, group):
@@ -372,8 +386,8 @@ def sum_columns(plan):
 def halve_last(pieces, plan):
     """Cut the last piece of a group in halves, repeatedly while it has rows and columns, so that the kernel's end waits
     for less."""
-    unit = rows_together(plan.form, plan.problem.pool_size)
-    least = nl.tile_size.pmax * plan.problem.item_bytes // 2  # smaller pieces would wait for loading weights
+    unit = rows_together(plan.form, plan.problem.finish.pool_size)
+    least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for loading weights
     halves = pieces[0 : len(pieces) - 1]
     last = pieces[len(pieces) - 1]
     rows = round_up(ceil_div(last.rows, 2), unit)

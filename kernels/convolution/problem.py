@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import nki.isa as nisa
 import nki.language as nl
@@ -12,41 +13,78 @@ from ..tiling.tiles import check_dtype, itemsize
 from .forms import QUICKEST, Form
 
 
+class FilterSource(Enum):
+    """The origin of filters, which decides their layout."""
+
+    FRAMEWORK = "framework"  # as frameworks store them: laid out on the chip
+    PACKED = "packed"  # in stationary layout, as an argument of a kernel
+    NETWORK = "network"  # likewise in a network, where the host has also combined them for minimal filtering
+
+
 @dataclass(frozen=True)
-class Problem:
-    """One convolution of one section of channels. Output rows and columns are those before pooling.
+class Images:
+    """The images that a convolution reads."""
 
-    Pairs are (rows, columns), `padding` is (top, left, bottom, right). `out_rows` and `out_columns` leave out the odd
-    last row and column that pooling drops. `packed`: weights come in stationary layout. `from_host`: filters come
-    combined for minimal filtering, rounded once. `form` may be "quickest". `in_planes`: input tiles come from HBM in
-    twos, planes of matmuls that contract over two (double_rows.py).
-    """
+    count: int
+    rows: int
+    columns: int
+    item_bytes: int
+    in_planes: bool = False  # 8-bit input tiles come from HBM in pairs, planes of matmuls over two (double_rows.py)
 
-    batch: int
+
+@dataclass(frozen=True)
+class Filters:
+    """The filters of a convolution. Pairs are (rows, columns)."""
+
     in_channels: int
-    height: int
-    width: int
     out_channels: int
     kernel: tuple[int, int]
+    taps: Taps  # that share the partitions
+    source: FilterSource
+
+    @property
+    def are_stationary(self) -> bool:
+        """True if they come in stationary layout."""
+        return self.source is not FilterSource.FRAMEWORK
+
+    @property
+    def come_from_network(self) -> bool:
+        """True in a network: the host has combined them, and rounded them once."""
+        return self.source is FilterSource.NETWORK
+
+
+@dataclass(frozen=True)
+class Movement:
+    """The movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
+
     stride: tuple[int, int]
     dilation: tuple[int, int]
     padding: tuple[int, int, int, int]
-    taps: Taps
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Pooling and activation of a convolution's sums."""
+
     pool_size: int
     activation: str
     parameters: tuple[float, ...]
-    out_rows: int
-    out_columns: int
-    item_bytes: int
-    packed: bool
-    form: Form | str = Form.DIRECT
-    from_host: bool = False
-    in_planes: bool = False
 
-    @property
-    def output(self) -> tuple[int, int]:
-        """Rows and columns of the output before pooling."""
-        return self.out_rows, self.out_columns
+
+@dataclass(frozen=True)
+class Problem:
+    """One convolution of one section of channels.
+
+    `output`: (rows, columns) before pooling, without the odd last row and column that pooling drops. `form` may be
+    "quickest".
+    """
+
+    images: Images
+    filters: Filters
+    movement: Movement
+    finish: Finish
+    output: tuple[int, int]
+    form: Form | str = Form.DIRECT
 
 
 @dataclass
@@ -86,15 +124,6 @@ class Chunk:
     steps: int
 
 
-@dataclass(frozen=True)
-class Movement:
-    """The movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
-
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int, int, int]
-
-
 def movement_of(stride, dilation, padding):
     """Check a kernel's arguments and return the movement; `padding` is one number or four."""
     assert min(stride) >= 1 and min(dilation) >= 1, (
@@ -107,35 +136,14 @@ def movement_of(stride, dilation, padding):
     return Movement(stride, dilation, sides)
 
 
-@dataclass(frozen=True)
-class Filters:
-    """The filters of a convolution: channels (Cin, Cout), size (rows, columns), and the taps in the partitions.
-    `packed`: they come in stationary layout."""
-
-    channels: tuple[int, int]
-    kernel: tuple[int, int]
-    taps: Taps
-    packed: bool
-
-
-@dataclass(frozen=True)
-class Finish:
-    """Pooling and activation of a convolution's sums, and the `form` of its matmuls, which may be "quickest"."""
-
-    pool_size: int
-    activation: str
-    parameters: tuple[float, ...]
-    form: str
-
-
-def make_problem(x, filters, movement, finish, in_planes=False):
+def make_problem(x, filters, movement, finish, form, in_planes=False):
     """Check and return the problem of a whole convolution; `in_planes` only for 8-bit images."""
-    channels, kernel, pool_size = filters.channels, filters.kernel, finish.pool_size
+    kernel, pool_size = filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     if not in_planes:
         check_dtype("conv2d: x", x)
-    batch, in_channels, height, width = x.shape
-    assert in_channels == channels[0], f"conv2d: x has {in_channels} channels, the filters {channels[0]}"
+    batch, channels, height, width = x.shape
+    assert channels == filters.in_channels, f"conv2d: x has {channels} channels, the filters {filters.in_channels}"
     assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, came {pool_size}"
     top, left, bottom, right = movement.padding
     rows = output_extent(height, kernel[0], movement.stride[0], movement.dilation[0], top + bottom)
@@ -145,25 +153,12 @@ def make_problem(x, filters, movement, finish, in_planes=False):
         f"{kernel[0]}x{kernel[1]}, dilation {movement.dilation} and pool_size {pool_size}"
     )
     return Problem(
-        batch=batch,
-        in_channels=in_channels,
-        height=height,
-        width=width,
-        out_channels=channels[1],
-        kernel=kernel,
-        stride=movement.stride,
-        dilation=movement.dilation,
-        padding=movement.padding,
-        taps=filters.taps,
-        pool_size=pool_size,
-        activation=finish.activation,
-        parameters=finish.parameters,
-        out_rows=rows // pool_size * pool_size,
-        out_columns=columns // pool_size * pool_size,
-        item_bytes=itemsize(x.dtype),
-        packed=filters.packed,
-        form=finish.form if finish.form == QUICKEST else Form(finish.form),
-        in_planes=in_planes,
+        images=Images(batch, height, width, itemsize(x.dtype), in_planes),
+        filters=filters,
+        movement=movement,
+        finish=finish,
+        output=(rows // pool_size * pool_size, columns // pool_size * pool_size),
+        form=form if form == QUICKEST else Form(form),
     )
 
 
@@ -182,19 +177,19 @@ def steps_of(problem):
     pitch = row_pitch(problem)
     return [
         Step(
-            down=step.row * problem.dilation[0] // pitch,
-            right=step.column * problem.dilation[1],
+            down=step.row * problem.movement.dilation[0] // pitch,
+            right=step.column * problem.movement.dilation[1],
             taps=step.taps,
             filter_row=step.row,
             filter_column=step.column,
         )
-        for step in filter_steps(problem.kernel, problem.taps)
+        for step in filter_steps(problem.filters.kernel, problem.filters.taps)
     ]
 
 
 def row_pitch(problem):
     """Return the distance in image rows between SBUF rows: rows that no tap reads are skipped if no step moves down."""
-    return problem.stride[0] if problem.taps.rows == problem.kernel[0] else 1
+    return problem.movement.stride[0] if problem.filters.taps.rows == problem.filters.kernel[0] else 1
 
 
 def bank_columns():

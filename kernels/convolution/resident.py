@@ -19,25 +19,26 @@ def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_ro
     channel_tiles = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(channels, ends))]
     weights = resident_weights(problem, block, steps)
     rows, columns = problem.output
-    elements = combined_bytes // (len(channels) * problem.item_bytes)
+    elements = combined_bytes // (len(channels) * problem.images.item_bytes)
     fitting = rows
     if form is not Form.DIRECT:
-        fitting = rows_combined(form, problem.output, problem.kernel[0], problem.pool_size, elements)
+        fitting = rows_combined(form, problem.output, problem.filters.kernel[0], problem.finish.pool_size, elements)
     psum = psum_block(problem, columns, fitting, form)
-    psum.images = max(1, min(problem.batch, psum.images))
-    groups = [Block(0, problem.batch, 0, rows, 0, columns)]
+    psum.images = max(1, min(problem.images.count, psum.images))
+    groups = [Block(0, problem.images.count, 0, rows, 0, columns)]
     if by_rows and form is Form.DIRECT and psum.rows < rows:
         groups = row_groups(problem, columns, psum.rows, 1, 1)
     elif fitting < rows:
         groups = row_groups(problem, columns, psum.rows, 1, fitting // psum.rows)
     elif form is not Form.DIRECT:
-        images = elements // combined_elements(form, problem.output, problem.kernel[0])
+        images = elements // combined_elements(form, problem.output, problem.filters.kernel[0])
         groups = [
-            Block(part.start, part.size, 0, rows, 0, columns) for part in tiles(problem.batch, max(psum.images, images))
+            Block(part.start, part.size, 0, rows, 0, columns)
+            for part in tiles(problem.images.count, max(psum.images, images))
         ]
     reach = reach_of(problem, steps, form, True)
     if keeps_rows:
-        reach.row_pitch, reach.row_step = 1, problem.stride[0]
+        reach.row_pitch, reach.row_step = 1, problem.movement.stride[0]
     return Conv2dPlan(
         problem=problem,
         form=form,

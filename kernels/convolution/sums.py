@@ -68,7 +68,7 @@ class Epilogue:
 
     def parameters(self, problem):
         """Return the parameters of the activation."""
-        return problem.parameters if self.bounds is None else self.bounds
+        return problem.finish.parameters if self.bounds is None else self.bounds
 
 
 def diagonal_of(column, dtype):
@@ -94,14 +94,14 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
     (warm_up.py).
     """
     plan, result, group = weights.plan, output.result, output.group
-    pool_size = plan.problem.pool_size
+    pool_size = plan.problem.finish.pool_size
     pieces = psum_pieces(plan, group) if output.pieces is None else output.pieces
     for n, piece in enumerate(pieces):
         top = piece.row // pool_size
         left = piece.column // pool_size
         other = _piece_of(epilogue.addend, piece, top, left)
         is_last = output.is_last and n == len(pieces) - 1
-        way = epilogue.adding.way(output.turn + n, plan.problem.activation != "identity", is_last)
+        way = epilogue.adding.way(output.turn + n, plan.problem.finish.activation != "identity", is_last)
         by_matmul = epilogue.diagonal is not None and (epilogue.scale is not None or way is Way.TENSOR)
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
@@ -109,7 +109,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         elif plan.form is Form.PAIRS:
             units = (weights_of(weights, output.number, t) for t in range(len(tiles)))
             sums = multiply_pairs(result.shape[0], units, tiles, plan, piece, warm)
-            sums = join_pairs(sums, piece.columns, pool_size == 2 and plan.problem.activation in NEVER_DECREASE)
+            sums = join_pairs(sums, piece.columns, pool_size == 2 and plan.problem.finish.activation in NEVER_DECREASE)
         else:
             channels = result.shape[0]
             shape = (several_columns(channels, tiles[0].dtype), piece.images * piece.rows, piece.columns)
@@ -138,12 +138,12 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
         quick = quick and epilogue.bias.dtype == nl.float32  # the dtype in which that engine reads columns
         quick = quick and (epilogue.addend is None or epilogue.scale is not None)
-        if quick and _is_for_vector_engine(plan.problem.activation, epilogue, group.row // plan.psum.rows + n):
+        if quick and _is_for_vector_engine(plan.problem.finish.activation, epilogue, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, reshaped(sums, target.shape), epilogue, plan.problem)
         elif other is None:
             _finish(target, sums, epilogue, plan.problem)
         else:
-            is_alone = way is Way.VECTOR_ALONE and plan.problem.activation in ALONE
+            is_alone = way is Way.VECTOR_ALONE and plan.problem.finish.activation in ALONE
             _finish_sum(target, sums, epilogue, other, plan.problem, is_alone)
 
 
@@ -190,17 +190,19 @@ def _window(plan, group, piece, matmul):
     None if it reads only padding."""
     problem = plan.problem
     reach = plan.reach
-    stride = problem.stride[1]
+    stride = problem.movement.stride[1]
     left = input_columns(plan, group)[0]
     first = group.column + piece.column  # first output column
     step = plan.steps[matmul.step]
     used = rows_of_taps(plan, matmul.tile, step.taps)
-    shift = step.right - problem.padding[1]  # column c of the output reads column c * stride + shift of the input
+    shift = (
+        step.right - problem.movement.padding[1]
+    )  # column c of the output reads column c * stride + shift of the input
     start = first
     end = first + piece.columns
     if not reach.pads_columns:
         start = max(start, ceil_div(max(0, -shift), stride))
-        end = min(end, ceil_div(max(0, problem.width - shift), stride))
+        end = min(end, ceil_div(max(0, problem.images.columns - shift), stride))
     if start >= end:
         return None
     row = piece.row * reach.row_step + step.down
@@ -237,9 +239,9 @@ def _accumulate(sums, matmul, tile, columns, index, adds):
 def _finish(target, sums, epilogue, problem):
     """Pool, scale, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
     [channels, images, rows, columns] of SBUF."""
-    name, parameters = problem.activation, epilogue.parameters(problem)
+    name, parameters = problem.finish.activation, epilogue.parameters(problem)
     bias, scale = epilogue.bias, epilogue.scale
-    if problem.pool_size == 1:
+    if problem.finish.pool_size == 1:
         activate(target, reshaped(sums, target.shape), name, parameters, bias, scale)
         return
     count, rows, width = sums.shape
@@ -267,7 +269,7 @@ def _is_for_vector_engine(activation, epilogue, turn):
 
 
 def _finish_on_vector_engine(target, sums, epilogue, problem):
-    name, bias, scale = problem.activation, epilogue.bias, epilogue.scale
+    name, bias, scale = problem.finish.activation, epilogue.bias, epilogue.scale
     if name == "relu" and scale is None:
         nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
         return
@@ -284,7 +286,7 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
         second = {} if high is None else {"op1": nl.minimum, "operand1": high}
         nisa.tensor_scalar(dst=target, data=moved, op0=nl.maximum, operand0=low, **second)
         return
-    low, high = problem.parameters
+    low, high = problem.finish.parameters
     nisa.tensor_scalar(dst=moved, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
 
@@ -294,7 +296,7 @@ def _finish_sum(target, sums, epilogue, added, problem, is_alone):
 
     `is_alone`: the Vector Engine does all of it, if there is no scale.
     """
-    name, parameters = problem.activation, epilogue.parameters(problem)
+    name, parameters = problem.finish.activation, epilogue.parameters(problem)
     is_alone = is_alone and epilogue.before is None
     first = (nl.add, epilogue.bias) if epilogue.before is None else (nl.multiply, epilogue.before)
     total = target

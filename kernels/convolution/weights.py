@@ -66,16 +66,16 @@ def stage_weights(stream, last):
         unit = len(stream.staged) // chunks
         out_tile = plan.weights.out_tiles[stream.first + unit // input_tiles]
         channels = plan.channel_tiles[unit % input_tiles]
-        if plan.problem.packed and begins_pair(plan, channels.index):
+        if plan.problem.filters.are_stationary and begins_pair(plan, channels.index):
             both = nl.ndarray((channels.size, 2, len(plan.steps), out_tile.size), dtype=stream.w.dtype, buffer=nl.sbuf)
             for plane in range(2):
                 load_packed(stream.w, plan, out_tile, plan.channel_tiles[channels.index + plane], both[:, plane])
                 stream.staged.append(both[:, plane])
-        elif plan.problem.packed:
+        elif plan.problem.filters.are_stationary:
             stream.staged.append(load_packed(stream.w, plan, out_tile, channels))
         else:
             part = plan.weights.chunks[len(stream.staged) % chunks]
-            shape = (out_tile.size, channels.size, part.rows, plan.problem.kernel[1])
+            shape = (out_tile.size, channels.size, part.rows, plan.problem.filters.kernel[1])
             chunk = nl.ndarray(shape, dtype=stream.w.dtype, buffer=nl.sbuf)
             source = stream.w[out_tile.start : out_tile.end, channels.start : channels.end]
             copy_by_hardware(dst=chunk, src=source[:, :, part.row : part.row + part.rows, :])
@@ -85,10 +85,10 @@ def stage_weights(stream, last):
 def load_packed(w_packed, plan, out_tile, channels, room=None):
     """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout], in a
     `room` or one of their own."""
-    rows = rows_of_taps(plan, channels.index, plan.problem.taps.count)
+    rows = rows_of_taps(plan, channels.index, plan.problem.filters.taps.count)
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # an output tile may be part of a block
-    width = min(plan.weights.block, plan.problem.out_channels - block)
+    width = min(plan.weights.block, plan.problem.filters.out_channels - block)
     weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if room is None else room
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
@@ -102,12 +102,12 @@ def _make_ready(stream, unit):
     chunks = len(plan.weights.chunks)
     ahead = plan.weights.staged_chunks
     stage_weights(stream, unit * chunks + 1 + ahead)
-    if plan.problem.packed:
+    if plan.problem.filters.are_stationary:
         laid_out = stream.staged[unit]
     else:
         t = unit % len(plan.channel_tiles)
         count = plan.weights.out_tiles[stream.first + unit // len(plan.channel_tiles)].size
-        rows = rows_of_taps(plan, t, plan.problem.taps.count)
+        rows = rows_of_taps(plan, t, plan.problem.filters.taps.count)
         laid_out = nl.ndarray((rows, len(plan.steps), count), dtype=stream.w.dtype, buffer=nl.sbuf)
         for c in range(chunks):
             number = unit * chunks + c
@@ -122,13 +122,15 @@ def _make_ready(stream, unit):
 
 def _transpose_chunk(laid_out, chunk, plan, part):
     """Transpose the taps of a chunk; a PSUM bank takes several before it is evicted."""
-    tap_columns, stride = plan.problem.taps.columns, plan.problem.taps.stride
+    tap_columns, stride = plan.problem.filters.taps.columns, plan.problem.filters.taps.stride
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
-    apart = part.rows * plan.problem.kernel[1] * itemsize(chunk.dtype)  # bytes between channels
+    apart = part.rows * plan.problem.filters.kernel[1] * itemsize(chunk.dtype)  # bytes between channels
     if has_space(plan) or (chunk.dtype == nl.float32 and apart >= WIDE_STRIDE):
         width = stride if has_space(plan) else channels  # leave the same gaps between taps as in the input
-        spread = nl.ndarray((count, part.rows, plan.problem.kernel[1], width), dtype=chunk.dtype, buffer=nl.sbuf)
+        spread = nl.ndarray(
+            (count, part.rows, plan.problem.filters.kernel[1], width), dtype=chunk.dtype, buffer=nl.sbuf
+        )
         if width > channels:
             nisa.memset(dst=spread, value=0.0, engine=nisa.engine.vector)
         for row in range(part.rows):
@@ -138,7 +140,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
         taps_first = spread
     dtype = transposed_dtype(chunk.dtype)
     pitch = count + count % 2 if itemsize(dtype) == 2 else count  # views of PSUM start at multiples of 4 bytes
-    partitions = plan.problem.taps.count * taps_first.shape[3]
+    partitions = plan.problem.filters.taps.count * taps_first.shape[3]
     for piece in even_tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
         bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
         rows = 0  # most rows used by a step of this bank
@@ -158,7 +160,7 @@ def load_biases(bias, plan):
     """Return a [channels, 1] column for each tile of output channels."""
     out_tiles = plan.weights.out_tiles
     columns = sbuf_tile((out_tiles[0].size, len(out_tiles)), bias.dtype)
-    packed = plan.problem.packed
+    packed = plan.problem.filters.are_stationary
     if packed and out_tiles[0].size == bias.shape[0]:
         copy_by_hardware(dst=columns, src=bias)
     else:

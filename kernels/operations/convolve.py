@@ -15,6 +15,7 @@ from ..convolution.adding import Adding
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups, psum_pieces, sum_columns
+from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
 from ..program import Convolution, Place, RowGroups
@@ -23,7 +24,7 @@ from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, sbuf_tile, se
 from .gates import convolve_gates, has_gates
 from .launch import stream_of
 from .load import load
-from .problems import problem_of
+from .problems import filters_of, finish_of, images_of
 from .row_blocks import convolve_row_blocks
 from .row_groups import blank_rows, blank_tile
 from .value import copy_down
@@ -33,16 +34,12 @@ def plan_convolution(operation: Convolution, value, item_bytes):
     """Return how a convolution is cut up."""
     order = operation.output_order(value.packed)
     pool_size = operation.pool_size
-    problem = problem_of(
-        operation,
-        value,
-        outputs=sum(order.tile_sizes(PARTITIONS)),
+    problem = Problem(
+        images_of(value, item_bytes),
+        filters_of(operation, value, sum(order.tile_sizes(PARTITIONS))),
+        Movement(operation.stride, operation.dilation, operation.padding),
+        finish_of(operation, pool_size),
         output=(ceil_div(operation.rows * pool_size, order.rows), operation.columns * pool_size),
-        stride=operation.stride,
-        dilation=operation.dilation,
-        padding=operation.padding,
-        pool_size=pool_size,
-        item_bytes=item_bytes,
         form=operation.form if operation.form.is_minimal else Form.DIRECT,
     )
     block = min(PARTITIONS, operation.channels * operation.packed)

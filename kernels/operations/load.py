@@ -26,8 +26,8 @@ FEW_ROWS = 1  # rows of features up to which a descriptor for each number costs 
 def load(seen, plan):
     """Return the input [images, channels, rows, columns] in HBM as the tiles that matmuls read."""
     images, features, rows, columns = seen.shape
-    kernel = plan.problem.kernel
-    only = rows * columns * kernel[0] * kernel[1] == 1 and max(plan.problem.padding) == 0
+    kernel = plan.problem.filters.kernel
+    only = rows * columns * kernel[0] * kernel[1] == 1 and max(plan.problem.movement.padding) == 0
     if images > FEW_ROWS and only and itemsize(seen.dtype) > 1:
         return _load_features(seen.reshape((images, features)))
     return load_input(seen, plan)

@@ -1,23 +1,19 @@
-"""The problem that an operation of a launch is for the kernels of convolutions."""
+"""The parts of a convolution's problem that an operation of a launch and the value it reads determine."""
 
-from ..convolution.problem import Problem
+from ..convolution.problem import Filters, FilterSource, Finish, Images
 
 
-def problem_of(operation, value, *, outputs, output, **fields):
-    """Return the problem of an operation on a value: `outputs` channels of (rows, columns) before pooling."""
-    return Problem(
-        batch=value.images,
-        in_channels=value.channels * value.packed,
-        height=value.rows,
-        width=value.columns,
-        out_channels=outputs,
-        kernel=operation.kernel,
-        taps=operation.taps,
-        activation=operation.activation.name,
-        parameters=operation.activation.parameters,
-        out_rows=output[0],
-        out_columns=output[1],
-        packed=True,
-        from_host=True,
-        **fields,
-    )
+def images_of(value, item_bytes):
+    """Return the images of a value; packed images count as channels of one."""
+    return Images(value.images, value.rows, value.columns, item_bytes)
+
+
+def filters_of(operation, value, outputs):
+    """Return the filters of an operation on a value, `outputs` of them."""
+    channels = value.channels * value.packed
+    return Filters(channels, outputs, operation.kernel, operation.taps, FilterSource.NETWORK)
+
+
+def finish_of(operation, pool_size=1):
+    """Return the end of an operation's sums."""
+    return Finish(pool_size, operation.activation.name, operation.activation.parameters)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import nki.isa as nisa
 
 from ..convolution.plan import sum_columns
+from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..convolution.row_blocks import on_row_blocks
 from ..convolution.sums import Epilogue, OutputTile, convolve_tile
@@ -18,7 +19,7 @@ from ..program import Convolution, Place
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
 from .launch import stream_of
-from .problems import problem_of
+from .problems import filters_of, finish_of, images_of
 from .value import copy_down
 
 GPSIMD_TURN = 4  # GpSimd makes one copy of this number: it is about as many times as slow
@@ -31,16 +32,13 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
     blocks = geometry.blocks(value.heights)
     heights = [PARTITIONS] * len(blocks)
     grouped = on_row_blocks(operation, len(blocks), PARTITIONS)
-    problem = problem_of(
-        grouped,
-        replace(value, channels=grouped.channels, rows=geometry.in_groups),
-        outputs=grouped.channels,
+    in_groups = replace(value, channels=grouped.channels, rows=geometry.in_groups)
+    problem = Problem(
+        images_of(in_groups, itemsize(launch.dtype)),
+        filters_of(grouped, in_groups, grouped.channels),
+        Movement(grouped.stride, grouped.dilation, grouped.padding),
+        finish_of(grouped),
         output=(grouped.rows, grouped.columns),
-        stride=grouped.stride,
-        dilation=grouped.dilation,
-        padding=grouped.padding,
-        pool_size=1,
-        item_bytes=itemsize(launch.dtype),
     )
     plan = plan_resident(problem, PARTITIONS, heights, keeps_rows=True, combined_bytes=0)
     weights = launch.weights_of(grouped, plan)

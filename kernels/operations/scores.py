@@ -6,6 +6,7 @@ import nki.language as nl
 from ..activation_functions import activate
 from ..argmax import SEARCH_WIDTH, fill_up, find_largest
 from ..bias_activation import softmax_tile
+from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
 from ..program import NO_SIDES, Answers, Ending, Scores
@@ -22,7 +23,7 @@ from ..tiling.tiles import (
 )
 from .column_scores import compute_column_scores
 from .load import load
-from .problems import problem_of
+from .problems import filters_of, finish_of, images_of
 from .value import Value, stored_value
 
 
@@ -30,16 +31,12 @@ def compute_scores(launch, number, operation: Scores, operands):
     """Compute [images, classes], softmax or its logarithms where asked for, and the first of the largest, into HBM."""
     (value,) = operands
     outputs = operation.channels * value.packed
-    problem = problem_of(
-        operation,
-        value,
-        outputs=outputs,
+    problem = Problem(
+        images_of(value, itemsize(value.dtype)),
+        filters_of(operation, value, outputs),
+        Movement((1, 1), (1, 1), NO_SIDES),
+        finish_of(operation),
         output=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        padding=NO_SIDES,
-        pool_size=1,
-        item_bytes=itemsize(value.dtype),
     )
     plan = plan_resident(problem, outputs, value.heights, keeps_rows=value.hbm is None, combined_bytes=0)
     units = launch.weights_of(operation, plan).of_tile(0)

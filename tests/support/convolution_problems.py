@@ -3,7 +3,7 @@
 from typing import Any
 
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.convolution.problem import Problem, output_extent
+from trninfer.kernels.convolution.problem import Filters, FilterSource, Finish, Images, Movement, Problem, output_extent
 from trninfer.kernels.tiling.packing import taps_in_partitions
 from trninfer.simulator.machine.chip import PARTITIONS
 
@@ -19,5 +19,15 @@ def problem(**fields: Any) -> Problem:
         for axis, (size, zeros) in enumerate(((fields["height"], top + bottom), (fields["width"], left + right)))
     )
     pool_size = fields["pool_size"]
+    source = FilterSource.PACKED if fields["packed"] else FilterSource.FRAMEWORK
+    if fields.get("from_host"):
+        source = FilterSource.NETWORK
     fields.setdefault("taps", taps_in_partitions(fields["in_channels"], fields["kernel"], PARTITIONS))
-    return Problem(**fields, out_rows=rows // pool_size * pool_size, out_columns=columns // pool_size * pool_size)
+    return Problem(
+        Images(*(fields[name] for name in ("batch", "height", "width", "item_bytes")), fields.get("in_planes", False)),
+        Filters(*(fields[name] for name in ("in_channels", "out_channels", "kernel", "taps")), source),
+        Movement(fields["stride"], fields["dilation"], fields["padding"]),
+        Finish(pool_size, fields["activation"], fields["parameters"]),
+        (rows // pool_size * pool_size, columns // pool_size * pool_size),
+        fields["form"],
+    )

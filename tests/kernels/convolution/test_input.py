@@ -28,16 +28,16 @@ AROUND = 64  # zeros around an image, more than any tap reaches
 
 def expected_tile(x: Any, plan: Conv2dPlan, group: Block, channels: Tile) -> Any:
     """What a tile of SBUF holds: a block of partitions for each tap, and zeros outside of the image and between."""
-    what, taps = plan.problem, plan.problem.taps
+    what, taps = plan.problem, plan.problem.filters.taps
     (first, end), count = input_columns(plan, group), input_rows(plan, group)
     images = x[group.image : group.image + group.images, channels.start : channels.end].swapaxes(0, 1)
     padded = np.pad(images, ((0, 0), (0, 0), (AROUND, AROUND), (AROUND, AROUND)))
     partitions = (taps.count - 1) * taps.stride + channels.size
     found = np.zeros((partitions, group.images, count, end - first), np.float32)
     for block, (i, j) in enumerate(np.ndindex(taps.rows, taps.columns)):
-        top = group.row * what.stride[0] - what.padding[0] + i * what.dilation[0]
+        top = group.row * what.movement.stride[0] - what.movement.padding[0] + i * what.movement.dilation[0]
         rows = AROUND + top + np.arange(count) * plan.reach.row_pitch
-        columns = AROUND + j * what.dilation[1] + np.arange(first, end)
+        columns = AROUND + j * what.movement.dilation[1] + np.arange(first, end)
         target = slice(block * taps.stride, block * taps.stride + channels.size)
         found[target] = padded[:, :, rows][:, :, :, columns]
     return found
@@ -82,7 +82,7 @@ def test_every_group_is_loaded_with_its_halo_and_padding(data: st.DataObject) ->
             plan = plan_groups(what, 128, RESERVED_BYTES + data.draw(st.integers(400, 8000)))
         except AssertionError:  # not even a row fits
             reject()
-        shape = what.batch, what.in_channels, what.height, what.width
+        shape = what.images.count, what.filters.in_channels, what.images.rows, what.images.columns
         check_stream(plan, counted(*shape) % 8191 + 1, data.draw(st.integers(1, 2)))
 
 

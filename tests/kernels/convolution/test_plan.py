@@ -21,7 +21,7 @@ def check_pieces(plan: Conv2dPlan, group: Block) -> None:
     """The parts of a group in PSUM are all of it, and each of them fits a bank."""
     pieces = psum_pieces(plan, group)
     assert sum(p.images * p.rows * p.columns for p in pieces) == group.images * group.rows * group.columns
-    pool_size = plan.problem.pool_size
+    pool_size = plan.problem.finish.pool_size
     for p in pieces:
         assert p.images * matmul_columns(plan.form, p.rows, p.columns) <= most_columns(plan.form, PSUM_BANK_FLOATS)
         assert p.rows % pool_size == 0 and p.columns % pool_size == 0
@@ -79,7 +79,7 @@ def test_a_plan_covers_the_output_once_and_fits(
         packed=packed,
         form=QUICKEST,
     )
-    if min(what.out_rows, what.out_columns) < 1:
+    if min(what.output[0], what.output[1]) < 1:
         return
     with on(target):  # whose generation the rule for the form asks for
         plan = plan_conv2d(what, sbuf_bytes)
@@ -103,7 +103,7 @@ def test_a_plan_covers_the_output_once_and_fits(
         item = len(plan.channel_tiles) * item_bytes * (input_room(plan.form) - (plan.form is Form.SQUARES))
         group_bytes = group.images * input_rows(plan, group) * (end - first) * item
         loaded = max(loaded, group_bytes + pixels // pool_size**2 * item_bytes)
-    assert covered == batch * what.out_rows * what.out_columns
+    assert covered == batch * what.output[0] * what.output[1]
     filters = matrices(plan.form, len(plan.steps))
     tile_bytes = plan.weights.out_tiles[0].size * len(plan.channel_tiles) * filters * item_bytes
     assert min(2, len(plan.groups)) * loaded + plan.weights.resident_tiles * tile_bytes <= sbuf_bytes - 8 * 1024

@@ -13,7 +13,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.convolution.problem import (
     Filters,
+    FilterSource,
     Finish,
+    Images,
     Movement,
     Problem,
     bank_columns,
@@ -55,21 +57,24 @@ def test_a_filter_that_does_not_move_is_refused(stride: Any, dilation: Any, padd
         movement_of(stride, dilation, padding)
 
 
-def made(shape: tuple[int, ...] = (2, 3, 12, 9), dtype: str = nl.float32, **changes: Any) -> Problem:
+def made(
+    shape: tuple[int, ...] = (2, 3, 12, 9), dtype: str = nl.float32, pool_size: int = 1, form: str = "direct"
+) -> Problem:
     """The problem of an argument of this shape, of 5 filters of 4x3 that move by (2, 1)."""
-    finish = Finish(**{"pool_size": 1, "activation": "relu", "parameters": (), "form": "direct", **changes})
-    filters = Filters((3, 5), (4, 3), Taps(1, 1, 3), packed=False)
-    return make_problem(hbm(shape, dtype), filters, movement_of((2, 1), (1, 2), (1, 0, 2, 0)), finish)
+    finish = Finish(pool_size, "relu", ())
+    filters = Filters(3, 5, (4, 3), Taps(1, 1, 3), FilterSource.FRAMEWORK)
+    return make_problem(hbm(shape, dtype), filters, movement_of((2, 1), (1, 2), (1, 0, 2, 0)), finish, form)
 
 
 def test_a_problem_of_arguments() -> None:
     """12 rows with three of padding are 6 outputs, 9 columns under 5 wide filters are 5; pooling drops the odd last."""
     with on("trn2"):
         whole = made()
-        assert whole.output == (6, 5) and whole.form is Form.DIRECT and whole.item_bytes == 4
-        assert (whole.batch, whole.in_channels, whole.height, whole.width, whole.out_channels) == (2, 3, 12, 9, 5)
+        assert whole.output == (6, 5) and whole.form is Form.DIRECT and whole.images.item_bytes == 4
+        assert whole.images == Images(2, 12, 9, 4)
+        assert (whole.filters.in_channels, whole.filters.out_channels) == (3, 5)
         pooled = made((2, 3, 14, 9), nl.bfloat16, pool_size=2, form="quickest")
-        assert pooled.output == (6, 4) and pooled.form == "quickest" and pooled.item_bytes == 2
+        assert pooled.output == (6, 4) and pooled.form == "quickest" and pooled.images.item_bytes == 2
 
 
 @pytest.mark.parametrize(
@@ -100,7 +105,7 @@ def test_each_tap_of_a_filter_is_contracted_once(data: st.DataObject) -> None:
     found = []
     for step in steps_of(what):
         assert (step.down * pitch, step.right) == (step.filter_row * dilation[0], step.filter_column * dilation[1])
-        columns = what.taps.columns
+        columns = what.filters.taps.columns
         found += [(step.filter_row + tap // columns, step.filter_column + tap % columns) for tap in range(step.taps)]
     assert sorted(found) == list(np.ndindex(kernel))
 

@@ -44,11 +44,11 @@ def test_groups_and_pieces_cover_the_output_once(
             assert columns <= most_columns(plan.form, PSUM_BANK_FLOATS)
             assert piece.rows % pool_size == 0
             count += piece.images * piece.rows * piece.columns
-    assert count == batch * what.out_rows * what.out_columns
+    assert count == batch * what.output[0] * what.output[1]
     assert order == sorted(set(order))  # no two of the same, images one after another
-    if form != "direct" and plan.groups[0].rows < what.out_rows:  # some rows at a time: those that fit, for two tiles
+    if form != "direct" and plan.groups[0].rows < what.output[0]:  # some rows at a time: those that fit, for two tiles
         rows = max(group.rows for group in plan.groups)
-        fits = 2 * 4 * combined_elements(plan.form, (rows, what.out_columns), 3) <= combined_bytes
+        fits = 2 * 4 * combined_elements(plan.form, (rows, what.output[1]), 3) <= combined_bytes
         assert fits or rows == rows_together(plan.form, pool_size)
 
 

@@ -36,10 +36,17 @@ def convolution(activation: str = "identity", **fields: Any) -> Any:
 
 def sums_of(padded: Any, w: Any, what: Any) -> Any:
     """The convolution of [Cin, B, H, W] in float64: [Cout, B, H', W']."""
-    reach = [(size - 1) * apart + 1 for size, apart in zip(what.kernel, what.dilation)]
+    reach = [(size - 1) * apart + 1 for size, apart in zip(what.filters.kernel, what.movement.dilation)]
     windows = sliding_window_view(padded.astype(np.float64), reach, axis=(2, 3))
-    windows = windows[:, :, :: what.stride[0], :: what.stride[1], :: what.dilation[0], :: what.dilation[1]]
-    return np.einsum("cbhwij,ocij->obhw", windows[:, :, : what.out_rows, : what.out_columns], w, optimize=True)
+    windows = windows[
+        :,
+        :,
+        :: what.movement.stride[0],
+        :: what.movement.stride[1],
+        :: what.movement.dilation[0],
+        :: what.movement.dilation[1],
+    ]
+    return np.einsum("cbhwij,ocij->obhw", windows[:, :, : what.output[0], : what.output[1]], w, optimize=True)
 
 
 def check(
@@ -54,21 +61,32 @@ def check(
 
     `columns`: those that are given. `adding`: the engines that add the addend.
     """
-    top, left, bottom, right = what.padding
-    x = normal(what.in_channels, what.batch, what.height, what.width)
+    top, left, bottom, right = what.movement.padding
+    x = normal(what.filters.in_channels, what.images.count, what.images.rows, what.images.columns)
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    w = normal(what.out_channels, what.in_channels, *what.kernel, seed=1) / what.in_channels
-    shape = (what.out_channels, what.batch, what.out_rows // what.pool_size, what.out_columns // what.pool_size)
+    w = (
+        normal(what.filters.out_channels, what.filters.in_channels, *what.filters.kernel, seed=1)
+        / what.filters.in_channels
+    )
+    shape = (
+        what.filters.out_channels,
+        what.images.count,
+        what.output[0] // what.finish.pool_size,
+        what.output[1] // what.finish.pool_size,
+    )
     rng = np.random.default_rng(3)
-    given = {name: (0.5 + rng.random((what.out_channels, 1))).astype(np.float32) for name in columns}
+    given = {name: (0.5 + rng.random((what.filters.out_channels, 1))).astype(np.float32) for name in columns}
     addend = normal(*shape, seed=7) if added else None
     held = Epilogue(**{name: tile(column) for name, column in given.items()})
     if "inverse" in given:
         held.diagonal = diagonal_of(held.inverse, nl.float32)
     if adding is Adding.SHARED:
-        held.adding, held.diagonal = adding, tile(np.eye(what.out_channels))
+        held.adding, held.diagonal = adding, tile(np.eye(what.filters.out_channels))
     parts = [slice(end - size, end) for size, end in zip(channels, np.cumsum(channels))]
-    units = [tile(w[:, part].reshape(len(w), -1, what.kernel[0] * what.kernel[1]).transpose(1, 2, 0)) for part in parts]
+    units = [
+        tile(w[:, part].reshape(len(w), -1, what.filters.kernel[0] * what.filters.kernel[1]).transpose(1, 2, 0))
+        for part in parts
+    ]
     plan = plan_resident(what, 128, channels, keeps_rows=True, combined_bytes=0)
     inputs = [tile(padded[part]) for part in parts]
     if loaded:
@@ -89,8 +107,8 @@ def check(
     sums = sums_of(padded, w, what)
     if addend is not None:
         sums = sums * before + inverse * addend
-    expected = ACTIVATIONS[what.activation][1](sums * scale * after + bias)
-    cut = (*shape[:3], what.pool_size, shape[3], what.pool_size)
+    expected = ACTIVATIONS[what.finish.activation][1](sums * scale * after + bias)
+    cut = (*shape[:3], what.finish.pool_size, shape[3], what.finish.pool_size)
     expected = expected.reshape(cut).max(axis=(3, 5))
     np.testing.assert_allclose(result.values, expected, rtol=1e-5, atol=1e-5)
 

@@ -21,7 +21,7 @@ def planned(in_channels: int, out_channels: int, kernel: tuple[int, int], **fiel
 
 def expected_unit(w: Any, plan: Any, out_tile: int, t: int) -> Any:
     """[taps and channels, steps, output channels] of a tile of outputs and one of inputs; zeros between the taps."""
-    out, channels, taps = plan.weights.out_tiles[out_tile], plan.channel_tiles[t], plan.problem.taps
+    out, channels, taps = plan.weights.out_tiles[out_tile], plan.channel_tiles[t], plan.problem.filters.taps
     part = w[out.start : out.end, channels.start : channels.end]
     found = np.zeros(((taps.count - 1) * taps.stride + channels.size, len(plan.steps), out.size), np.float32)
     for s, step in enumerate(plan.steps):
@@ -60,7 +60,7 @@ def test_every_number_is_in_its_place(
             for t, unit in enumerate(units):
                 expected = expected_unit(w, plan, out_tile, t)
                 for s, step in enumerate(plan.steps):  # a last step with fewer taps leaves partitions unread
-                    rows = (step.taps - 1) * plan.problem.taps.stride + plan.channel_tiles[t].size
+                    rows = (step.taps - 1) * plan.problem.filters.taps.stride + plan.channel_tiles[t].size
                     np.testing.assert_array_equal(unit.values[:rows, s], expected[:rows, s])
 
 
