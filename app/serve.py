@@ -42,6 +42,7 @@ Addresses:
   POST /v2/models/NAME/infer   tensors, or pictures as BYTES (PNG, JPEG, ...)
   POST /v2/repository/index    the model, and whether it is ready
   POST /classify               a picture, or a form with several
+  POST /detect                 the same of a network of boxes (?confidence=0.5)
   GET  /metrics, /openapi.json, /
 
 Requests that come at once are answered in one batch: a batch is sent off when

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,13 @@ class Box:
 
 
 _EXTRAS = ("keypoints", "mask")
+
+
+def answer_record(answer: Prediction) -> dict[str, Any]:
+    """Return an answer as plain values, with what only a picture with boxes has where it is one."""
+    record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None))
+    del record["boxes"], record["size"]
+    return {**record, **picture_record(answer)}
 
 
 def picture_record(answer: Prediction) -> dict[str, Any]:

@@ -9,7 +9,6 @@ write to one FILE do not mix.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import json
 import math
@@ -22,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...inference.detections import picture_record, read_picture_record
+from ...inference.detections import answer_record, read_picture_record
 from ...inference.predictions import InputNames, LabelProbability, OutputAnswer, Prediction
 from ...models.regular_files import flags
 from ..errors import UsageError, reason
@@ -249,8 +248,7 @@ def _is_sound(output: OutputAnswer) -> bool:
 
 def _record(prediction: Prediction) -> dict[str, Any]:
     """An answer as a line of the log; `_prediction` reads it."""
-    record = dataclasses.asdict(dataclasses.replace(prediction, boxes=None, size=None))
-    record |= picture_record(prediction)
+    record = answer_record(prediction)
     if isinstance(prediction.input, InputNames):
         record["input"] = prediction.input.sources
     return record

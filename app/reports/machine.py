@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...inference.detections import picture_record
+from ...inference.detections import answer_record
 from ...inference.predictions import InputNames, Prediction
 from ...inference.scoring import Score
 from ...runtime.timing import LayerTiming
@@ -219,9 +219,7 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
 def prediction_record(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction as the document has it: `outputs` by name, and only where there are several, and boxes where
     there are any."""
-    record = _named(dataclasses.asdict(dataclasses.replace(prediction, boxes=None, size=None)))
-    del record["boxes"], record["size"]
-    record |= picture_record(prediction)
+    record = _named(answer_record(prediction))
     outputs = record.pop("outputs")
     if outputs:
         record["outputs"] = {output.pop("name"): output for output in outputs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -21,9 +22,10 @@ from ...runtime.session import OverflowedError
 from ...runtime.workers.pool import PoolStopped, WorkerPool
 from ...runtime.workers.process import WorkerEnded
 from ...runtime.workers.worker import Hello
-from ..predictions import make_predictions
+from ..detections import answer_record
+from ..predictions import MakePredictions, make_predictions
 from .bodies import CLIENT_GONE, BodyReader
-from .decoding import PictureTask, Task, run_task
+from .decoding import PictureTask, SizeTask, Task, run_task
 from .metrics import Metrics
 from .settings import ServingSettings
 from .signature import Signature
@@ -169,18 +171,25 @@ class Server:
         if not self.is_ready:
             raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
 
-    def report(self, names: Sequence[str], answers: Sequence[Answer], top_k: int | None) -> dict[str, Any]:
-        """Answers as the JSON of the command line has them, each with the batch that it was in."""
+    async def sizes(self, pictures: Sequence[bytes]) -> list[tuple[int, int] | None]:
+        """Return the width and height of each picture; None for what is none."""
+        return list(await asyncio.gather(*(self.decoders.submit(SizeTask(content)) for content in pictures)))
+
+    def labels(self, top_k: int | None) -> MakePredictions:
+        """Return a function that makes labels of the network's numbers, `top_k` for each input."""
         labels = max(len(named.answer_labels) for named in self.network.named_outputs)
-        shown = min(top_k or self.settings.top_k, labels)
+        return functools.partial(make_predictions, top_k=min(top_k or self.settings.top_k, labels))
+
+    def report(self, names: Sequence[str], answers: Sequence[Answer], make: MakePredictions) -> dict[str, Any]:
+        """Answers as the JSON of the command line has them, each with the batch that it was in."""
         predictions, errors = [], []
-        for name, answer in zip(names, answers, strict=True):
+        for number, (name, answer) in enumerate(zip(names, answers, strict=True)):
             if isinstance(answer, Exception):
                 errors.append({"input": name, "message": str(as_status(answer).detail)})
                 continue
             classes = np.array([answer.class_index], np.int32)
-            (prediction,) = make_predictions([name], self.network, classes, answer.scores[None], shown)
-            record = dataclasses.asdict(prediction)
+            (prediction,) = make([number], self.network, classes, answer.scores[None])
+            record = answer_record(dataclasses.replace(prediction, input=name))
             predictions.append({**record, "batch_size": answer.batch_size, "batch_us": answer.batch_us})
         head = {"schema_version": 1, "command": "serve", **self.where()}
         return {**head, "predictions": predictions, "errors": errors}

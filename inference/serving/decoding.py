@@ -15,6 +15,7 @@ import numpy as np
 
 from ...models.errors import InputError
 from ...models.inputs import ImageInput
+from ...models.preprocess import picture_size
 from ...runtime.workers.process import ProcessWorker, WorkerProcess
 from ...runtime.workers.worker import Reply, WorkerFault
 from ..pictures import ignore_warnings
@@ -52,6 +53,20 @@ class PictureTask:
             raise InputError(failures[0])
         result: np.ndarray = decoded[0]
         return result
+
+
+@dataclass(frozen=True)
+class SizeTask:
+    """Reads the width and height of a picture out of its header; None for what is no picture."""
+
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def run(self, signature: Signature) -> tuple[int, int] | None:
+        return picture_size(self.content)
 
 
 @dataclass(frozen=True)

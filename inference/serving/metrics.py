@@ -66,7 +66,7 @@ class Metrics:
         """Count a request."""
         self._requests.labels(endpoint, str(status)).inc()
         self._request_seconds.labels(endpoint).observe(seconds)
-        if status == 200 and endpoint.endswith(("/infer", "/classify")):
+        if status == 200 and endpoint.endswith(("/infer", "/classify", "/detect")):
             self._note("request", seconds)
 
     def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:

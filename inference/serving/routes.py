@@ -15,10 +15,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...models.checks import describe_shape
+from ...models.errors import ArgumentError
 from ...models.inputs import ImageInput
 from ...version import __version__
 from .. import palette
-from .answering import Server, as_status
+from ..boxes import CONFIDENCE, IOU, MAX_DETECTIONS, check_limits
+from ..detections import Detector
+from ..predictions import MakePredictions
+from .answering import Answer, Server, as_status
 from .bodies import BodyError
 from .decoding import FormTask, PictureTask, TensorTask
 from .messages import InferAnswer, InferRequest, render_response
@@ -158,11 +162,39 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
 async def classify(request: Request, top_k: int | None = None) -> Response:
     """Answer pictures: a body that is one, or the files of a form."""
     server = _server(request)
-    network, settings = server.network, server.settings
+    network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
         raise HTTPException(400, f"{server.name} reads no pictures; send tensors to /v2/models/{server.name}/infer")
+    if network.output.boxes is not None:
+        raise HTTPException(400, f"{server.name} finds boxes, not classes; send pictures to /detect")
     if top_k is not None and not 1 <= top_k <= max(1, len(network.answer_labels)):
         raise HTTPException(400, f"top_k is {top_k}; the model has {len(network.answer_labels)} labels")
+    names, _, answers = await _answer_pictures(request)
+    return await _report(server, names, answers, server.labels(top_k))
+
+
+@_own.post("/detect")
+async def detect(
+    request: Request, confidence: float = CONFIDENCE, iou: float = IOU, max_detections: int = MAX_DETECTIONS
+) -> Response:
+    """Find the objects in pictures: a body that is one, or the files of a form."""
+    server = _server(request)
+    if server.network.output.boxes is None:
+        raise HTTPException(400, f"{server.name} finds no boxes; send pictures to /classify")
+    try:
+        limits = check_limits(confidence, iou, max_detections)
+    except ArgumentError as error:
+        raise HTTPException(400, str(error)) from None
+    names, pictures, answers = await _answer_pictures(request)
+    found = enumerate(await server.sizes(pictures))
+    sizes: dict[str | int, tuple[int, int]] = {number: size for number, size in found if size is not None}
+    return await _report(server, names, answers, Detector(limits, sizes))
+
+
+async def _answer_pictures(request: Request) -> tuple[list[str], list[bytes], list[Answer]]:
+    """Return the names, the contents and the answers of the pictures of a request."""
+    server = _server(request)
+    settings = server.settings
     deadline = time.monotonic() + settings.timeout
     with server.bodies.hold() as lease:
         body = await _read(server.bodies.read(request, lease, settings.timeout))
@@ -170,7 +202,12 @@ async def classify(request: Request, top_k: int | None = None) -> Response:
         task = FormTask(body, request.headers.get("content-type", ""), most)
         files: list[tuple[str, bytes]] = await server.read(task, deadline)
         answers = await server.answer(request, [PictureTask(content) for _, content in files], deadline)
-    report = await run_in_threadpool(server.report, [name for name, _ in files], answers, top_k)
+    return [name for name, _ in files], [content for _, content in files], answers
+
+
+async def _report(server: Server, names: list[str], answers: list[Answer], make: MakePredictions) -> Response:
+    """Return the answers to pictures as JSON; the status of the first failure where there are none."""
+    report = await run_in_threadpool(server.report, names, answers, make)
     if report["predictions"]:
         return await run_in_threadpool(_as_json, report)
     failed = as_status(next(answer for answer in answers if isinstance(answer, Exception)))

@@ -14,16 +14,17 @@ import pytest
 pytest.importorskip("fastapi")
 from asgi import Response, ask
 from fastapi import FastAPI
+from small_detectors import detector
 from small_inputs import write_model
 from trninfer.inference.serving import answering, routes
 from trninfer.inference.serving.answering import Server
-from trninfer.inference.serving.decoding import FormTask, PictureTask, TensorTask
+from trninfer.inference.serving.decoding import FormTask, PictureTask, SizeTask, TensorTask
 from trninfer.inference.serving.gate import Gate
 from trninfer.inference.serving.metrics import Metrics
 from trninfer.inference.serving.settings import ServingSettings
 from trninfer.inference.serving.signature import Signature
 from trninfer.inference.serving.workers import InputAnswer
-from trninfer.models import Dense, FeatureInput, Network, load_model, run_network
+from trninfer.models import Dense, FeatureInput, Network, load_model, run_network, save_model
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
 from trninfer.runtime.workers.worker import Hello
@@ -267,3 +268,41 @@ def test_counts_are_by_route_and_the_page_asks_nobody_else(rows: FastAPI) -> Non
     assert b'endpoint="/v2/models/{name}",status="200"} 1.0' in text.body
     page = ask(rows, "/")
     assert page.status == 200 and page.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+class Detecting(Golden):
+    """A pool of a detector, whose decoder takes any picture and knows the size of `wide`."""
+
+    async def _answer(self, source: Any) -> Any:
+        if isinstance(source, SizeTask):
+            return (64, 32) if source.content == b"wide" else None
+        if isinstance(source, PictureTask):
+            if source.content == b"bad":
+                raise InputError("no picture")
+            return np.zeros(self.model.network.input.shape, np.float32)
+        if isinstance(source, FormTask):
+            return await super()._answer(source)
+        run = run_network(self.model.network, self.model.tensors, source[None])
+        return InputAnswer(-1, run.scores[0], 1, 12.5)
+
+
+def test_boxes_of_a_picture(tmp_path: Path) -> None:
+    made = detector()
+    save_model(tmp_path / "m.safetensors", made.network, made.tensors)
+    app = application(tmp_path / "m.safetensors")
+    server: Server = app.state.server
+    server.decoders = server.workers = Detecting(tmp_path / "m.safetensors")  # type: ignore[assignment]
+    found = ask(app, "/detect", b"wide").json()["predictions"][0]
+    assert (found["width"], found["height"], found["batch_size"]) == (64, 32, 1)
+    assert [(box["label"], box["x1"], box["x2"]) for box in found["boxes"]] == [("cat", 8, 24), ("dog", 36, 60)]
+    few = ask(app, "/detect", b"wide", query="confidence=0.8").json()["predictions"][0]["boxes"]
+    assert [box["label"] for box in few] == ["cat"]
+    assert ask(app, "/detect", b"wide", query="iou=3").status == 400
+    assert ask(app, "/detect", b"bad").status == 422
+    refused = ask(app, "/classify", b"wide")
+    assert refused.status == 400 and b"/detect" in refused.body
+
+
+def test_boxes_are_not_asked_of_others(rows: FastAPI) -> None:
+    refused = ask(rows, "/detect", b"good")
+    assert refused.status == 400 and b"/classify" in refused.body
