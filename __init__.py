@@ -12,6 +12,7 @@
     print(trninfer.bench("digits-cnn", batch_size=16))  # the table of layers
     network = trninfer.import_model("net.onnx", "net.safetensors").model
     boxes = trninfer.detect("street.jpg", model="yolov8n.onnx")[0].boxes
+    pixels = trninfer.segment("street.jpg", model="fcn.onnx")[0].map.pixels  # a class each
     digits = trninfer.Classifier("digits-cnn")  # loaded once, asked many times
     digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from .api.classifiers import Classifier, Predictor
     from .api.functions import classify, classify_async, detect, predict, predict_async
     from .api.imports import ImportedModel, import_model
+    from .api.segmentation import segment
+    from .inference.class_maps import ClassArea, ClassMap
     from .inference.detections import Box
     from .inference.predictions import LabelProbability, OutputAnswer, Prediction
     from .inference.python_inputs import Picture, Rows
@@ -57,6 +60,8 @@ _HOMES = {
     ".api.classifiers": ("Classifier", "Predictor"),
     ".api.functions": ("classify", "classify_async", "detect", "predict", "predict_async"),
     ".api.imports": ("ImportedModel", "import_model"),
+    ".api.segmentation": ("segment",),
+    ".inference.class_maps": ("ClassArea", "ClassMap"),
     ".inference.detections": ("Box",),
     ".inference.predictions": ("LabelProbability", "OutputAnswer", "Prediction"),
     ".inference.python_inputs": ("Picture", "Rows"),
@@ -74,6 +79,8 @@ __all__ = [
     "BackendUnavailable",
     "Benchmark",
     "Box",
+    "ClassArea",
+    "ClassMap",
     "Classifier",
     "ImportedModel",
     "InputError",
@@ -100,6 +107,7 @@ __all__ = [
     "load_model",
     "predict",
     "predict_async",
+    "segment",
     "simulator",
 ]
 

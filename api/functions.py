@@ -109,7 +109,7 @@ def classify(
 
 def detect(
     inputs: Picture | Iterable[Picture],
-    model: str | os.PathLike[str] | Model,
+    model: str | os.PathLike[str] | Model = "digits-detect",
     *,
     confidence: float = CONFIDENCE,
     iou: float = IOU,
@@ -132,8 +132,8 @@ def detect(
 
     Boxes of a confidence up to `confidence` are left out, and so is the less confident of two boxes of a class whose
     intersection over union is above `iou`; a picture has at most `max_detections`. `model` is the path of a model file
-    or of an ONNX file with boxes, or a loaded model. The other arguments are as those of `classify`, and so are the
-    errors.
+    or of an ONNX file with boxes, a bundled name, or a loaded model. The other arguments are as those of `classify`,
+    and so are the errors.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -151,11 +151,11 @@ def detect(
     if loaded.network.output.boxes is None:
         raise ModelError(f"model {loaded.network.name!r} finds no boxes; use classify or predict")
     with arguments.open(loaded) as session:
-        findings = _Findings(arguments, "picture")
+        findings = Findings(arguments, "picture")
         sizes: dict[str | int, tuple[int, int]] = {}
         spec = loaded.network.input
         batches = PictureReader(inputs, spec, batch_size, arguments.layout, findings.refuse, sizes)
-        return _answer("detect", loaded, batches, session, findings, Detector(limits, sizes))
+        return answer_all("detect", loaded, batches, session, findings, Detector(limits, sizes))
 
 
 def predict(
@@ -256,6 +256,8 @@ def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArgum
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
     if loaded.network.output.boxes is not None:
         raise ModelError(f"model {loaded.network.name!r} finds boxes, not classes; use detect")
+    if loaded.network.output.kind == "map":
+        raise ModelError(f"model {loaded.network.name!r} finds a class for each pixel; use segment")
     return loaded
 
 
@@ -284,9 +286,9 @@ def answer_pictures(
     inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, right: PictureLabels | None = None
 ) -> Answers:
     """The answers of a session to pictures, scored where their right labels are known."""
-    findings = _Findings(arguments, "picture")
+    findings = Findings(arguments, "picture")
     batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, findings.refuse)
-    answers = _answer("classify", model, batches, session, findings)
+    answers = answer_all("classify", model, batches, session, findings)
     return answers if right is None else _scored(answers, model, lambda answer: right.class_of(str(answer.input)))
 
 
@@ -312,7 +314,7 @@ def answer_rows(
     """The answers of a session to rows of features, scored where a column has their right classes."""
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
-    findings = _Findings(arguments, "row")
+    findings = Findings(arguments, "row")
     reader = RowReader(inputs, spec, arguments.batch_size, header, findings.refuse, columns)
     reader.labels = model.network.labels
 
@@ -323,7 +325,7 @@ def answer_rows(
             yield names, rows
         findings.notes += reader.notes
 
-    answers = _answer("ffnn", model, batches(), session, findings)
+    answers = answer_all("ffnn", model, batches(), session, findings)
     for note in findings.notes:
         warnings.warn(note, stacklevel=3)
     if columns is None or columns.label_column is None:
@@ -331,7 +333,7 @@ def answer_rows(
     return _scored(answers, model, lambda answer: reader.classes.get(answer.input))
 
 
-class _Findings:
+class Findings:
     """Problems and notes about the inputs of a run. The first problem is raised unless problems are collected."""
 
     def __init__(self, arguments: RunArguments, noun: str) -> None:
@@ -347,12 +349,12 @@ class _Findings:
         self.problems.append(InputProblem(name, reason))
 
 
-def _answer(
+def answer_all(
     command: str,
     model: Model,
     batches: Iterable[Batch],
     session: BatchSession,
-    findings: _Findings,
+    findings: Findings,
     make: MakePredictions | None = None,
 ) -> Answers:
     began = time.perf_counter()

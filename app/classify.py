@@ -23,7 +23,7 @@ HELP = """Classify pictures, and time each layer.
 
 digits-cnn reads one digit, printed or handwritten, in an ordinary picture. Pictures
 without a digit are labelled none (the best digit stays in --top-k); a picture of
-several digits is an error.
+several digits is an error: trninfer detect finds them all.
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
 Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are left out and names are
@@ -137,6 +137,8 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     loaded = load(model, options.quiet)
     if loaded.network.output.boxes is not None:
         raise UsageError(f"model {loaded.network.name!r} finds boxes, not classes; use trninfer detect")
+    if loaded.network.output.kind == "map":
+        raise UsageError(f"model {loaded.network.name!r} finds a class for each pixel; use trninfer segment")
     loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
     ignore_warnings()
     right_class = _right_class(pictures.labels, loaded, names)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 HELP = """Find objects in pictures: a label, a confidence and a box for each.
 
-For networks of boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
+digits-detect finds the digits of a picture that has several. For other networks of
+boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
 model file that trninfer import made of it (--boxes says there how other detectors are
 read). Boxes are x1 y1 x2 y2 in pixels of the picture. Networks that segment add the mask
 of each object, networks of poses its keypoints.
@@ -59,6 +60,7 @@ work as for trninfer classify; a finished ndjson can be added to.
 
 \b
 Examples:
+  trninfer detect samples/several-digits/ --save drawn/
   trninfer detect street.jpg --model yolov8n.onnx --save drawn/
   trninfer detect photos/ --recursive --model yolo.safetensors --format csv --output boxes.csv
   trninfer detect val2017/ --model yolov8n.onnx --labels instances_val2017.json --confidence 0.001
@@ -135,7 +137,13 @@ LabelsOption = Annotated[
 
 
 @takes_options(HELP)
-def detect(pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: DetectOptions) -> None:
+def detect(
+    pictures: PicturePaths,
+    model: ModelOption = "digits-detect",
+    labels: LabelsOption = None,
+    *,
+    options: DetectOptions,
+) -> None:
     """Find the objects in the pictures that are named."""
     started = time.perf_counter()
     options.check()
@@ -171,6 +179,8 @@ def _other_command(model: Model) -> str:
     network = model.network
     if isinstance(network.input, FeatureInput):
         return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
+    if network.output.kind == "map":
+        return f"model {network.name!r} finds a class for each pixel, not boxes; use trninfer segment"
     finds = "classes" if network.output.is_labelled else network.output.kind
     return f"model {network.name!r} finds {finds}, not boxes; use trninfer classify, or import it with --boxes"
 

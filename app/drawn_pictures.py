@@ -1,11 +1,14 @@
-"""Pictures of `--save DIR`: each input with its boxes drawn."""
+"""Pictures of `--save DIR`: each input with its boxes drawn, or its class map and the classes in colour."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..inference.arrays import is_array_file
+from ..inference.class_maps import overlay, palette_picture
 from ..inference.drawing import draw_boxes
 from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem
@@ -13,6 +16,10 @@ from ..models.errors import InputError
 from ..models.preprocess import open_image
 from .errors import UsageError, complain, reason
 from .text import count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
 
 _LOSSY = (".jpg", ".jpeg")  # of photos, which are as large as PNG otherwise
 _QUALITY = 92
@@ -52,7 +59,11 @@ class DrawnPictures:
         except InputError as error:  # it was read before, and has changed since
             self.problems.append(InputProblem(answer.input, f"not drawn: {error}"))
             return
-        target = self._folder / self._file_name(name)
+        self._write(drawn, self._folder / self._file_name(name))
+        self._written += 1
+
+    def _write(self, drawn: Image.Image, target: Path) -> None:
+        """Write a picture whole or not at all."""
         temporary = target.with_name(f".{target.name}.partial")
         try:
             if target.suffix.lower() in _LOSSY:
@@ -63,16 +74,16 @@ class DrawnPictures:
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise UsageError(f"--save {target}: cannot be written: {reason(error)}") from None
-        self._written += 1
 
     def _file_name(self, name: str) -> str:
         """Return a name that no picture of this run has yet."""
         stem, suffix = os.path.splitext(os.path.basename(name))
         suffix = suffix if suffix.lower() in (*_LOSSY, ".png") else ".png"
-        found, number = f"{stem}{suffix}", 2
+        found, number = stem, 2
         while found.lower() in self._used:
-            found, number = f"{stem}-{number}{suffix}", number + 1
+            found, number = f"{stem}-{number}", number + 1
         self._used.add(found.lower())
+        found += suffix
         return found
 
     def report(self, quiet: bool) -> None:
@@ -82,3 +93,38 @@ class DrawnPictures:
         if self._left_out:
             more = f" and {len(self._left_out) - 1} more" if len(self._left_out) > 1 else ""
             complain(f"{self._left_out[0]}{more}: no picture file to draw on")
+
+
+class SavedMaps(DrawnPictures):
+    """Writes the class map of each picture into a folder, NAME.png, and the picture with its classes in colour."""
+
+    def __init__(self, folder: Path, names: Sequence[str], labels: Sequence[str]) -> None:
+        super().__init__(folder, names)
+        self._labels = labels
+        self._maps = 0
+
+    def save(self, input_name: str | int, pixels: np.ndarray) -> None:
+        """Write the map of a picture, as `class_maps.to_picture` returns it, and its overlay, if it is a file."""
+        name = str(input_name)
+        shown = "stdin" if name == STANDARD_INPUT else name
+        target = self._folder / self._file_name(shown)
+        self._write(palette_picture(pixels, self._labels), target.with_suffix(".png"))
+        self._maps += 1
+        if name == STANDARD_INPUT or not os.path.isfile(name):
+            return
+        try:
+            picture = open_image(name)
+            if picture.size != pixels.shape[::-1]:
+                raise InputError("it has another size than before")
+            drawn = overlay(picture, pixels, self._labels)
+        except InputError as error:  # an array, or it has changed since it was read
+            if not is_array_file(name):
+                self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
+            return
+        self._write(drawn, target.with_name(f"{target.stem}-overlay{target.suffix}"))
+        self._written += 1
+
+    def report(self, quiet: bool) -> None:
+        """Print on standard error how many maps and overlays were written."""
+        if not quiet:
+            complain(f"{count(self._maps, 'map')} and {count(self._written, 'overlay')} in {self._folder}")

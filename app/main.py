@@ -42,6 +42,7 @@ _WrongCommandLine: type[Exception] = next(
 COMMANDS = {
     "classify": (".classify", "classify"),
     "detect": (".detect", "detect"),
+    "segment": (".segment", "segment"),
     "ffnn": (".ffnn", "ffnn"),
     "bench": (".bench.command", "bench"),
     "serve": (".serve", "serve"),

@@ -25,7 +25,7 @@ from .text import count, spell
 if TYPE_CHECKING:
     from ..runtime.workers.worker import Prepare
 
-_TITLES = {"classify": "classifying", "detect": "detecting"}  # of progress, by command
+_TITLES = {"classify": "classifying", "detect": "detecting", "segment": "segmenting"}  # of progress, by command
 MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
 
 

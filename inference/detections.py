@@ -14,6 +14,7 @@ from ..models.frame import Frame, frame_of, own_frame
 from ..models.inputs import ImageInput
 from ..models.network import Network
 from .boxes import Found, Limits, find_boxes, move_to_picture
+from .class_maps import map_record
 from .predictions import Prediction
 
 Sizes = MutableMapping["str | int", tuple[int, int]]  # width and height of pictures that are on the way, by name
@@ -85,10 +86,10 @@ _EXTRAS = ("keypoints", "mask")
 
 
 def answer_record(answer: Prediction) -> dict[str, Any]:
-    """Return an answer as plain values, with what only a picture with boxes has where it is one."""
-    record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None))
-    del record["boxes"], record["size"]
-    return {**record, **picture_record(answer)}
+    """Return an answer as plain values, with what only a picture with boxes or a map has where it is one."""
+    record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None, map=None))
+    del record["boxes"], record["size"], record["map"]
+    return {**record, **picture_record(answer), **map_record(answer.map)}
 
 
 def picture_record(answer: Prediction) -> dict[str, Any]:

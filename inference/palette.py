@@ -87,6 +87,14 @@ def series_color(index: int) -> str:
     return SERIES[index % len(SERIES)]
 
 
+def shaded_color(index: int) -> str:
+    """Return the colour of a class of a map as `#rrggbb`: those of `series_color`, then lighter and darker ones, which
+    makes 24."""
+    own = rgb(series_color(index))
+    toward, share = ((0, 0.0), (255, 0.55), (0, 0.5))[index // len(SERIES) % 3]
+    return "#" + "".join(f"{round(part + (toward - part) * share):02x}" for part in own)
+
+
 def text_on(background: str) -> str:
     """Return the colour, black or white, in which text on a `#rrggbb` background has the higher contrast."""
     return max((_BLACK, _WHITE), key=lambda color: contrast(color, background))

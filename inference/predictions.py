@@ -11,6 +11,7 @@ import numpy as np
 from ..models.network import Network
 
 if TYPE_CHECKING:
+    from .class_maps import ClassMap
     from .detections import Box
 
 
@@ -74,7 +75,8 @@ class Prediction:
 
     The fields are those of `Answer`. A network of several outputs has each of them in `outputs`, the leading one, which
     the other fields repeat, first. Of a network of boxes, `boxes` are those of the picture, the most confident first,
-    and `size` is its width and height; label, class and probability are None.
+    and `size` is its width and height; of a network of maps, `map` is that of the picture. Label, class and probability
+    are None then.
     """
 
     input: str | int
@@ -86,11 +88,14 @@ class Prediction:
     outputs: tuple[OutputAnswer, ...] = ()
     boxes: tuple[Box, ...] | None = None
     size: tuple[int, int] | None = None
+    map: ClassMap | None = None
 
     def __repr__(self) -> str:
         name = self.input if isinstance(self.input, int) else str(self.input)
         if self.boxes is not None:
             return f"Prediction(input={name!r}, boxes={self.boxes!r})"
+        if self.map is not None:
+            return f"Prediction(input={name!r}, map={self.map!r})"
         if self.values is None:
             return f"Prediction(input={name!r}, label={self.label!r}, probability={self.probability})"
         shown = ", ".join(f"{value:.6g}" for value in self.values[:4])
@@ -98,7 +103,10 @@ class Prediction:
 
     @property
     def text(self) -> str:
-        """The label, the values as numbers with spaces between them, or each box with its confidence."""
+        """The label, the values as numbers with spaces between them, each box with its confidence, or each class with
+        its share."""
+        if self.map is not None:
+            return self.map.text
         if self.boxes is not None:
             return ", ".join(f"{box.label} {box.confidence:.2f}" for box in self.boxes)
         return self.label or " ".join(f"{value:.9g}" for value in self.values or ())

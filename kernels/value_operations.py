@@ -242,14 +242,11 @@ class PixelArgmax(Operation):
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
+    cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: pixels of all channels, and what is loaded of them, two of each."""
         return 2 * SEARCHED_BYTES * (1 + (around.tiles if around.reads_hbm else 0))
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return False."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -284,7 +284,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
         return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)), on_plate=True)
     # What is small on a plate is a face's mouth rather than one of several digits.
     if blob.several and not (on_plate and blob.box.height < MIN_HEIGHT * size[1]):
-        raise InputError("several digits or signs; one digit is read at a time")
+        raise InputError("several digits or signs; one digit is read at a time (trninfer detect finds several)")
     return image, box
 
 

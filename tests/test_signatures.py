@@ -24,6 +24,7 @@ LONGER = {
     "api/classifiers.py __init__": "of two classifiers of the Python interface",
     "api/functions.py classify": "the Python interface",
     "api/functions.py detect": "the Python interface",
+    "api/segmentation.py segment": "the Python interface",
     "api/functions.py predict": "the Python interface",
     "app/doctor.py doctor": "options of a command, which Typer reads from its parameters",
     "app/simulate.py simulate": "options of a command, which Typer reads from its parameters",

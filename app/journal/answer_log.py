@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...inference.class_maps import read_map_record
 from ...inference.detections import answer_record, read_picture_record
 from ...inference.predictions import InputNames, LabelProbability, OutputAnswer, Prediction
 from ...models.regular_files import flags
@@ -222,7 +223,7 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
         return None
     if not all(_is_sound(output) for output in answer.outputs):
         return None
-    if answer.boxes is not None or answer.values is not None:
+    if answer.boxes is not None or answer.map is not None or answer.values is not None:
         sound = (answer.label, answer.class_index, answer.probability, answer.top) == (None, None, None, ())
         numbers = answer.values or ()
         sound = sound and not labels and all(type(value) is float and math.isfinite(value) for value in numbers)
@@ -249,6 +250,8 @@ def _is_sound(output: OutputAnswer) -> bool:
 def _record(prediction: Prediction) -> dict[str, Any]:
     """An answer as a line of the log; `_prediction` reads it."""
     record = answer_record(prediction)
+    if prediction.map is not None:
+        record["preview"] = prediction.map.preview
     if isinstance(prediction.input, InputNames):
         record["input"] = prediction.input.sources
     return record
@@ -262,6 +265,7 @@ def _prediction(record: dict[str, Any]) -> Prediction:
         InputNames(name) if isinstance(name, dict) else name,
         **_answer_fields(record),
         **read_picture_record({key: value for key, value in record.items() if value is not None}),
+        **read_map_record(record),
         outputs=tuple(
             OutputAnswer(
                 name=output["name"], kind=output["kind"], shape=tuple(output["shape"]), **_answer_fields(output)

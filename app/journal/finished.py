@@ -28,7 +28,7 @@ def read_finished(
     A last line that was cut off is left out, and so are lines of errors, whose inputs are tried again. A CSV has an
     answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
     """
-    allowed = ("ndjson",) if identity["command"] == "detect" else ("csv", "ndjson")
+    allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
     if form not in allowed:  # a csv has neither pictures without boxes nor masks
         raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be added to")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)

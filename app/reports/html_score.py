@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...inference.map_scoring import MapScore
 from ...inference.scoring import Score
+from .area_table import map_score_line, worst_ious
 from .html_markup import Markup, element
 from .report import Report
 from .score_table import ratio, score_line, worst_classes
@@ -17,11 +19,28 @@ _COLUMNS = ("label", "inputs", "precision", "recall", "F1")
 
 def score_section(report: Report) -> Markup | None:
     """The score of a report; None where answers were not scored."""
+    if report.map_score is not None:
+        return _map_section(report.map_score)
     score = report.score
     if score is None or not score.total:
         return None
     line = element("p", score_line(score), class_="lead")
     return element("section", element("h2", "Score"), line, _classes(score), _confusions(score))
+
+
+def _map_section(score: MapScore) -> Markup:
+    """Intersection over union of the classes of maps."""
+    rows = [
+        element(
+            "tr",
+            element("th", each.label, scope="row"),
+            [element("td", text) for text in (f"{each.pixels:,}", f"{each.answered:,}", f"{each.iou:.4f}")],
+        )
+        for each in worst_ious(score, SHOWN_CLASSES)
+    ]
+    line = element("p", map_score_line(score), class_="lead")
+    columns = ("label", "pixels", "answered", "IoU")
+    return element("section", element("h2", "Score"), line, _table(columns, rows, "numbers"))
 
 
 def _table(head: Sequence[str], rows: Sequence[Markup], kind: str | None = None) -> Markup:

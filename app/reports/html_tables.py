@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...inference.class_maps import class_color
 from .html_charts import bound_class
 from .html_markup import Markup, element, microseconds, percent, quantity
 from .layer_columns import LayerColumn, layer_columns
 from .report import SHOWN_ANSWERS
 from .resources import short, title
-from .thumbnails import thumbnail
+from .thumbnails import map_thumbnail, thumbnail
 
 if TYPE_CHECKING:
+    from ...inference.class_maps import ClassMap
+    from ...inference.predictions import Prediction
     from ...runtime.measure.suites import SuiteRow
     from ...runtime.sweep import SweepPoint
     from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, NetworkAdvice, Report
+
+SHOWN_AREAS = 6  # of a picture
 
 Heading = tuple[str, bool]  # text, whether the column has numbers
 
@@ -230,14 +235,14 @@ def answer_table(report: Report) -> Markup:
     """Return the first SHOWN_ANSWERS answers, beside small pictures where the inputs are pictures, then the inputs that
     could not be answered."""
     shown = report.predictions[:SHOWN_ANSWERS]
-    pictures = report.command == "classify"
+    pictures = report.command in ("classify", "segment")
     rows = [
         element(
             "tr",
-            _picture(str(answer.input)) if pictures else None,
+            _picture(answer, report) if pictures else None,
             element("th", str(answer.input), scope="row", class_="wrap"),
-            cell(answer.text),
-            _probability(answer.probability),
+            cell(answer.text) if answer.map is None else _areas(answer.map, report),
+            _probability(answer.probability) if answer.map is None else None,
         )
         for answer in shown
     ]
@@ -255,12 +260,26 @@ def answer_table(report: Report) -> Markup:
     caption = f"Answers, {len(shown)} of {total:,}" if len(shown) < total else "Answers"
     first: list[Heading] = [("", False)] if pictures else []
     name = "row" if report.command == "ffnn" else "input"
-    return table(caption, [*first, (name, False), ("label", False), ("probability", True)], rows, class_="scroll tall")
+    columns = [("classes", False)] if report.command == "segment" else [("label", False), ("probability", True)]
+    return table(caption, [*first, (name, False), *columns], rows, class_="scroll tall")
 
 
-def _picture(name: str) -> Markup:
+def _picture(answer: Prediction, report: Report) -> Markup:
+    name = str(answer.input)
+    if answer.map is not None:
+        source = map_thumbnail(name, answer.map, report.map_labels)
+        return element("td", element("img", src=source, alt="") if source else None, class_="picture map")
     source = thumbnail(name)
     return element("td", element("img", src=source, alt="") if source else None, class_="picture")
+
+
+def _areas(found: ClassMap, report: Report) -> Markup:
+    """The largest classes of a picture, each behind its colour."""
+    items = []
+    for area in found.areas[:SHOWN_AREAS]:
+        swatch = element("i", style=f"background:{class_color(area.class_index, report.map_labels)}")
+        items.append(element("li", swatch, f"{area.label} {100 * area.share:.1f} %"))
+    return element("td", element("ul", items, class_="areas"))
 
 
 def _probability(value: float | None) -> Markup:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...inference.detections import answer_record
+from ...inference.map_scoring import MapScore
 from ...inference.predictions import InputNames, Prediction
 from ...inference.scoring import Score
 from ...runtime.timing import LayerTiming
 from ..options import Format, ReportFormat
 from ..text import printable, spell
+from .area_table import AREA_COLUMNS, area_lines
 from .box_rows import BOX_COLUMNS, box_lines, coco_chunks
 from .cells import Change, as_is
 from .layer_columns import markdown_table
@@ -72,15 +74,18 @@ def begin(form: Format, command: str) -> str:
 
 def _columns(command: str) -> tuple[str, ...]:
     """Return the columns of a command's answers in CSV."""
-    return BOX_COLUMNS if command == "detect" else PREDICTION_COLUMNS
+    return {"detect": BOX_COLUMNS, "segment": AREA_COLUMNS}.get(command, PREDICTION_COLUMNS)
 
 
 def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
-    """Answers in CSV or NDJSON, a line each; in CSV, boxes have a line each."""
+    """Answers in CSV or NDJSON, a line each; in CSV, boxes and areas have a line each."""
     answers = tuple(answers)
     if form == "csv" and any(answer.boxes is not None for answer in answers):
         lines = [line for answer in answers for line in box_lines(answer, _input_text(answer.input))]
         return _csv(BOX_COLUMNS, lines, change, header=False)
+    if form == "csv" and any(answer.map is not None for answer in answers):
+        lines = [line for answer in answers for line in area_lines(answer, _input_text(answer.input))]
+        return _csv(AREA_COLUMNS, lines, change, header=False)
     records = [prediction_record(answer) for answer in answers]
     if form == "csv":
         for record, answer in zip(records, answers):
@@ -167,12 +172,9 @@ def to_document(report: Report) -> dict[str, Any]:
         document["cores"] = dataclasses.asdict(report.cores)
     if report.comparison is not None:
         document["compare_backends"] = _comparison(report.comparison)
-    if report.score is not None:
-        document["score"] = _score(report.score)
     if report.limits is not None:
         document |= dataclasses.asdict(report.limits)
-    if report.box_score is not None:
-        document["box_score"] = dataclasses.asdict(report.box_score)
+    document |= _scores(report)
     if report.none is not None:
         document["none"] = dataclasses.asdict(report.none)
     if report.advice is not None:
@@ -184,6 +186,18 @@ def to_document(report: Report) -> dict[str, Any]:
     if report.suite is not None:
         document["suite"] = [dataclasses.asdict(row) for row in report.suite]
     return document
+
+
+def _scores(report: Report) -> dict[str, Any]:
+    """The score of labels, boxes or maps, under its name."""
+    found: dict[str, Any] = {}
+    if report.score is not None:
+        found["score"] = _score(report.score)
+    if report.box_score is not None:
+        found["box_score"] = dataclasses.asdict(report.box_score)
+    if report.map_score is not None:
+        found["map_score"] = _map_score(report.map_score)
+    return found
 
 
 def _floor(table: LayerTable) -> dict[str, Any]:
@@ -309,4 +323,23 @@ def _score(score: Score) -> dict[str, Any]:
             for each in score.classes
         ],
         "confusion": [dataclasses.asdict(each) for each in score.confusion],
+    }
+
+
+def _map_score(score: MapScore) -> dict[str, Any]:
+    return {
+        "pictures": score.pictures,
+        "unlabelled": score.unlabelled,
+        "mean_iou": score.mean_iou if score.classes else None,
+        "pixel_accuracy": score.pixel_accuracy if score.pixels else None,
+        "classes": [
+            {
+                "label": each.label,
+                "class_index": each.class_index,
+                "pixels": each.pixels,
+                "answered": each.answered,
+                "iou": each.iou,
+            }
+            for each in score.classes
+        ],
     }

@@ -14,6 +14,7 @@ from ..errors import BAD_USAGE, CHECK_FAILED
 if TYPE_CHECKING:
     from ...inference.boxes import Limits
     from ...inference.coco import Annotations, BoxScore
+    from ...inference.map_scoring import MapScore
     from ...runtime.advice import Advice, WhatIf
     from ...runtime.backend import BackendInfo
     from ...runtime.calibration import Agreement
@@ -157,6 +158,8 @@ class Report:
     agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
     score: Score | None = None
     box_score: BoxScore | None = None  # of a network of boxes
+    map_score: MapScore | None = None  # of a network of maps
+    map_labels: tuple[str, ...] = ()  # its classes
     coco: Annotations | None = None  # the ids of classes and pictures, of a network of boxes
     limits: Limits | None = None  # of the boxes that are answered
     fail_under: float | None = None  # the least accuracy with which a scored run succeeds
@@ -218,11 +221,13 @@ class Report:
 
     @property
     def is_below(self) -> bool:
-        """True if the accuracy, or the mAP of boxes, is below the one that was asked for."""
+        """True if the accuracy, the mAP of boxes or the mean IoU of maps is below the one that was asked for."""
         if self.fail_under is None:
             return False
         if self.box_score is not None:
             return (self.box_score.map or 0.0) < self.fail_under
+        if self.map_score is not None:
+            return self.map_score.mean_iou < self.fail_under
         return self.score is not None and self.score.accuracy < self.fail_under
 
     @property

@@ -14,6 +14,7 @@ from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.backend import DEVICE_LABEL
 from ..text import count
 from .advice_table import print_advice
+from .area_table import print_areas, print_map_score
 from .box_table import print_box_score, print_boxes
 from .console import BOX, Column, cell, new_table, print_line, print_rows, to_text
 from .html_markup import microseconds, percent
@@ -40,11 +41,14 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
     def fill(console: Console) -> None:
         if report.command == "detect":
             print_boxes(console, report)
+        elif report.command == "segment":
+            print_areas(console, report)
         elif report.predictions:
             _print_predictions(console, report)
         _print_none(console, report)
         print_score(console, report, quiet)
         print_box_score(console, report, quiet)
+        print_map_score(console, report, quiet)
         if report.suite is not None:
             _print_suite(console, report)
         if report.sweep is not None:
@@ -65,6 +69,7 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
         _print_none(console, report)
         print_score(console, report, quiet=True)
         print_box_score(console, report, quiet=True)
+        print_map_score(console, report, quiet=True)
         if report.sweep is not None:
             print_sweep(console, report)
         _print_times(console, report)

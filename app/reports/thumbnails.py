@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image
 
+    from ...inference.class_maps import ClassMap
     from ...inference.detections import Box
 
 DRAWN_SIDE = 480  # of a picture with boxes and their labels
@@ -30,6 +31,23 @@ def drawn_thumbnail(name: str, boxes: Sequence[Box], size: tuple[int, int] | Non
 
     small = None if size is None else _small(name, DRAWN_SIDE)
     return None if small is None or size is None else _data_url(draw_boxes(small, boxes, size), "JPEG")
+
+
+def map_thumbnail(name: str, found: ClassMap, labels: Sequence[str]) -> str | None:
+    """A picture with its classes in colour as a data URL; the colours alone where it cannot be read, None as above
+    without a map."""
+    import numpy as np
+    from PIL import Image
+
+    from ...inference.class_maps import overlay
+
+    if not found.preview:
+        return thumbnail(name)
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(found.preview))))
+    size = (pixels.shape[1], pixels.shape[0])
+    small = _small(name, max(size))
+    sheet = Image.new("RGB", size, "white") if small is None else small.resize(size)
+    return _data_url(overlay(sheet, pixels, labels), "PNG")
 
 
 def _small(name: str, side: int) -> Image.Image | None:

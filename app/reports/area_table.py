@@ -1,0 +1,89 @@
+"""Areas of class maps in a terminal and as lines of CSV, and the intersection over union of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ...inference.map_scoring import ClassIou, MapScore
+from ...inference.predictions import Prediction
+from ..text import count
+from .console import BOX, cell, new_table, print_line
+from .report import Report
+
+AREA_COLUMNS = ("input", "label", "class_index", "pixels", "share", "error")
+SHOWN_AREAS = 8  # of a picture; the others are one row
+SHOWN_CLASSES = 20  # of more, those with the lowest IoU
+
+
+def area_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
+    """Return a record of AREA_COLUMNS for each class of a picture, which is called `name`."""
+    return [{"input": name, **vars(area)} for area in (answer.map.areas if answer.map is not None else ())]
+
+
+def print_areas(console: Console, report: Report) -> None:
+    """Print a row for each of the largest classes of a picture."""
+    if not report.predictions:
+        return
+    table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("input", overflow="fold")
+    table.add_column("label", overflow="fold")
+    for name in ("pixels", "share"):
+        table.add_column(name, justify="right")
+    for answer in report.predictions:
+        areas = answer.map.areas if answer.map is not None else ()
+        for number, area in enumerate(areas[:SHOWN_AREAS]):
+            name = str(answer.input) if number == 0 else ""
+            table.add_row(cell(name), cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")
+        rest = areas[SHOWN_AREAS:]
+        if rest:
+            pixels, share = sum(area.pixels for area in rest), sum(area.share for area in rest)
+            few = count(len(rest), "other class", "other classes")
+            table.add_row("", cell(few, "dim"), f"{pixels:,}", f"{100 * share:.1f} %")
+    console.print(table)
+    console.print()
+
+
+def map_score_line(score: MapScore) -> str:
+    """Describe the mean intersection over union in one line."""
+    if not score.pictures:
+        return "score: no picture has a right map"
+    return (
+        f"score: mean IoU {score.mean_iou:.4f} of {count(len(score.classes), 'class', 'classes')}, "
+        f"{100 * score.pixel_accuracy:.2f} % of pixels right in {count(score.pictures, 'picture')}"
+    )
+
+
+def worst_ious(score: MapScore, most: int) -> list[ClassIou]:
+    """The classes by index; of more than `most`, those with the lowest IoU, the lowest first."""
+    if len(score.classes) <= most:
+        return list(score.classes)
+    return sorted(score.classes, key=lambda each: each.iou)[:most]
+
+
+def print_map_score(console: Console, report: Report, quiet: bool) -> None:
+    """Print the score of maps, if there is one; the table of classes is left out if `quiet`."""
+    score = report.map_score
+    if score is None:
+        return
+    print_line(console, map_score_line(score))
+    if score.unlabelled:
+        print_line(console, f"{count(score.unlabelled, 'picture')} without a right map: not scored")
+    if report.fail_under is not None:
+        verdict = "below" if report.is_below else "not below"
+        print_line(console, f"mean IoU {score.mean_iou:.4f} is {verdict} --fail-under {report.fail_under:g}")
+    if quiet or not score.classes:
+        return
+    shown = worst_ious(score, SHOWN_CLASSES)
+    few = (
+        f", the {len(shown)} of {len(score.classes)} classes with the lowest" if len(shown) < len(score.classes) else ""
+    )
+    table = new_table(f"intersection over union by class{few}")
+    table.add_column("label", overflow="fold")
+    for name in ("pixels", "answered", "IoU"):
+        table.add_column(name, justify="right")
+    for each in shown:
+        table.add_row(cell(each.label), f"{each.pixels:,}", f"{each.answered:,}", f"{each.iou:.4f}")
+    console.print(table)

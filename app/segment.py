@@ -1,0 +1,181 @@
+"""`trninfer segment`: pictures to a class for each pixel."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import typer
+
+from .errors import UsageError
+from .option_groups import fraction, takes_options
+from .options import ModelOption, PictureOptions
+from .picture_paths import PicturePaths
+
+if TYPE_CHECKING:
+    from ..models.files import Model
+    from .answering import Task
+
+HELP = """Find the class of each pixel in pictures: the area of each class, and maps.
+
+For segmentation networks, such as torchvision's fcn, deeplab and lraspp, or SegFormer:
+give an ONNX file, or a model file that trninfer import made of it (--output-kind map says
+there that an output is a map). The class of a pixel is found on the chip; the map is then
+resized to the picture, each pixel from the nearest.
+
+Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
+input, .npy and .npz of the network's own input. One that cannot be used is named on
+standard error; the others are answered, and the exit status is 2 (--max-errors allows
+some).
+
+--save DIR writes two files for each picture: NAME.png, a palette PNG whose pixels are the
+numbers of classes (16-bit grey of more than 255 classes), and NAME-overlay.png (.jpg of a
+JPEG), the picture with its classes in colour. 255 (65,535) are pixels that the network did
+not see, where pictures are cut.
+
+--labels FOLDER scores the maps: intersection over union of each class, and its mean.
+FOLDER has STEM.png for a picture STEM.jpg, palette or grey, whose pixels are the right
+classes; 255 (65,535 of 16 bits) is not scored.
+
+\b
+Formats:
+  table   for people: a row a class of each picture, then layers
+  csv     input,label,class_index,pixels,share,error: a line a class of a
+          picture, then a line an input that could not be used
+  ndjson  an object a line, by "type": prediction (with its areas), layer, error,
+          and a summary at the end
+  json    one document; its schema is app/reports/report.schema.json in the package
+
+--output, --resume, --cores, --cluster and the others work as for trninfer classify; a
+finished ndjson can be added to.
+
+\b
+Examples:
+  trninfer segment street.jpg --model lraspp.onnx --save maps/
+  trninfer segment photos/ --recursive --model fcn.safetensors --format csv --output areas.csv
+  trninfer segment val/ --model deeplab.safetensors --labels masks/ --fail-under 0.6
+  cat photo.jpg | trninfer segment - --model lraspp.onnx --format json
+"""
+
+
+@dataclass(frozen=True)
+class SegmentOptions(PictureOptions):
+    """Options of segment beside its pictures."""
+
+    form: Annotated[
+        Literal["table", "json", "csv", "ndjson"],
+        typer.Option("--format", help="Form of the report; machine formats have standard output to themselves."),
+    ] = "table"
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="DIR", help="Write the map of each picture, and an overlay, into this folder."),
+    ] = None
+    fail_under: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-under",
+            parser=fraction,
+            metavar="SHARE",
+            help="Exit with 1 where the mean IoU that --labels finds is below this share.",
+        ),
+    ] = None
+    # Options of labels, which maps do not have.
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+    compare_backends: ClassVar[bool] = False  # type: ignore[misc]
+
+
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="FOLDER",
+        help="The right maps, to score the answers: palette or grey PNGs, STEM.png for a picture STEM.jpg.",
+    ),
+]
+
+
+@takes_options(HELP)
+def segment(
+    pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: SegmentOptions
+) -> None:
+    """Find the class of each pixel in the pictures that are named."""
+    started = time.perf_counter()
+    options.check()
+    pictures.check_named(options.resume, "segment")
+    if options.fail_under is not None and labels is None:
+        raise UsageError("--fail-under compares the mean IoU; it needs --labels")
+
+    from ..inference.arguments import in_layout
+    from ..inference.pictures import ignore_warnings
+    from ..models.inputs import ImageInput
+    from .answering import answer_task, begin
+    from .backends import load
+    from .picture_inputs import PictureInputs
+
+    begun = begin(options, started)  # reports a missing backend before anything is read
+    names, problems = pictures.find()
+    options.check_kept(model, pictures.from_list, *names)
+    loaded = load(model, options.quiet)
+    spec = loaded.network.input
+    if loaded.network.output.kind != "map" or not isinstance(spec, ImageInput):
+        raise UsageError(_other_command(loaded))
+    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
+    ignore_warnings()
+    sizes: dict[str | int, tuple[int, int]] = {}
+    inputs = PictureInputs(names, problems, spec, options, "segment", sizes)
+    raise typer.Exit(answer_task(begun, loaded, inputs, _task(loaded, labels, names, options, sizes)))
+
+
+def _other_command(model: Model) -> str:
+    """Name the command for a network without a map."""
+    from ..models.inputs import FeatureInput
+
+    network = model.network
+    if isinstance(network.input, FeatureInput):
+        return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
+    if network.output.boxes is not None:
+        return f"model {network.name!r} finds boxes, not a class for each pixel; use trninfer detect"
+    finds = "classes" if network.output.is_labelled else network.output.kind
+    return (
+        f"model {network.name!r} finds {finds}, not a class for each pixel; use trninfer classify, or import it with "
+        "--output-kind map"
+    )
+
+
+def _task(
+    model: Model,
+    labels: str | None,
+    names: list[str],
+    options: SegmentOptions,
+    sizes: dict[str | int, tuple[int, int]],
+) -> Task:
+    """Return the work beside the run itself: maps, the files that are saved, and the score."""
+    from ..inference.map_scoring import MapLabels, MapScorer
+    from ..inference.predictions import Prediction
+    from ..inference.segmenting import Segmenter
+    from .answering import Task
+    from .drawn_pictures import SavedMaps
+    from .reports.report import Report
+
+    right = None if labels is None else MapLabels(labels, len(model.network.labels))
+    if right is not None:
+        right.check_some(names)
+    scorer = None if labels is None else MapScorer(model.network.labels)
+    saved = None if options.save is None else SavedMaps(options.save, names, model.network.labels)
+    segmenter = Segmenter(sizes, right, None if saved is None else saved.save)
+
+    def watch(answer: Prediction) -> None:
+        if scorer is not None:
+            scorer.add(answer.map)
+
+    def complete(report: Report) -> None:
+        report.map_score = None if scorer is None else scorer.score
+        report.map_labels = model.network.labels
+        report.errors = report.errors + segmenter.problems
+        if saved is not None:
+            report.errors = report.errors + saved.problems
+            saved.report(options.quiet)
+
+    return Task(segmenter, {"labels": labels}, watch, complete)

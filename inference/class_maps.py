@@ -1,0 +1,195 @@
+"""Class maps: the class of each pixel of a picture, the area of each class, and the pictures drawn of them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ..models.frame import Frame
+from .palette import rgb, shaded_color
+
+VOID = 255  # of 8 bits: pixels without a class, as PASCAL VOC has them; of 16 bits 65,535
+PREVIEW_SIDE = 160  # pixels of the small map that a page shows
+OPACITY = 0.55  # of colours over a picture
+BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void")  # as a first class, left as it is
+
+
+@dataclass(frozen=True)
+class ClassArea:
+    """The pixels of a picture that have a class, and their share of all its pixels."""
+
+    label: str
+    class_index: int
+    pixels: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Pixels of one class in a picture whose right classes are known: answered, right, and both."""
+
+    class_index: int
+    answered: int
+    right: int
+    both: int
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """The answer of a segmentation network for a picture.
+
+    `areas` are those of the classes that occur, the largest first. `preview` is the map made small, as a PNG in base64.
+    `overlaps` compare it with the right classes, where they are known. `pixels`, where they are kept, are the classes,
+    [height, width], the highest number for pixels that the network did not see.
+    """
+
+    width: int
+    height: int
+    areas: tuple[ClassArea, ...]
+    preview: str
+    overlaps: tuple[Overlap, ...] | None = None
+    pixels: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """Each class with its share of the picture."""
+        return ", ".join(f"{area.label} {100 * area.share:.1f} %" for area in self.areas)
+
+
+def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: int) -> np.ndarray:
+    """Return the class of each pixel of a picture, the nearest of the network's.
+
+    `classes` [rows, columns] cover the network's image, which is `size` (height, width) pixels; `count` is the number
+    of classes. The result is uint8 [H, W], or uint16 of more than 255 classes, with the highest number for pixels that
+    the network did not see.
+    """
+    dtype = np.dtype(np.uint8 if count <= VOID else np.uint16)
+    rows, columns = (
+        _nearest(pixels, scale, first, side, own)
+        for pixels, scale, first, side, own in (
+            (frame.height, frame.scale[1], frame.top, size[0], classes.shape[0]),
+            (frame.width, frame.scale[0], frame.left, size[1], classes.shape[1]),
+        )
+    )
+    whole = classes.astype(dtype)[np.maximum(rows, 0)][:, np.maximum(columns, 0)]
+    whole[rows < 0] = void_of(dtype)
+    whole[:, columns < 0] = void_of(dtype)
+    return np.asarray(whole)
+
+
+def _nearest(pixels: int, scale: float, first: int, side: int, own: int) -> np.ndarray:
+    """Return the row (or column) of a map for each of a picture's; -1 outside of the network's image."""
+    places = np.floor((np.arange(pixels) + 0.5) * scale - first)
+    inside = (places >= 0) & (places < side)
+    return np.where(inside, places * own // side, -1).astype(np.int64)
+
+
+def void_of(dtype: np.dtype[Any]) -> int:
+    """Return the number of pixels without a class."""
+    return int(np.iinfo(dtype).max)
+
+
+def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap, ...] | None = None) -> ClassMap:
+    """Return the answer that a picture's map, as `to_picture` returns it, comes to."""
+    counts = np.bincount(pixels.ravel(), minlength=len(labels))[: len(labels)]
+    areas = tuple(
+        ClassArea(labels[index], index, int(counts[index]), int(counts[index]) / pixels.size)
+        for index in np.argsort(-counts, kind="stable").tolist()
+        if counts[index]
+    )
+    step = max(1, -(-max(pixels.shape) // PREVIEW_SIDE))
+    file = io.BytesIO()
+    palette_picture(pixels[step // 2 :: step, step // 2 :: step], labels).save(file, "PNG")
+    return ClassMap(pixels.shape[1], pixels.shape[0], areas, base64.b64encode(file.getvalue()).decode(), overlaps)
+
+
+def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:
+    """Compare a map with the right classes [H, W], class by class; pixels whose right class is void are left out."""
+    known = right < count
+    own, true = pixels[known], right[known]
+    answered = np.bincount(own[own < count], minlength=count)
+    totals = np.bincount(true, minlength=count)
+    both = np.bincount(true[own == true], minlength=count)
+    return tuple(
+        Overlap(index, int(answered[index]), int(totals[index]), int(both[index]))
+        for index in np.flatnonzero(answered + totals).tolist()
+    )
+
+
+def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
+    """Return a map as a picture whose pixels are class numbers: mode P, in the classes' colours; of more than 255
+    classes 16-bit grey."""
+    picture = Image.fromarray(pixels)
+    if pixels.dtype == np.uint8:
+        picture.putpalette(_colors(labels).astype(np.uint8).tobytes())
+    return picture
+
+
+def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
+    """Return a picture with its classes in colour over it, and their borders. A background keeps its colours, and so do
+    pixels without a class."""
+    base = np.asarray(picture.convert("RGB"), np.float32)
+    plain = pixels == void_of(pixels.dtype)
+    if _has_background(labels):
+        plain |= pixels == 0
+    colors = _colors(labels)[np.minimum(pixels, 255) if pixels.dtype == np.uint8 else pixels % 255]
+    grey = np.asarray(picture.convert("L"), np.float32)[..., None]  # so that the colours are those of the classes
+    mixed = np.where(plain[..., None], base, grey + (colors - grey) * np.float32(OPACITY))
+    border = np.zeros(pixels.shape, bool)
+    border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
+    border[1:] |= pixels[1:] != pixels[:-1]
+    mixed[border] = 255
+    return Image.fromarray(mixed.round().astype(np.uint8))
+
+
+def class_color(index: int, labels: Sequence[str]) -> str:
+    """Return the colour of a class as `#rrggbb`: black for a background."""
+    return "#000000" if index == 0 and _has_background(labels) else shaded_color(index)
+
+
+def _colors(labels: Sequence[str]) -> np.ndarray:
+    """Return the colours of all numbers of 8 bits, float32 [256, 3]; that of void is a light grey."""
+    colors = [rgb(class_color(index, labels)) for index in range(VOID)]
+    return np.array([*colors, (224, 224, 224)], np.float32)
+
+
+def _has_background(labels: Sequence[str]) -> bool:
+    return bool(labels) and labels[0].strip().lower() in BACKGROUNDS
+
+
+def map_record(found: ClassMap | None) -> dict[str, Any]:
+    """Return the width, height and areas of a picture as plain values; nothing for an answer without a map."""
+    if found is None:
+        return {}
+    record: dict[str, Any] = {
+        "width": found.width,
+        "height": found.height,
+        "areas": [dict(vars(area)) for area in found.areas],
+    }
+    if found.overlaps is not None:
+        record["overlaps"] = [dict(vars(overlap)) for overlap in found.overlaps]
+    return record
+
+
+def read_map_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the field `map` of a prediction out of plain values; KeyError, TypeError or ValueError for others."""
+    if "areas" not in record:
+        return {}
+    overlaps = record.get("overlaps")
+    found = ClassMap(
+        width=record["width"],
+        height=record["height"],
+        areas=tuple(ClassArea(**area) for area in record["areas"]),
+        preview=record.get("preview", ""),
+        overlaps=None if overlaps is None else tuple(Overlap(**overlap) for overlap in overlaps),
+    )
+    numbers = [found.width, found.height, *(area.pixels for area in found.areas)]
+    if any(type(number) is not int for number in numbers) or type(found.preview) is not str:
+        raise ValueError
+    return {"map": found}

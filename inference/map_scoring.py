@@ -1,0 +1,131 @@
+"""Scores of class maps whose right classes are known: intersection over union, by class and on average."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.preprocess import open_image
+from .class_maps import VOID, ClassMap
+
+SUFFIXES = (".png", ".bmp", ".gif", ".tif", ".tiff")  # of pictures that keep numbers as they are
+MODES = ("P", "L", "1", "I;16", "I")
+
+
+@dataclass(frozen=True)
+class ClassIou:
+    """The score of one class: pixels that have it, that are answered with it, and both."""
+
+    label: str
+    class_index: int
+    pixels: int
+    answered: int
+    both: int
+
+    @property
+    def iou(self) -> float:
+        """Intersection over union."""
+        return self.both / (self.pixels + self.answered - self.both)
+
+
+@dataclass(frozen=True)
+class MapScore:
+    """Maps compared with the right classes of their pixels; `classes` are those that are right or answered somewhere.
+
+    `unlabelled`: pictures whose right classes are not known.
+    """
+
+    pictures: int
+    pixels: int
+    correct: int
+    classes: tuple[ClassIou, ...] = ()
+    unlabelled: int = 0
+
+    @property
+    def mean_iou(self) -> float:
+        """The mean intersection over union of the classes; 0 where nothing is scored."""
+        return sum(each.iou for each in self.classes) / len(self.classes) if self.classes else 0.0
+
+    @property
+    def pixel_accuracy(self) -> float:
+        """The share of right pixels; 0 where nothing is scored."""
+        return self.correct / self.pixels if self.pixels else 0.0
+
+
+class MapScorer:
+    """Adds up the overlaps of maps with the right ones."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = labels
+        self._answered: Counter[int] = Counter()
+        self._right: Counter[int] = Counter()
+        self._both: Counter[int] = Counter()
+        self._pictures = self._unlabelled = 0
+
+    def add(self, found: ClassMap | None) -> None:
+        """Count an answer."""
+        if found is None or found.overlaps is None:
+            self._unlabelled += 1
+            return
+        self._pictures += 1
+        for each in found.overlaps:
+            self._answered[each.class_index] += each.answered
+            self._right[each.class_index] += each.right
+            self._both[each.class_index] += each.both
+
+    @property
+    def score(self) -> MapScore:
+        """The score so far."""
+        classes = tuple(
+            ClassIou(self._labels[index], index, self._right[index], self._answered[index], self._both[index])
+            for index in sorted({*self._answered, *self._right})
+        )
+        return MapScore(self._pictures, self._right.total(), self._both.total(), classes, self._unlabelled)
+
+
+class MapLabels:
+    """A folder of pictures whose pixels are the right classes: STEM.png for a picture STEM.jpg; 255 is no class."""
+
+    def __init__(self, folder: str, classes: int) -> None:
+        """InputError unless it is a folder with such pictures."""
+        self._folder, self._classes = folder, classes
+        path = Path(folder)
+        if not path.is_dir():
+            raise InputError(
+                f"{folder}: not a folder; class maps are read from one, with STEM.png for a picture STEM.jpg"
+            )
+        self._files = {each.stem: each for each in sorted(path.iterdir()) if each.suffix.lower() in SUFFIXES}
+        if not self._files:
+            raise InputError(f"{folder}: no class maps ({', '.join(SUFFIXES)}) in it")
+
+    def check_some(self, names: Sequence[str]) -> None:
+        """InputError unless at least one of the pictures has a map."""
+        if names and not any(Path(name).stem in self._files for name in names):
+            raise InputError(f"{self._folder}: no map for any of the pictures, such as {Path(names[0]).stem}.png")
+
+    def read(self, name: str, size: tuple[int, int]) -> np.ndarray | None:
+        """Return the right classes [H, W] of a picture of `size` (width, height), void above the classes; None where
+        there is no map of it. InputError for a map of another size, or with a number that is no class."""
+        file = self._files.get(Path(name).stem)
+        if file is None:
+            return None
+        try:
+            image = open_image(file)
+        except InputError as error:
+            raise InputError(f"its map {file}: {error}") from None
+        if image.mode not in MODES:
+            raise InputError(f"its map {file}: has mode {image.mode}; a palette or grey, of class numbers, is needed")
+        if image.size != size:
+            raise InputError(f"its map {file}: {image.width}x{image.height} pixels, the picture {size[0]}x{size[1]}")
+        right = np.asarray(image).astype(np.int64)
+        void = VOID if image.mode in ("P", "L", "1") else 0xFFFF
+        wrong = (right >= self._classes) & (right != void)
+        if wrong.any():
+            known = f"one of the model's {self._classes}, nor {void} (none)"
+            raise InputError(f"its map {file}: class {right[wrong][0]} is not {known}")
+        return right

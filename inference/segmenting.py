@@ -1,0 +1,73 @@
+"""Segmentation: the class map of a picture as an answer, with the area of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..models.errors import InputError
+from ..models.frame import frame_of, own_frame
+from ..models.inputs import ImageInput
+from ..models.network import Network
+from .class_maps import Overlap, compare, read_map, to_picture
+from .detections import Sizes
+from .map_scoring import MapLabels
+from .predictions import Prediction
+from .search import InputProblem
+
+SaveMap = Callable[["str | int", np.ndarray], None]
+
+
+class Segmenter:
+    """Makes the answers of a network of maps out of its numbers.
+
+    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, are
+    pictures of the network's own size. With `right`, maps are compared with the right ones; `problems` are those that
+    could not be. `save` is called with each picture's name and map. Answers have their map's numbers if `keeps_pixels`.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        right: MapLabels | None = None,
+        save: SaveMap | None = None,
+        keeps_pixels: bool = False,
+    ) -> None:
+        self._sizes = sizes
+        self._right = right
+        self._save = save
+        self._keeps_pixels = keeps_pixels
+        self.problems: list[InputProblem] = []
+
+    def __call__(
+        self, names: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray
+    ) -> list[Prediction]:
+        """Return the answer to each input; see `make_predictions`."""
+        spec = network.input
+        assert isinstance(spec, ImageInput)
+        maps = network.unpack(probabilities)[0].reshape(len(names), *network.output_shape)
+        answers = []
+        for name, found in zip(names, maps, strict=True):
+            size = self._sizes.pop(name, None)
+            frame = frame_of(spec, *size) if size is not None and spec.preprocess == "photo" else own_frame(spec)
+            pixels = to_picture(found, frame, (spec.height, spec.width), len(network.labels))
+            if self._save is not None:
+                self._save(name, pixels)
+            answer = read_map(pixels, network.labels, self._compare(name, pixels, len(network.labels)))
+            if self._keeps_pixels:
+                answer = replace(answer, pixels=pixels)
+            answers.append(Prediction(name, None, None, None, (), map=answer))
+        return answers
+
+    def _compare(self, name: str | int, pixels: np.ndarray, count: int) -> tuple[Overlap, ...] | None:
+        """Compare a picture's map with the right one; None where that is not known or cannot be used."""
+        if self._right is None:
+            return None
+        try:
+            right = self._right.read(str(name), (pixels.shape[1], pixels.shape[0]))
+        except InputError as error:
+            self.problems.append(InputProblem(name, f"not scored: {error}"))
+            return None
+        return None if right is None else compare(pixels, right, count)
