@@ -13,7 +13,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..tiling.packing import ceil_div
-from ..tiling.tiles import copy_by_hardware
+from ..tiling.tiles import copy_by_hardware, sbuf_tile
 from .forms import Form
 from .pairs import pair_inputs
 from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
@@ -168,7 +168,7 @@ def _new_tile(stream, t, shape):
     if t > 0 and begins_pair(plan, t - 1):
         return stream.second
     if not begins_pair(plan, t):
-        return nl.ndarray(shape, dtype=stream.x.dtype, buffer=nl.sbuf)
+        return sbuf_tile(shape, stream.x.dtype)
     partitions, images, rows, columns = shape
     both = nl.ndarray((partitions, images, rows, 2, columns), dtype=stream.x.dtype, buffer=nl.sbuf)
     stream.second = both[:, :, :, 1]

@@ -1,9 +1,8 @@
 """Softmax within a network, of channels in any order and over any tiles."""
 
 import pytest
-from lowered import assert_right, kinds_of
+from lowered import assert_right, decide, kinds_of
 from random_networks import conv, labels, picture
-from trninfer.lowering.decisions import Decisions
 from trninfer.models.layers import (
     ChannelShuffle,
     ChannelSlice,
@@ -45,4 +44,4 @@ def test_bins_of_box_sides(batch: int, dtype: str) -> None:
     )
     network = Network("n", picture(3, 8, 6), layers, labels(5))
     for packed in (1, 2):
-        assert_right(network, Decisions(packed=packed), batch, dtype)
+        assert_right(network, decide(packed=packed), batch, dtype)

@@ -162,7 +162,7 @@ def test_pixels_in_another_order_stay_on_their_partitions(
     if [axis for axis in order if split[axis] > 1] != [axis for axis in range(4) if split[axis] > 1]:
         assert not isinstance(operation_of(graph_of(network), "turn"), Rearrange)
     packed = 2 if channels == 3 else 1
-    assert_right(network, Decisions(packed=packed), batch, dtype)
+    assert_right(network, applicable(network, decide(packed=packed), batch), batch, dtype)
 
 
 @pytest.mark.parametrize(("down", "across"), [(2, 2), (1, 3), (4, 2)])
