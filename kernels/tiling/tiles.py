@@ -100,9 +100,10 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
     """Copy with hardware-generated descriptors (DGE) where possible; otherwise the compiler may put them on GpSimd,
     behind its other work (nki-dge). `engine` triggers the DMA.
 
-    The choice for descriptors of a single row is left open: the compiler prepares them before the launch.
+    The choice for a single partition of SBUF is left open: the compiler prepares such descriptors before the launch.
     """
-    if nisa.get_nc_version() == nisa.nc_version.gen2 or dst.shape[0] == 1 or src.shape[0] == 1:
+    in_sbuf = dst if dst.buffer == nl.sbuf else src
+    if nisa.get_nc_version() == nisa.nc_version.gen2 or in_sbuf.shape[0] == 1:
         nisa.dma_copy(dst=dst, src=src)
     else:
         nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=engine)

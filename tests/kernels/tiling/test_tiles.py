@@ -3,13 +3,16 @@
 import math
 import warnings
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
-import trninfer.kernels  # noqa: F401  (makes `import nki` work)
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import on
 from nki_tensors import tile as tile_of
-from trninfer.kernels.tiling.tiles import PARTITIONS, even_tiles, reshaped, row_groups, tiles
+from trninfer import simulator
+from trninfer.kernels.tiling.tiles import PARTITIONS, copy_by_hardware, even_tiles, reshaped, row_groups, tiles
 from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
@@ -59,3 +62,24 @@ def test_a_reshaped_view_is_what_reshape_makes(partitions: int, free: list[int],
         view = reshaped(tile_of(numbers), shape)
         assert view.shape == shape
         np.testing.assert_array_equal(view.values, numbers.reshape(shape))
+
+
+def test_many_partitions_ask_for_hardware_descriptors_whatever_the_batch() -> None:
+    """An image of a batch of 1 is an argument, which the compiler would leave to GpSimd; a single row is prepared."""
+
+    @nki.jit
+    def moved(image, row):
+        out = nl.ndarray((1, 3, 40), dtype=image.dtype, buffer=nl.shared_hbm)
+        many = nl.ndarray((3, 40), dtype=image.dtype, buffer=nl.sbuf)
+        one = nl.ndarray((1, 40), dtype=image.dtype, buffer=nl.sbuf)
+        copy_by_hardware(dst=many, src=image)
+        copy_by_hardware(dst=one, src=row)
+        nisa.tensor_copy(dst=many[0:1, :], src=one)
+        copy_by_hardware(dst=out, src=many)
+        return out
+
+    run = simulator.run(
+        moved, simulator.TensorSpec((1, 3, 40), "float32"), simulator.TensorSpec((1, 40), "float32"), functional=False
+    )
+    made = [(dma.partitions, dma.dge, dma.software) for i in run.program if (dma := i.dma) is not None]
+    assert made == [(3, True, False), (1, False, False), (3, True, False)]
