@@ -129,6 +129,7 @@ class Pipeline:
     forms: tuple[Form, ...]
     room: int
     passes: tuple[Pass, ...] = field(init=False, compare=False, repr=False)
+    _layouts: dict[Hashable, WeightLayout] = field(init=False, default_factory=dict, compare=False, repr=False)
     _known: dict[Hashable, Graph] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -169,8 +170,15 @@ class Pipeline:
             check_margins(graph)
 
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
-        """Return the graph with all passes run, laid out."""
-        return lay_out(self.run(decisions, ask)[-1][1])
+        """Return the graph with all passes run, laid out; the one of before where the passes have the same choices."""
+        if ask is not None:
+            return lay_out(self.run(decisions, ask)[-1][1])
+        kinds = {kind for each in self.passes for kind in each.kinds}
+        key = tuple(choice for choice in decisions.choices if choice.kind in kinds)
+        if key not in self._layouts:
+            self._layouts.clear()
+            self._layouts[key] = lay_out(self.run(decisions)[-1][1])
+        return self._layouts[key]
 
     def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
         """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""

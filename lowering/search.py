@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ..kernels.places import Pair
@@ -22,6 +22,7 @@ LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it 
 AHEAD = (8, 6)  # eighths of the room
 WARMING_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
 FEWEST_WALKED = 2  # candidates that are walked whatever they take
+BEYOND = (Kind.EARLY_LOADS, Kind.WARM_UP)  # kinds of choices that are tried when the budget is used up
 
 
 class Search:
@@ -38,30 +39,13 @@ class Search:
         self._pipeline, self._clock, self._pictures, self._most = pipeline, clock, pictures, most
         self._tried: set[Decisions] = set()
         self._run: Run | None = None  # of the quickest launch, if it is small
+        self._last: Run | None = None  # of the one that was tried last
         self._left = WALKED_INSTRUCTIONS
 
     @property
     def is_over(self) -> bool:
         """True if the budget is used up."""
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
-
-    def try_out(self, decisions: Decisions) -> bool:
-        """Walk a candidate, unless the budget is used up; true if it is the quickest so far."""
-        if decisions in self._tried or self.is_over:
-            return False
-        self._tried.add(decisions)
-        try:
-            plan = self._pipeline.launch(decisions, self._pictures)
-            if self._cannot_be_quicker(plan):
-                return False
-            plan = self._walk(plan)
-        except DoesNotFit as why:
-            self.reason = why
-            return False
-        if self.best is not None and plan.nanoseconds >= self.best.nanoseconds:
-            return False
-        self.best, self._run = plan, self._clock.walked()
-        return True
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
         """Return the quickest launch of some candidates and what is near it; DoesNotFit where none can be walked."""
@@ -71,56 +55,66 @@ class Search:
                 break
         if self.best is None:
             raise self.reason
-        self.improve()
-        self.load_ahead()
-        self.keep_warm()
+        for offered in (self._near, self._early, self._warm):
+            self.improve(offered)
         return self.best
 
-    def improve(self) -> None:
-        """Change one choice of the quickest launch at a time, as long as that makes it quicker."""
+    def improve(self, offered: Callable[[LaunchPlan], Iterator[Decisions]]) -> None:
+        """Try what is offered for the quickest launch, as long as something of it is quicker."""
         improved = True
-        while improved and self._left > 0:
-            improved = any([self.try_out(decisions) for decisions in self._near()])
+        while improved:
+            assert self.best is not None
+            improved = any([self.try_out(decisions) for decisions in offered(self.best)])
 
-    def _near(self) -> Iterator[Decisions]:
-        """Yield decisions that differ from those of the quickest launch in one choice."""
-        assert self.best is not None
-        best, decisions = self.best, self.best.decisions
+    def try_out(self, decisions: Decisions) -> bool:
+        """Walk a candidate, unless the budget is used up; true if it is the quickest so far."""
+        is_last = any(decisions.of(kind) for kind in BEYOND)
+        if decisions in self._tried or (self.is_over and not is_last):
+            return False
+        self._tried.add(decisions)
+        self._last = None
+        try:
+            plan = self._pipeline.launch(decisions, self._pictures)
+            if self._cannot_be_quicker(plan):
+                return False
+            plan = self._walk(plan)
+        except DoesNotFit as why:
+            self.reason = why
+            return False
+        self._last = self._clock.walked()
+        if self.best is not None:
+            most = max(self._most, self.best.instructions)
+            if plan.nanoseconds >= self.best.nanoseconds or plan.instructions > most:
+                return False
+        self.best, self._run = plan, self._last
+        return True
+
+    def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
+        """Yield decisions that differ from those of a launch in one choice."""
         for each in self._pipeline.passes:
-            yield from each.near(best.graph, decisions)
-        if max(best.passes) > 1 or decisions.of(Kind.STAY):
-            yield scaled(decisions, 1, 2)
-            yield scaled(decisions, 2, 1)
+            yield from each.near(best.graph, best.decisions)
+        if max(best.passes) > 1 or best.decisions.of(Kind.STAY):
+            yield scaled(best.decisions, 1, 2)
+            yield scaled(best.decisions, 2, 1)
 
-    def load_ahead(self) -> None:
-        """Let weights of the quickest launch be loaded before earlier operations, if that makes it quicker.
+    def _early(self, best: LaunchPlan) -> Iterator[Decisions]:
+        """Yield decisions by which weights are loaded before earlier operations, until that makes a launch quicker.
 
-        It is walked where it may gain: at most what the launch waits for DMAs, and what it takes to fill SBUF with
-        weights.
+        That may gain at most what the launch waits for DMAs, and what it takes to fill SBUF with weights.
         """
-        assert self.best is not None
-        best, layout = self.best, self.best.layout
-        filling = self._clock.loading(self._pipeline.room * PARTITIONS / layout.graph.itemsize)
-        if min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
+        filling = self._clock.loading(self._pipeline.room * PARTITIONS / best.graph.itemsize)
+        if best.decisions.of(Kind.EARLY_LOADS) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
             return
         for eighths in AHEAD:
-            decisions = best.decisions.having(Choice(Kind.EARLY_LOADS, value=eighths))
-            try:
-                plan = self._walk(self._pipeline.launch(decisions, self._pictures, layout))
-            except DoesNotFit:
-                continue
-            if plan.nanoseconds < best.nanoseconds:
-                self.best, self._run = plan, self._clock.walked()
-                return
+            if self.best is best:
+                yield best.decisions.having(Choice(Kind.EARLY_LOADS, value=eighths))
 
-    def keep_warm(self) -> None:
-        """Let the Tensor Engine multiply zeros where it waits, if that makes the quickest launch quicker.
-
-        With them it has at most the instructions that are allowed.
-        """
-        assert self.best is not None
-        best, run = self.best, self._run
+    def _warm(self, best: LaunchPlan) -> Iterator[Decisions]:
+        """Yield decisions by which the Tensor Engine multiplies zeros where it waits."""
+        if best.decisions.of(Kind.WARM_UP):
+            return
         zeros: tuple[Pair, ...] = ()
+        run = self._run
         for most in WARMING_ROUNDS:
             if run is None:
                 break
@@ -128,14 +122,8 @@ class Search:
             if not more or share > most:
                 break
             zeros = added(zeros, more)
-            decisions = with_zeros(best.decisions, zeros, best.emitted, best.graph)
-            try:
-                plan = self._priced(self._pipeline.launch(decisions, self._pictures, best.layout))
-            except DoesNotFit:
-                break
-            run = self._clock.walked()
-            if plan.nanoseconds < self.best.nanoseconds and plan.instructions <= self._most:
-                self.best = plan
+            yield with_zeros(best.decisions, zeros, best.emitted, best.graph)
+            run = self._last
 
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
         """True if a launch of one pass takes at least as long as the quickest, by the prices of its operations."""

@@ -39,7 +39,7 @@ def test_improving_never_makes_it_slower() -> None:
     search = search_of()
     assert search.try_out(staged(1)) and search.best is not None
     before = search.best.nanoseconds
-    search.improve()
+    search.improve(search._near)
     assert search.best.nanoseconds < before  # more images at a time, or copies for taps
 
 
@@ -69,7 +69,7 @@ def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
 def test_two_passes_become_one_where_that_is_quicker() -> None:
     search = search_of(2)
     assert search.try_out(staged(1)) and search.best is not None and search.best.passes == (2,)
-    search.improve()
+    search.improve(search._near)
     assert search.best.passes == (1,)
 
 
@@ -101,6 +101,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
     search = search_of(1)
     assert search.try_out(staged(1)) and search.best is not None
     search.best = replace(search.best, nanoseconds=1000.0, waiting=waiting)
+    search._left = -1  # the budget is for other candidates
     walked: list[int] = []
 
     def walk(plan: LaunchPlan) -> LaunchPlan:
@@ -110,8 +111,9 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
         return replace(plan, nanoseconds=times[walked[-1]])
 
     monkeypatch.setattr(search, "_walk", walk)
+    monkeypatch.setattr(search, "_cannot_be_quicker", lambda plan: False)
     monkeypatch.setattr(search._clock, "loading", lambda numbers: filling)
-    search.load_ahead()
+    search.improve(search._early)
     return [*walked, search.best.decisions.value(Kind.EARLY_LOADS)]
 
 

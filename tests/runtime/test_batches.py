@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
-from trninfer.lowering.decisions import Choice, Kind
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.graph import DoesNotFit
 from trninfer.lowering.passes.pack_taps import strides_of_filled
+from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.search import Search
 from trninfer.models import Model
 from trninfer.models.importing import ImportOptions, import_network
@@ -39,31 +41,31 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("seed", seeds)
 
 
-def load_ahead_of_need(search: Search) -> None:
-    """Load weights before earlier operations wherever there is room, whether or not that is quicker."""
-    assert search.best is not None
-    decisions = search.best.decisions.having(Choice(Kind.EARLY_LOADS, value=9))
-    with contextlib.suppress(DoesNotFit):
-        search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
+def forced(monkeypatch: pytest.MonkeyPatch, name: str, choices: Callable[[LaunchPlan], list[Choice]]) -> None:
+    """Take choices where they fit, whether or not they are quicker, in place of what a search offers."""
 
+    def offer(search: Search, best: LaunchPlan) -> Iterator[Decisions]:
+        for choice in choices(best):
+            with contextlib.suppress(DoesNotFit):
+                decisions = best.decisions.having(choice)
+                search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
+                search._run = None
+        yield from ()
 
-def fill_taps(search: Search) -> None:
-    """Load the taps of the input by one DMA, whether or not that is quicker."""
-    assert search.best is not None
-    for stride in strides_of_filled(search.best.graph)[-1:]:
-        decisions = search.best.decisions.having(Choice(Kind.FILL_TAPS, value=stride))
-        with contextlib.suppress(DoesNotFit):
-            search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
-            search._run = None
+    monkeypatch.setattr(Search, name, offer)
 
 
 def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     seed: int, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 3 == 2:
-        monkeypatch.setattr(Search, "load_ahead", load_ahead_of_need)
+        forced(monkeypatch, "_early", lambda best: [Choice(Kind.EARLY_LOADS, value=9)])
     if seed % 2 == 1:
-        monkeypatch.setattr(Search, "improve", fill_taps)
+        forced(
+            monkeypatch,
+            "_near",
+            lambda best: [Choice(Kind.FILL_TAPS, value=stride) for stride in strides_of_filled(best.graph)[-1:]],
+        )
     network = RandomNetwork(seed)
     path = network.saved(tmp_path)
     golden = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
