@@ -100,6 +100,33 @@ class Convolution(Filtered):
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
+    writes_hbm: ClassVar[bool] = True
+
+    def zeros_around(self, source: Operation) -> Sides:
+        """See `Operation`."""
+        return self.padding
+
+    def widest_zeros(self, source: Operation) -> Sides:
+        """See `Operation`: combined filters compute an even number of rows and columns."""
+        top, left, bottom, right = self.padding
+        high, wide = self.outputs_at_once if self.can_be_combined else (0, 0)
+        return top, left, bottom + high % 2, right + wide % 2
+
+    @property
+    def combines(self) -> bool:
+        """See `Operation`: with an addend."""
+        return len(self.sources) > 1
+
+    @property
+    def can_be_combined(self) -> bool:
+        """See `Operation`."""
+        is_plain = max(*self.stride, *self.dilation, self.groups) == 1
+        return self.kernel[1] == 3 and not self.weights.narrow and is_plain
+
+    @property
+    def convolved(self) -> Convolution:
+        """See `Operation`."""
+        return self
 
     def whole_rows(self, rows: Rows) -> Rows:
         """See `Operation`."""

@@ -15,7 +15,8 @@ from .tiling.column_phases import ColumnPhases
 from .tiling.packing import ceil_div
 
 if TYPE_CHECKING:
-    from .filter_operations import Filtered
+    from .filter_operations import Convolution, Filtered
+    from .pool_operations import MaxPool, RowGroupsPool
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
@@ -89,6 +90,9 @@ class Operation:
     packing: ClassVar[Packing]  # allowed packing of the images of its first operand
     cuts_rows: ClassVar[bool]  # it can compute some of several rows of its value by themselves
 
+    loads_taps: ClassVar[bool] = False  # it loads an image once for each filter column
+    writes_hbm: ClassVar[bool] = False  # it can write its value to HBM by itself
+    is_mean: ClassVar[bool] = False  # means, or sums, of windows
     is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # its value is in HBM, and the launch returns it
     has_scores: ClassVar[bool] = False  # its answers are scores and classes, not classes alone
@@ -131,6 +135,53 @@ class Operation:
         """Estimate the bytes per partition it needs besides its value, its weights and what every operation needs."""
         return 0
 
+    def zeros_around(self, source: Operation) -> Sides:
+        """Return the zeros around the value of `source`, its first operand, that it reads."""
+        return NO_SIDES
+
+    def widest_zeros(self, source: Operation) -> Sides:
+        """Return the zeros around the value of `source` that it reads in any form that it can have."""
+        return self.zeros_around(source)
+
+    def folds_all(self, window: Pair) -> bool:
+        """Return True if it folds an operand of `window` (rows, columns) to one number for each channel."""
+        return False
+
+    @property
+    def combines(self) -> bool:
+        """True if it combines the numbers of operands at the same place, so that their tiles must agree."""
+        return False
+
+    @property
+    def is_product(self) -> bool:
+        """True if it multiplies the numbers of two operands."""
+        return False
+
+    @property
+    def can_be_combined(self) -> bool:
+        """True if it has filters that minimal filtering can combine."""
+        return False
+
+    @property
+    def step_between(self) -> Pair:
+        """Distance (rows, columns) of the numbers of an operand in its value."""
+        return 1, 1
+
+    @property
+    def room(self) -> Room | None:
+        """Itself if it is a room, else None."""
+        return None
+
+    @property
+    def convolved(self) -> Convolution | None:
+        """Itself if it is a convolution, else None."""
+        return None
+
+    @property
+    def folded(self) -> MaxPool | RowGroupsPool | None:
+        """Itself if it takes maxima of windows, else None."""
+        return None
+
     @property
     def filtered(self) -> Filtered | None:
         """Itself if it multiplies by filters, else None."""
@@ -168,6 +219,11 @@ class Room(Operation):
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
+
+    @property
+    def room(self) -> Room:
+        """See `Operation`."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +270,7 @@ class TapsLoad(Operation):
     fills: bool = False
     copies: Copies = ONE_COPY
 
+    loads_taps: ClassVar[bool] = True
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False

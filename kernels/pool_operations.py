@@ -28,6 +28,10 @@ class Pool(Operation):
         """Return True unless a window is all of the operand."""
         return self.kernel != window
 
+    def folds_all(self, window: Pair) -> bool:
+        """See `Operation`."""
+        return self.kernel == window and not any(self.padding)
+
     def rows_read(self, rows: Rows) -> Rows:
         """See `Operation`."""
         first, end = (row * self.stride[0] - self.padding[0] for row in (rows[0], rows[1] - 1))
@@ -42,6 +46,26 @@ class Pool(Operation):
 class MaxPool(Pool):
     """Maxima of windows."""
 
+    def zeros_around(self, source: Operation) -> Sides:
+        """See `Operation`: where columns are in phases, all that windows reach."""
+        return self.reached(source.rows, source.columns) if source.column_phases > 1 else NO_SIDES
+
+    def reached(self, rows: int, columns: int) -> Sides:
+        """Return the rows and columns around an image that its windows reach."""
+        sizes = [
+            (outputs - 1) * stride - before + (kernel - 1) * dilation + 1 - extent
+            for outputs, stride, before, kernel, dilation, extent in zip(
+                (self.rows, self.columns), self.stride, self.padding[:2], self.kernel, self.dilation, (rows, columns)
+            )
+        ]
+        top, left, _, _ = self.padding
+        return top, left, max(0, sizes[0]), max(0, sizes[1])
+
+    @property
+    def folded(self) -> MaxPool:
+        """See `Operation`."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
@@ -49,6 +73,8 @@ class AveragePool(Pool):
 
     count_include_pad: bool = False
     is_sum: bool = False
+
+    is_mean: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True unless means at the border are over fewer elements, which a part could not know."""
@@ -77,6 +103,19 @@ class RowGroupsPool(Operation):
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
+
+    def zeros_around(self, source: Operation) -> Sides:
+        """See `Operation`."""
+        return self.padding
+
+    def reached(self, rows: int, columns: int) -> Sides:
+        """Return the rows and columns around an image that its windows reach."""
+        return self.padding
+
+    @property
+    def folded(self) -> RowGroupsPool:
+        """See `Operation`."""
+        return self
 
     def rows_read(self, rows: Rows) -> Rows:
         """See `Operation`."""

@@ -32,6 +32,16 @@ class Combine(Operation):
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
+    @property
+    def combines(self) -> bool:
+        """See `Operation`."""
+        return True
+
+    @property
+    def is_product(self) -> bool:
+        """See `Operation`."""
+        return self.arithmetic == "multiply"
+
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: products in float32."""
         return products_bytes(self, around)
@@ -219,6 +229,11 @@ class Interleave(Operation):
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
+
+    @property
+    def step_between(self) -> Pair:
+        """See `Operation`."""
+        return self.step
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
         """See `Operation`: all operands are alike."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution, TapsLoad
+from ..kernels.program import TapsLoad
 from ..models.checks import Shape
 from .graph import Graph, Node
 
@@ -45,7 +45,7 @@ def forms_by_layer(graph: Graph) -> dict[str, str | None]:
 
 def _form_of(parts: Sequence[Node]) -> str | None:
     """Return the form of a layer, or of the parts that it runs in, and what shares the Tensor Engine."""
-    convolutions = [part.operation for part in parts if isinstance(part.operation, Convolution)]
+    convolutions = [each for part in parts if (each := part.operation.convolved) is not None]
     if not convolutions:
         return "8-bit weights" if any(part.has_narrow_weights for part in parts) else None
     first = convolutions[0]

@@ -163,7 +163,7 @@ def narrow_together(graph: Graph, number: int) -> set[int]:
     while left:
         last = left.pop()
         node, readers = graph.nodes[last], graph.readers(last)
-        if not isinstance(node.operation, Convolution) or node.output is not None or node.memory is not Memory.SBUF:
+        if node.operation.convolved is None or node.output is not None or node.memory is not Memory.SBUF:
             return set()
         if not readers or not all(_reads_narrow(graph.nodes[reader]) for reader, _ in readers):
             return set()

@@ -11,20 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..kernels.program import (
-    Convolution,
     Copies,
     Filtered,
-    Interleave,
     Load,
     Memory,
     Operation,
     Parts,
     Place,
     Program,
-    Room,
     Rows,
     Stage,
-    TapsLoad,
     Windows,
 )
 from ..kernels.tiling.packing import ceil_div
@@ -109,9 +105,7 @@ class _Emission:
             reader, phase = whole
             if reader not in self._rooms:
                 self._rooms[reader] = self._add_room(reader)
-            interleave = self._graph.nodes[reader].operation
-            assert isinstance(interleave, Interleave)
-            step = interleave.step
+            step = self._graph.nodes[reader].operation.step_between
             self._append(replace(operation, into=Place(self._rooms[reader], divmod(phase, step[1]), step)))
             return
         if self._memory(number) is None:
@@ -124,11 +118,11 @@ class _Emission:
     def _interleaved(self, number: int) -> tuple[int, int] | None:
         """Return the node that a convolution computes a phase of, and which; None where it is another's alone."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
-        if len(readers) != 1 or not isinstance(node.operation, Convolution) or self._memory(number) is not None:
+        if len(readers) != 1 or node.operation.convolved is None or self._memory(number) is not None:
             return None
         reader, phase = readers[0]
         other = self._graph.nodes[reader].operation
-        alike = isinstance(other, Interleave) and other.packed == node.operation.packed
+        alike = other.step_between != (1, 1) and other.packed == node.operation.packed
         alike = alike and self._memory(reader) in (None, Memory.SBUF)
         phases = [parts[0] for parts in other.sources] if alike else []
         if not alike or min(phases) < 0 or any(not self._is_phase(part, reader) for part in phases):
@@ -141,7 +135,7 @@ class _Emission:
         alone = [other for other, _ in self._graph.readers(number)] == [reader]
         same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)
         free = self._schedule.region_of(number) is None and node.memory is Memory.SBUF
-        return alone and same and free and isinstance(node.operation, Convolution)
+        return alone and same and free and node.operation.convolved is not None
 
     def _add_region(self, region: Region) -> None:
         """Append nodes that run band by band; the last one's value is put together in a room."""
@@ -269,7 +263,7 @@ class _Emission:
     def _add_room(self, number: int) -> int:
         operation = self._graph.nodes[number].operation
         memory = self._memory(number) or Memory.SBUF
-        if isinstance(operation, TapsLoad):
+        if operation.loads_taps:
             raise DoesNotFit("the taps of an input are loaded by each stage that reads them")
         room = replace(room_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
@@ -280,9 +274,9 @@ class _Emission:
 
     def _write(self, operation: Operation, place: Place) -> None:
         """Append an operation that writes to a room: into HBM a convolution does so itself, others are stored."""
-        room = self.operations[place.room]
-        assert isinstance(room, Room)
-        if room.memory is Memory.SBUF or isinstance(operation, Convolution):
+        room = self.operations[place.room].room
+        assert room is not None
+        if room.memory is Memory.SBUF or operation.writes_hbm:
             self._append(replace(operation, into=place))
             return
         value = self._append(replace(operation, margin=(0, 0, 0, 0)))

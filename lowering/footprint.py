@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from ..kernels.program import (
-    Convolution,
     Memory,
     Operation,
-    Room,
     Stage,
-    Store,
     Surroundings,
 )
 from ..kernels.tiling.packing import ceil_div
@@ -78,9 +75,9 @@ class Footprint:
     def value(self, number: int) -> int:
         """Return the bytes of a partition that an operation's own value takes."""
         operation = self._operations[number]
-        if operation.has_answers or isinstance(operation, Store) or operation.into is not None:
+        if operation.has_answers or operation.into is not None:
             return 0
-        if isinstance(operation, Room) and operation.memory is not Memory.SBUF:
+        if operation.room is not None and operation.room.memory is not Memory.SBUF:
             return 0
         top, _, bottom, _ = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
@@ -97,7 +94,7 @@ class Footprint:
     def _images(self, number: int, operation: Operation) -> int:
         """Return the images along the free axis of an operation's value."""
         program = self._emitted.program
-        if isinstance(operation, Room) and operation.whole_batch:
+        if operation.room is not None and operation.room.whole_batch:
             return ceil_div(program.pictures, operation.packed)
         return self._stages[number].at_once * (program.packed // operation.packed)
 
@@ -107,7 +104,8 @@ class Footprint:
         if operation.filtered is None or operation.filtered.weights.stay:
             return staying
         whole, needed = self._layout.bytes_of(self.node_of(number))
-        in_groups = isinstance(operation, Convolution) and (operation.group_bytes > 0 or operation.rows_at_once > 1)
+        convolution = operation.convolved
+        in_groups = convolution is not None and (convolution.group_bytes > 0 or convolution.rows_at_once > 1)
         return staying + (whole if in_groups else needed)
 
     def _staying_in(self, stage: Stage) -> int:
@@ -142,5 +140,5 @@ class Footprint:
         part = operation.sources[0][0]
         if part < 0:
             return True
-        source = self._operations[part]
-        return isinstance(source, Room) and source.memory is not Memory.SBUF
+        room = self._operations[part].room
+        return room is not None and room.memory is not Memory.SBUF

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernels.program import AveragePool, Combine, Convolution, Memory
+from ..kernels.program import Combine, Memory
 from .graph import Graph, Node
 from .passes.row_packing import is_squeezed
 
@@ -36,8 +36,8 @@ def sum_means(graph: Graph) -> Graph:
 
 def _is_gate(graph: Graph, number: int) -> bool:
     node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.output is not None:
+    operation = node.operation.convolved
+    if operation is None or node.memory is not Memory.SBUF or node.output is not None:
         return False
     if (operation.rows, operation.columns) != (1, 1) or not graph.readers(number):
         return False
@@ -55,7 +55,7 @@ def _is_by_channel(reader: Node, number: int, operand: int) -> bool:
 def _is_divided_later(graph: Graph, number: int) -> bool:
     node = graph.nodes[number]
     operation = node.operation
-    if not isinstance(operation, AveragePool) or operation.kernel != node.before[1:] or any(operation.padding):
+    if not operation.is_mean or not operation.folds_all((node.before[1], node.before[2])):
         return False
     readers = [graph.nodes[reader] for reader, _ in graph.readers(number)]
     is_read_alone = bool(readers) and all(

@@ -86,8 +86,8 @@ class Node:
     @property
     def convolution(self) -> Convolution:
         """Its operation, of a node that is a convolution."""
-        assert isinstance(self.operation, Convolution)
-        return self.operation
+        assert self.operation.convolved is not None
+        return self.operation.convolved
 
     def changed(self, **fields: Any) -> Node:
         """Return the node with other fields of its operation."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Memory, Program, Room
+from ..kernels.program import Memory, Program
 from ..kernels.tiling.packing import ceil_div, round_up
 from ..models.checks import Shape
 from .arrangement import AS_GIVEN, Arrangement
@@ -85,7 +85,7 @@ class LaunchPlan:
             position = self.graph.nodes[number].output
             if operation.has_answers:
                 found[position or 0] = next(left), next(left) if operation.has_scores else None
-            elif isinstance(operation, Room) and operation.memory is Memory.OUTPUT:
+            elif operation.room is not None and operation.room.memory is Memory.OUTPUT:
                 assert position is not None
                 found[position] = next(left), None
         return [found[position] for position in sorted(found)]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import Convolution, Load, Memory
+from ..kernels.program import Memory
 from .bands import BandPlan, can_band
 from .decisions import Choice, Decisions, Kind
 from .emit import BAND_UNIT, band_rows
@@ -40,9 +40,9 @@ def make_smaller(
     needed, fullest = footprint.peak
     number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
     node = graph.nodes[number]
-    operation = node.operation
+    operation = node.operation.convolved
     region = Schedule.of(decisions, graph).region_of(number)
-    if region is None and isinstance(operation, Convolution) and operation.form is not Form.DIRECT:
+    if region is None and operation is not None and operation.form is not Form.DIRECT:
         own = operation.group_bytes
         sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
         return decisions, [*refused, *(Choice(Kind.FORM, node.id, (operation.form.value, size)) for size in sizes)]
@@ -64,7 +64,7 @@ def make_smaller(
 def _reader(plan: LaunchPlan, number: int) -> int:
     """Return the node of an operation; of a load the node that reads it."""
     operations, nodes = plan.program.operations, plan.emitted.nodes
-    if isinstance(operations[number], Load):
+    if operations[number].is_load:
         later = enumerate(operations[number + 1 :], number + 1)
         return next((nodes[n] for n, other in later if any(number in parts for parts in other.sources)), nodes[number])
     return nodes[number]

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import simulator
 from ..kernels.places import ZERO_COLUMNS, Pair
-from ..kernels.program import Convolution, Program
+from ..kernels.program import Program
 from ..simulator.machine.chip import PARTITIONS
 from ..simulator.machine.dtypes import lookup
 from ..simulator.machine.instruction import Instruction, engine
@@ -172,7 +172,7 @@ class _FillingClock(PeClock):
 
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
     """Return (pass, operation) of the instructions that add to the first sums of a convolution."""
-    convolutions = [isinstance(operation, Convolution) for operation in program.operations]
+    convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}
     found: list[Pair | None] = [None] * len(instructions)

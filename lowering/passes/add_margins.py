@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.convolution.forms import Form
-from ...kernels.program import NO_SIDES, Convolution, MaxPool, RowGroupsPool, Sides
+from ...kernels.program import NO_SIDES, Sides
 from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
 from .base import Pass
-from .split_columns import reached
 
 
 class AddMargins(Pass):
@@ -38,18 +37,12 @@ def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
     """Return the zeros around each value that the operations which read it want, in any form or in their own."""
     wanted: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
     for node in graph.nodes:
-        operation = node.operation
-        if isinstance(operation, (Convolution, RowGroupsPool)):
-            wide = with_wide_weights(graph, node) if with_forms else None
-            padding = operation.padding if wide is None else widest_padding(wide)
-            for part in operation.sources[0]:
-                if part >= 0:
-                    wanted[part].append(padding)
-        elif isinstance(operation, MaxPool):
-            for part in operation.sources[0]:
-                if part >= 0 and graph.nodes[part].operation.column_phases > 1:
-                    source = graph.nodes[part].operation
-                    wanted[part].append(reached(operation, source.columns, source.rows))
+        wide = with_wide_weights(graph, node) if with_forms else None
+        for part in node.sources[0]:
+            if part >= 0:
+                source = graph.nodes[part].operation
+                own = node.operation.zeros_around(source) if wide is None else wide.operation.widest_zeros(source)
+                wanted[part].append(own)
     return [
         (max(top), max(left), max(bottom), max(right)) for top, left, bottom, right in (zip(*own) for own in wanted)
     ]
@@ -61,25 +54,7 @@ def with_wide_weights(graph: Graph, node: Node) -> Node | None:
     if not node.has_narrow_weights:
         return node
     read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]
-    if not isinstance(node.operation, Convolution) or any(each.operation.narrow or each.may_be_narrow for each in read):
+    convolution = node.operation.convolved
+    if convolution is None or any(each.operation.narrow or each.may_be_narrow for each in read):
         return None
-    return node.changed(weights=replace(node.operation.weights, narrow=False))
-
-
-def can_combine(node: Node) -> bool:
-    """True if a node's filters can be combined for minimal filtering."""
-    operation = node.operation
-    if not isinstance(operation, Convolution) or operation.kernel[1] != 3 or operation.weights.narrow:
-        return False
-    return max(*operation.stride, *operation.dilation, operation.groups) == 1
-
-
-def widest_padding(node: Node) -> Sides:
-    """Return the zeros around a node's input in any form: its outputs become an even number of rows and columns."""
-    operation = node.operation
-    assert isinstance(operation, (Convolution, RowGroupsPool))
-    if not isinstance(operation, Convolution) or not can_combine(node):
-        return operation.padding
-    top, left, bottom, right = operation.padding
-    high, wide = operation.outputs_at_once
-    return top, left, bottom + high % 2, right + wide % 2
+    return node.changed(weights=replace(convolution.weights, narrow=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...kernels.program import Combine, Convolution
 from ...kernels.tiling.packing import tile_sizes
 from ...simulator.machine.chip import PARTITIONS
 from ..graph import DoesNotFit, Graph
@@ -20,11 +19,10 @@ def check_tiles(graph: Graph) -> None:
     """DoesNotFit where an operation combines values whose channels are cut into other tiles."""
     for node in graph.nodes:
         operation = node.operation
-        is_sum = isinstance(operation, Convolution) and len(operation.sources) > 1
-        if not is_sum and not isinstance(operation, Combine):
+        if not operation.combines:
             continue
         channels = operation.channels * operation.packed
-        own = tile_sizes(channels, PARTITIONS) if is_sum else graph.heights(operation.sources[0])
+        own = tile_sizes(channels, PARTITIONS) if operation.cuts_channels else graph.heights(operation.sources[0])
         if own != graph.heights(operation.sources[1]):
             raise DoesNotFit(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")
 

@@ -16,12 +16,12 @@ from ...kernels.convolution.forms import (
     most_columns,
     rows_together,
 )
-from ...kernels.program import Convolution, Memory, TapsLoad
+from ...kernels.program import Memory
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph, Node
-from .add_margins import can_combine, widest_padding, with_wide_weights
+from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps
 
@@ -114,16 +114,16 @@ def _is_alone(graph: Graph, node: Node) -> bool:
         or any(graph.is_in_hbm(part) for part in operation.sources[0])
     ):
         return False
-    return not any(isinstance(graph.nodes[part].operation, TapsLoad) for part in operation.sources[0])
+    return not any(graph.nodes[part].operation.loads_taps for part in operation.sources[0])
 
 
 def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
     """Return a node in a form; None where it cannot take it."""
-    operation = node.operation
-    if not isinstance(operation, Convolution) or not can_combine(node):
+    operation = node.operation.convolved
+    if operation is None or not operation.can_be_combined:
         return None
     source = operation.sources[0][0]
-    if source >= 0 and isinstance(graph.nodes[source].operation, TapsLoad):
+    if source >= 0 and graph.nodes[source].operation.loads_taps:
         return None
     loaded = graph.is_from_hbm(node)
     rows = graph.heights(operation.sources[0])
@@ -143,7 +143,7 @@ def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
             return None
     if not loaded and room > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
         return None  # all of it fits the smaller room
-    return node.changed(form=form, padding=widest_padding(node), group_bytes=operation.group_bytes or room)
+    return node.changed(form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or room)
 
 
 def _all_combined(graph: Graph, node: Node, form: Form) -> int:

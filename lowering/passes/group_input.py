@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernels.program import LAUNCH_INPUT, Convolution
+from ...kernels.program import LAUNCH_INPUT
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Decisions
@@ -32,8 +32,8 @@ def group_input(graph: Graph) -> Graph:
 
 
 def _reads_large_input(graph: Graph, node: Node) -> bool:
-    operation = node.operation
-    if not isinstance(operation, Convolution) or operation.sources[0] != (LAUNCH_INPUT,):
+    operation = node.operation.convolved
+    if operation is None or operation.sources[0] != (LAUNCH_INPUT,):
         return False
     channels, rows, columns = node.before
     top, left, bottom, right = operation.padding

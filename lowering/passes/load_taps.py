@@ -63,8 +63,8 @@ def load_input(graph: Graph) -> Graph:
 def load_taps(graph: Graph) -> Graph:
     """Load a small image of few channels with its filter columns as channels."""
     first = graph.nodes[0]
-    operation = first.operation
-    if not isinstance(operation, Convolution) or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
+    operation = first.operation.convolved
+    if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
         return graph
     channels = operation.kernel[1] * graph.image[0]
     top, left, bottom, right = operation.padding

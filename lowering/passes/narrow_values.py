@@ -68,7 +68,7 @@ def _together(graph: Graph, number: int) -> list[int]:
 
 def _may(node: Node) -> bool:
     operation = node.operation
-    is_single = isinstance(operation, Convolution) and operation.form.rows == 1
+    is_single = operation.convolved is not None and operation.convolved.form.rows == 1
     return node.may_be_narrow and not operation.narrow and is_single
 
 

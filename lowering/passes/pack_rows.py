@@ -20,9 +20,6 @@ from dataclasses import replace
 
 from ...kernels.program import (
     NO_SIDES,
-    AveragePool,
-    Combine,
-    Convolution,
     MaxPool,
     Memory,
 )
@@ -94,14 +91,14 @@ def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
 
 def has_packed_rows(graph: Graph) -> bool:
     """True if the rows of any convolution are packed."""
-    operations = [node.operation for node in graph.nodes]
-    return any(isinstance(each, Convolution) and each.row_groups.count > 1 for each in operations)
+    operations = [node.operation.convolved for node in graph.nodes]
+    return any(each.row_groups.count > 1 for each in operations if each is not None)
 
 
 def has_packed_expansions(graph: Graph) -> bool:
     """True if the rows of any expansion are packed."""
-    operations = [node.operation for node in graph.nodes]
-    return any(isinstance(each, Convolution) and each.row_groups.count > 1 < each.groups for each in operations)
+    operations = [node.operation.convolved for node in graph.nodes]
+    return any(each.row_groups.count > 1 < each.groups for each in operations if each is not None)
 
 
 def _split_pools(graph: Graph) -> Graph:
@@ -111,9 +108,9 @@ def _split_pools(graph: Graph) -> Graph:
     for n, node in enumerate(graph.nodes):
         node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
         operation = node.operation
-        pools = isinstance(operation, Convolution) and operation.pool_size == 2
         if (
-            pools
+            operation.convolved is not None
+            and operation.convolved.pool_size == 2
             and _is_plain(node)
             and _is_large(node, rows_of(node))
             and operation.channels == HALF
@@ -140,8 +137,8 @@ def _split_pools(graph: Graph) -> Graph:
 
 def _is_plain(node: Node) -> bool:
     """True if it is a convolution whose rows a change of its filters can pack."""
-    operation = node.operation
-    if not isinstance(operation, Convolution):
+    operation = node.operation.convolved
+    if operation is None:
         return False
     return operation.dilation[0] == 1 and all(len(parts) == 1 for parts in operation.sources)
 
@@ -152,10 +149,8 @@ def _is_large(node: Node, rows: int) -> bool:
 
 def _is_positive(node: Node) -> bool:
     """True if its value is never below 0, so that a blank row is no maximum."""
-    operation = node.operation
-    return isinstance(operation, MaxPool) or (
-        isinstance(operation, Convolution) and operation.activation.name == "relu"
-    )
+    convolution = node.operation.convolved
+    return node.operation.folded is not None or (convolution is not None and convolution.activation.name == "relu")
 
 
 def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
@@ -211,7 +206,7 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
         if node.memory is not Memory.SBUF or node.output is not None or not _is_large(node, each):
             continue
         plain = _is_plain(node) and getattr(node.operation, "pool_size", 1) == 1
-        if names and isinstance(node.operation, Convolution):
+        if names and node.operation.convolved is not None:
             plain = _is_possible(node, found, each) and not _is_one_of_parts(graph, n)
         if plain or _is_row_pool(node) or _is_gated(graph, n):
             found[n] = each
@@ -241,12 +236,12 @@ def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> d
     found: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         operation, source = node.operation, node.sources[0][0]
-        if isinstance(operation, Combine) and source in found and _is_gated(graph, n):
+        if operation.is_product and source in found and _is_gated(graph, n):
             found[n] = found[source]
         if node.name not in names or not node.is_depthwise() or n in rows or source < 0:
             continue
-        feeding = graph.nodes[source].operation
-        if not isinstance(feeding, Convolution) or not isinstance(operation, Convolution):
+        feeding = graph.nodes[source].operation.convolved
+        if feeding is None:
             continue
         if (
             feeding.groups > 1
@@ -255,15 +250,15 @@ def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> d
             or graph.readers(source) != [(n, 0)]
         ):
             continue
-        if not {feeding.activation.name, operation.activation.name} & set(NOT_OF_ZERO):
+        if not {feeding.activation.name, node.convolution.activation.name} & set(NOT_OF_ZERO):
             found[source] = found[n] = rows[feeding.sources[0][0]]
     return found
 
 
 def _is_row_pool(node: Node) -> bool:
     """True if it is a pool that can read groups of two rows."""
-    operation = node.operation
-    if not isinstance(operation, MaxPool) or operation.dilation[0] > 1 or operation.ceil_mode:
+    operation = node.operation.folded
+    if operation is None or operation.dilation[0] > 1 or getattr(operation, "ceil_mode", False):
         return False
     moves = operation.kernel[0] in (2, 3) and operation.stride[0] == 2
     return moves and len(operation.sources[0]) == 1 and operation.channels == HALF
@@ -272,10 +267,11 @@ def _is_row_pool(node: Node) -> bool:
 def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     node = graph.nodes[number]
     operation = node.operation
-    is_read_packed = is_expanded or isinstance(operation, (MaxPool, Combine)) or getattr(operation, "groups", 1) > 1
+    is_read_packed = is_expanded or operation.folded is not None or operation.is_product
+    is_read_packed = is_read_packed or getattr(operation, "groups", 1) > 1
     if is_read_packed and operation.sources[0][0] not in packed:
         return False
-    addends = operation.sources[1:] if isinstance(operation, Convolution) else ()
+    addends = operation.sources[1:] if operation.convolved is not None else ()
     return all(packed.get(parts[0]) == packed[number] for parts in addends)
 
 
@@ -298,7 +294,7 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 def _is_gated(graph: Graph, number: int) -> bool:
     """True if it is a channel-wise scale (squeeze-and-excite gate) by a convolution with no other reader."""
     operation = graph.nodes[number].operation
-    if not isinstance(operation, Combine) or operation.arithmetic != "multiply":
+    if not operation.is_product:
         return False
     if any(len(parts) > 1 for parts in operation.sources):
         return False
@@ -306,14 +302,14 @@ def _is_gated(graph: Graph, number: int) -> bool:
     if gate < 0 or len(graph.readers(gate)) > 1:
         return False
     node = graph.nodes[gate]
-    return is_squeezed(node) and isinstance(node.operation, Convolution) and node.memory is Memory.SBUF
+    return is_squeezed(node) and node.operation.convolved is not None and node.memory is Memory.SBUF
 
 
 def _is_mean(graph: Graph, number: int) -> bool:
     """True if it is the mean of a whole image, and only convolutions of it read it."""
     node = graph.nodes[number]
     operation = node.operation
-    if not isinstance(operation, AveragePool) or operation.kernel != node.before[1:] or any(operation.padding):
+    if not operation.is_mean or not operation.folds_all((node.before[1], node.before[2])):
         return False
     return all(is_squeezed(graph.nodes[n]) for n, _ in graph.readers(number))
 
@@ -321,14 +317,14 @@ def _is_mean(graph: Graph, number: int) -> bool:
 def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
     """True if a node can read groups of rows, and compute them or, where not packed, single rows."""
     node, source = graph.nodes[reader], graph.nodes[number]
-    operation, is_packed = node.operation, reader in packed
+    operation, is_packed = node.operation.convolved, reader in packed
     if _is_row_pool(node):
         return _is_positive(source)
-    if isinstance(operation, Combine):
-        return is_packed and operation.sources[0] == (number,)
-    if isinstance(operation, AveragePool):
-        return operation.sources == ((number,),) and _is_mean(graph, reader)
-    if not isinstance(operation, Convolution) or operation.dilation[0] > 1:
+    if node.operation.is_product:
+        return is_packed and node.sources[0] == (number,)
+    if node.operation.is_mean:
+        return node.sources == ((number,),) and _is_mean(graph, reader)
+    if operation is None or operation.dilation[0] > 1:
         return False
     if any(len(parts) > 1 for parts in operation.sources):
         return False

@@ -59,7 +59,7 @@ def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
             continue
         source = node.sources[0][0]
         copied, own = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
-        if isinstance(copied.operation, TapsLoad):
+        if copied.operation.loads_taps:
             if filled:
                 copied, own = _filled(copied, own, filled)
             graph = graph.replacing({source: copied, number: own})
@@ -75,8 +75,8 @@ def foresee_taps(graph: Graph, number: int) -> Graph:
     """Return a graph whose node `number` has the taps, and its input the copies, that it would have if they cost
     nothing."""
     node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution):
+    operation = node.operation.convolved
+    if operation is None:
         return graph
     if operation.form is Form.DIRECT:
         taps, _ = possible_taps(graph, node)
@@ -131,33 +131,33 @@ def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     source = operation.sources[0][0]
     if len(rows) > 1:
         return alone, None
-    dilation = operation.dilation[0] if isinstance(operation, Convolution) else 1
-    if isinstance(graph.nodes[source].operation, TapsLoad):
+    dilation = 1 if operation.convolved is None else operation.convolved.dilation[0]
+    if graph.nodes[source].operation.loads_taps:
         taps = taps_in_partitions(rows[0], operation.kernel, PARTITIONS)
         return taps, Copies(taps.rows, dilation, taps.stride)
     taps = copies_in_partitions(rows[0], operation.kernel[0], PARTITIONS)
     copies = Copies(taps.rows, dilation, taps.stride)
-    if taps.rows == 1 or not isinstance(operation, Convolution) or not _can_copy(graph, source, copies):
+    if taps.rows == 1 or operation.convolved is None or not _can_copy(graph, source, copies):
         return alone, None
     return taps, copies
 
 
 def _could_have_copies(graph: Graph, node: Node) -> bool:
     """True if a convolution in the direct form has fewer taps than its input could have copies for."""
-    operation = node.operation
-    if not isinstance(operation, Convolution) or operation.form is not Form.DIRECT:
+    operation = node.operation.convolved
+    if operation is None or operation.form is not Form.DIRECT:
         return False
     source = operation.sources[0][0]
-    is_of_node = source >= 0 and isinstance(graph.nodes[source].operation, Convolution)
+    is_of_node = source >= 0 and graph.nodes[source].operation.convolved is not None
     return is_of_node and possible_taps(graph, node)[0] != operation.taps
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
     """True if a node is a convolution that can make such copies, and all that read it go by partitions."""
     node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.in_bands:
+    operation = node.operation.convolved
+    if operation is None or node.memory is not Memory.SBUF or node.in_bands:
         return False
     readers = [graph.nodes[n].operation for n, _ in graph.readers(number)]
-    plain = all(isinstance(other, Convolution) and (number,) in other.sources for other in readers)
+    plain = all(other.convolved is not None and (number,) in other.sources for other in readers)
     return plain and operation.copies in (Copies(), copies)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.program import Convolution, Pool, Scores
 from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
@@ -69,16 +68,17 @@ def _may(node: Node) -> bool:
     """True if zeros may be among the channels of a node."""
     operation = node.operation
     alone = all(len(parts) == 1 for parts in operation.sources)
-    if isinstance(operation, Convolution):
-        full = operation.groups == 1 or node.is_depthwise()
-        return alone and full and operation.activation.name not in NOT_OF_ZERO
-    return alone and isinstance(operation, Pool)
+    convolution = operation.convolved
+    if convolution is not None:
+        full = convolution.groups == 1 or node.is_depthwise()
+        return alone and full and convolution.activation.name not in NOT_OF_ZERO
+    return alone and (operation.is_mean or operation.folded is not None)
 
 
 def _fits(graph: Graph, wide: set[int], number: int) -> bool:
     """True if all that a node reads as it is has as many channels, and its readers can take more."""
     node = graph.nodes[number]
-    mixes = isinstance(node.operation, Convolution) and not node.is_depthwise()
+    mixes = node.operation.convolved is not None and not node.is_depthwise()
     as_it_is = node.sources[1:] if mixes else node.sources
     if not all(parts[0] in wide for parts in as_it_is):
         return False
@@ -88,7 +88,7 @@ def _fits(graph: Graph, wide: set[int], number: int) -> bool:
 def _can_read(node: Node, number: int) -> bool:
     """True if a node can read more channels than it knows, by zeros in its filters."""
     operation = node.operation
-    plain = isinstance(operation, Scores) or (isinstance(operation, Convolution) and operation.groups == 1)
+    plain = operation.filtered is not None and operation.filtered.filter_groups == 1
     return plain and operation.sources[0] == (number,) and (number,) not in operation.sources[1:]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, Convolution, Memory
+from ...kernels.program import LAUNCH_INPUT, Memory
 from ..decisions import Ask, Decisions, Kind
 from ..graph import Graph, Node, NodeId
 from .base import Pass
@@ -39,4 +39,4 @@ def place(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[Nod
 def _streams(graph: Graph, node: Node) -> bool:
     """True if a node is a convolution that reads another node's value from HBM."""
     is_of_node = node.sources[0] != (LAUNCH_INPUT,)
-    return isinstance(node.operation, Convolution) and is_of_node and graph.is_from_hbm(node)
+    return node.operation.convolved is not None and is_of_node and graph.is_from_hbm(node)

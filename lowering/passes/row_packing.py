@@ -10,12 +10,9 @@ import numpy as np
 from ...kernels.program import (
     LAUNCH_INPUT,
     AveragePool,
-    Combine,
-    Convolution,
     MaxPool,
     RowGroups,
     RowGroupsPool,
-    Scores,
 )
 from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
@@ -74,11 +71,11 @@ class Lanes:
 
 def is_squeezed(node: Node) -> bool:
     """True if it is a convolution of a number for each channel."""
-    operation = node.operation
-    if isinstance(operation, Convolution):
-        plain = operation.groups == operation.pool_size == 1 and not any(operation.padding)
+    operation, convolution = node.operation, node.operation.convolved
+    if convolution is None:
+        plain = operation.filtered is not None
     else:
-        plain = isinstance(operation, Scores)
+        plain = convolution.groups == convolution.pool_size == 1 and not any(convolution.padding)
     return plain and node.before[1:] == (1, 1) and len(operation.sources) == len(operation.sources[0]) == 1
 
 
@@ -111,7 +108,7 @@ class RowPacking:
     def follows(self, number: int) -> bool:
         """True if a node's offset comes from its input."""
         node = self.graph.nodes[number]
-        is_pool = isinstance(node.operation, MaxPool)
+        is_pool = node.operation.folded is not None
         return not is_pool and (node.sources[0][0] in self.rows or len(node.sources) > 1)
 
     def offsets(self, chosen: Offsets) -> Offsets:
@@ -122,7 +119,7 @@ class RowPacking:
             if n in chosen or not self.follows(n):
                 offsets[n] = chosen.get(n, 0)
             elif len(node.sources) > 1:
-                offsets[n] = offsets[node.sources[isinstance(node.operation, Convolution)][0]]
+                offsets[n] = offsets[node.sources[node.operation.convolved is not None][0]]
             else:  # so that a group of outputs reads as few groups as it can
                 source = node.sources[0][0]
                 taken, rows, each = offsets[source], self.rows[source], self.rows[n]
@@ -133,8 +130,8 @@ class RowPacking:
     def columns(self, offsets: Offsets, number: int) -> int:
         """Return the columns that a node moves through the Tensor Engine."""
         node = self.packed(offsets, number)
-        operation = node.operation
-        if not isinstance(operation, Convolution):
+        operation = node.operation.convolved
+        if operation is None:
             return 0
         steps = operation.kernel[0] * operation.kernel[1]
         if operation.sources[0] == (LAUNCH_INPUT,):
@@ -150,12 +147,12 @@ class RowPacking:
         operation = node.operation
         given, source = offsets.get(number), node.sources[0][0]
         if isinstance(operation, MaxPool) and source in offsets:
-            return _pack_pool(node, offsets[source], given)
-        if isinstance(operation, (Combine, AveragePool)) and source in offsets:
+            return _pack_pool(node, operation, offsets[source], given)
+        if (operation.is_product or operation.is_mean) and source in offsets:
             return _pack_values(node, self.lanes(source), offsets[source])
         if is_squeezed(node):
             return self._pack_squeezed(offsets, number)
-        if not isinstance(operation, Convolution) or (given is None and source not in offsets):
+        if operation.convolved is None or (given is None and source not in offsets):
             return node
         if source not in offsets:
             return _from_rows(node, self.lanes(number), given or 0)
@@ -176,7 +173,7 @@ class RowPacking:
             share = 1.0 if pool.operation.is_sum else _groups(high, lanes.rows, offsets[source]) / high
             node = replace(node, before=(lanes.count, 1, 1), filters=_tiled(node.filters, lanes, 1, share))
         gated = [n for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
-        if gated and isinstance(self.graph.nodes[gated[0]].operation, Combine):
+        if gated and self.graph.nodes[gated[0]].operation.is_product:
             lanes = Lanes(self.rows[gated[0]], node.operation.channels)
             node = replace(
                 node,
@@ -319,15 +316,13 @@ def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
     _, high, columns = node.before
     before = (lanes.count, _groups(high, lanes.rows, taken), columns)
     packed = replace(node, before=before)
-    if isinstance(node.operation, Combine):
+    if node.operation.is_product:
         return packed.changed(channels=before[0], rows=before[1], columns=before[2])
     return packed.changed(channels=before[0], kernel=before[1:])
 
 
-def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
+def _pack_pool(node: Node, operation: MaxPool, taken: int, given: int | None) -> Node:
     """Return a pool of groups of two; the rows of its padding count groups."""
-    operation = node.operation
-    assert isinstance(operation, MaxPool)
     start = taken - operation.padding[0]
     groups = _groups(node.before[1], 2, taken)
     bottom = operation.rows - 1 + (start + operation.kernel[0] - 1) // 2 - (groups - 1)

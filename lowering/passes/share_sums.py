@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ...kernels.convolution.adding import ALONE, Adding
 from ...kernels.convolution.forms import Form
-from ...kernels.program import Convolution
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph
 from ..weights import steps_of
@@ -49,8 +48,8 @@ def _adding(graph: Graph, number: int) -> Adding:
     """Return the engines that may add to banks of a node, which matmuls fill directly. The next operation waits for the
     last bank where there is one tile of channels."""
     node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution) or len(operation.sources) == 1 or graph.itemsize != ITEMSIZE:
+    operation = node.operation.convolved
+    if operation is None or len(operation.sources) == 1 or graph.itemsize != ITEMSIZE:
         return Adding.VECTOR
     if operation.is_scaled or operation.form is not Form.DIRECT or operation.activation.name not in ALONE:
         return Adding.VECTOR

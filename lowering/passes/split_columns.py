@@ -6,7 +6,7 @@ cost nothing to put apart: sums come out of PSUM in any order.
 
 from __future__ import annotations
 
-from ...kernels.program import Convolution, MaxPool, Memory, RowGroupsPool, Sides
+from ...kernels.program import Memory
 from ...kernels.tiling.windows import LONG_FOLD
 from ...simulator.machine.chip import PSUM_BANK_FLOATS
 from ..decisions import Ask, Decisions
@@ -37,29 +37,10 @@ def split_columns(graph: Graph) -> Graph:
     return graph.with_nodes(nodes)
 
 
-def reached(operation: MaxPool | RowGroupsPool, columns: int, rows: int) -> Sides:
-    """Return the rows and columns around an image that the windows of a pool reach."""
-    if isinstance(operation, RowGroupsPool):
-        return operation.padding
-    sizes = [
-        (outputs - 1) * stride - before + (kernel - 1) * dilation + 1 - extent
-        for outputs, stride, before, kernel, dilation, extent in zip(
-            (operation.rows, operation.columns),
-            operation.stride,
-            operation.padding[:2],
-            operation.kernel,
-            operation.dilation,
-            (rows, columns),
-        )
-    ]
-    top, left, _, _ = operation.padding
-    return top, left, max(0, sizes[0]), max(0, sizes[1])
-
-
 def _can_be_split(graph: Graph, node: Node) -> bool:
     """True if a node is a convolution that writes whole rows of its value to SBUF by itself."""
-    operation = node.operation
-    if not isinstance(operation, Convolution) or graph.itemsize != ITEMSIZE or operation.narrow:
+    operation = node.operation.convolved
+    if operation is None or graph.itemsize != ITEMSIZE or operation.narrow:
         return False
     if operation.groups > 1 or operation.pool_size > 1 or len(operation.sources) > 1 or node.in_bands:
         return False
@@ -69,10 +50,10 @@ def _can_be_split(graph: Graph, node: Node) -> bool:
 
 def _can_read(node: Node, reader: Node) -> bool:
     """True if a node is a pool that reads another's columns in phases, with zeros around them where it reads more."""
-    operation, source = reader.operation, node.convolution
-    if not isinstance(operation, (MaxPool, RowGroupsPool)) or len(operation.sources[0]) > 1:
+    operation, source = reader.operation.folded, node.convolution
+    if operation is None or len(operation.sources[0]) > 1:
         return False
     stride, taps = operation.stride[1], operation.kernel[1]
     if stride == 1 or source.columns % stride or not 1 < taps < LONG_FOLD:
         return False
-    return source.activation.name == "relu" or not any(reached(operation, source.columns, source.rows))
+    return source.activation.name == "relu" or not any(operation.reached(source.rows, source.columns))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import AveragePool, MaxPool
 from ..decisions import Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
@@ -45,7 +44,5 @@ def split_means(graph: Graph) -> Graph:
 
 def is_of_whole_image(node: Node) -> bool:
     """True if a node is the mean or the maximum of an image of several rows and columns."""
-    operation = node.operation
-    if not isinstance(operation, (AveragePool, MaxPool)) or any(operation.padding):
-        return False
-    return operation.kernel == node.before[1:] and min(operation.kernel) > 1
+    window = (node.before[1], node.before[2])
+    return node.operation.folds_all(window) and min(window) > 1

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.program import LAUNCH_INPUT, Convolution
+from ...kernels.program import LAUNCH_INPUT
 from ...kernels.tiling.packing import ceil_div
 from ..arrangement import Arrangement
 from ..decisions import Choice, Decisions, Kind
@@ -39,8 +39,8 @@ class SplitPhases(SwitchedPass):
 def split_phases(graph: Graph) -> Graph | None:
     """Let the first filters move by one over an image of phases; None where they cannot, or move by one already."""
     first = graph.nodes[0]
-    operation = first.operation
-    if not isinstance(operation, Convolution) or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
+    operation = first.operation.convolved
+    if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:
         return None
     plain = operation.groups == 1 and max(operation.dilation) == 1 and operation.sources[0] == (LAUNCH_INPUT,)
     if not plain or max(operation.stride) == 1:

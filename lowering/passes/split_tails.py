@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ...kernels.program import Convolution, Memory
+from ...kernels.program import Memory
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Choice, Decisions, Kind
@@ -75,8 +75,8 @@ def _pairs(graph: Graph) -> list[tuple[int, int]]:
 
 def _can_be_cut(graph: Graph, number: int) -> bool:
     node = graph.nodes[number]
-    operation = node.operation
-    if not isinstance(operation, Convolution) or node.memory is not Memory.SBUF or node.output is not None:
+    operation = node.operation.convolved
+    if operation is None or node.memory is not Memory.SBUF or node.output is not None:
         return False
     return operation.groups == len(operation.sources) == len(graph.readers(number)) == 1
 

@@ -33,7 +33,7 @@ def turn_scores(graph: Graph, ask: Ask) -> Graph:
 
 def has_turned_scores(graph: Graph) -> bool:
     """True if any scores have their classes on the partitions."""
-    return any(isinstance(node.operation, Scores) and node.operation.by_columns for node in graph.nodes)
+    return any(getattr(node.operation, "by_columns", False) for node in graph.nodes)
 
 
 def _can_turn(graph: Graph, node: Node) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.program import Activation as Function
 from ...kernels.program import Affine as AffineOperation
 from ...kernels.program import Combine as CombineOperation
-from ...kernels.program import Convolution, Rearrange, Slope
+from ...kernels.program import Rearrange, Slope
 from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Activation, Affine, Combine, PRelu
 from ...simulator.machine.chip import PARTITIONS
@@ -48,8 +48,8 @@ def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     if node is None or node.name != name or not builder.is_read_once(name):
         return False
-    operation = node.operation
-    if not isinstance(operation, Convolution) or not place.are_plain:
+    operation = node.operation.convolved
+    if operation is None or not place.are_plain:
         return False
     plain = operation.pool_size == 1 and operation.activation.is_identity and len(operation.sources) == 1
     return plain and name != other and builder.shapes[name] == builder.shapes[other]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...kernels.program import Convolution, Ending, Scores
+from ...kernels.program import Ending, Scores
 from ...kernels.program import PixelArgmax as PixelArgmaxOperation
 from ...models.layers import PixelArgmax, Softmax
 from ...simulator.machine.chip import PARTITIONS
@@ -66,7 +66,8 @@ def _end_in_scores(builder: GraphBuilder, name: str) -> None:
 
 
 def _is_linear(node: Node) -> bool:
-    return isinstance(node.operation, Convolution) and node.operation.activation.is_identity
+    convolution = node.operation.convolved
+    return convolution is not None and convolution.activation.is_identity
 
 
 def _can_score(node: Node, itemsize: int) -> bool:
@@ -74,9 +75,9 @@ def _can_score(node: Node, itemsize: int) -> bool:
 
     Larger layers run as others do, and the scores only bring their numbers to where the answers are found.
     """
-    operation = node.operation
+    operation = node.operation.convolved
     return (
-        isinstance(operation, Convolution)
+        operation is not None
         and operation.shape[1:] == (1, 1)
         and operation.channels <= MOST_SCORES
         and node.filters is not None

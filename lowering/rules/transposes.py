@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...kernels.attention_operation import ReshapePixels
-from ...kernels.program import Convolution, Interleave, Rearrange
+from ...kernels.program import Convolution, Interleave, Operation, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Transpose
 from ..builder import GraphBuilder, lowers
@@ -160,11 +160,12 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     builder.add(Interleave, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
 
 
-def _can_split(operation: object, channels: np.ndarray) -> bool:
+def _can_split(operation: Operation, channels: np.ndarray) -> bool:
     """True if an operation is a convolution some of whose outputs another one can compute, as many of each group."""
-    if not isinstance(operation, Convolution) or operation.pool_size > 1 or len(operation.sources) > 1:
+    convolution = operation.convolved
+    if convolution is None or convolution.pool_size > 1 or len(operation.sources) > 1:
         return False
-    groups = operation.groups
+    groups = convolution.groups
     if len(channels) % groups:
         return False
     own = channels // (operation.channels // groups)

@@ -3,7 +3,7 @@
 import pytest
 from lowered import after, convolution_of, graph_of, operation_of
 from random_networks import ending_in_dense
-from trninfer.lowering.passes.add_margins import add_margins, can_combine, widest_padding
+from trninfer.lowering.passes.add_margins import add_margins
 from trninfer.lowering.passes.load_taps import load_input
 from trninfer.models.layers import Combine, Conv2d, Layer
 
@@ -46,7 +46,8 @@ def test_filters_that_cannot_be_combined_have_their_own_padding() -> None:
     for layer in (Conv2d("a", 8, 4, (3, 3), (1, 1, 1, 1), groups=2), Conv2d("a", 8, 4, (5, 5), (2, 2, 2, 2))):
         graph = graph_of(ending_in_dense((3, 7, 9), [STEM, layer]))
         (node,) = [node for node in graph.nodes if node.name == "a"]
-        assert not can_combine(node) and widest_padding(node) == layer.padding
+        assert not node.operation.can_be_combined
+        assert node.operation.widest_zeros(node.operation) == layer.padding
 
 
 def test_outputs_before_pooling() -> None:

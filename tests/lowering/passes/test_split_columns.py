@@ -23,7 +23,7 @@ from trninfer.kernels.program import MaxPool
 from trninfer.lowering.decisions import Kind
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes import split_columns as module
-from trninfer.lowering.passes.split_columns import reached, split_columns
+from trninfer.lowering.passes.split_columns import split_columns
 from trninfer.lowering.schedule import Region
 from trninfer.models.errors import ModelError
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
@@ -108,8 +108,8 @@ def test_the_zeros_around_are_those_that_windows_reach() -> None:
     graph = graph_of(pooled((8, 12), 16, {}, {"padding": (1, 1, 1, 1)}), "bfloat16")
     pool = operation_of(graph, "pool")
     assert isinstance(pool, MaxPool)
-    assert reached(pool, 12, 8) == (1, 1, 0, 0)  # windows of three that move by two end with the last column
-    assert reached(pool, 11, 7) == (1, 1, 1, 1)
+    assert pool.reached(8, 12) == (1, 1, 0, 0)  # windows of three that move by two end with the last column
+    assert pool.reached(7, 11) == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("rows", [False, True])
