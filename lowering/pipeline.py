@@ -150,7 +150,8 @@ class Pipeline:
             known = self._known.get((each.name, key)) if is_kept else None
             if known is None:
                 known = each.apply(graph, decisions, ask or decisions.answer)
-                self._check(known, each)
+                if known is not graph:
+                    self._check(known, each)
                 if is_kept:
                     self._known[each.name, key] = known
             graph = known
