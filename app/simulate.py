@@ -259,8 +259,10 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
     """Run a script, migrated in memory if it is in an older dialect; its status, and whether it was."""
     from ..simulator.running.kernel import disabled_dge
     from ..simulator.running.script import Edits, run_script
+    from .left_children import ending_children
 
     with ExitStack() as stack:
+        stack.enter_context(ending_children())
         text = _migrated(arguments[0], stack)
         if options.disable_dge:
             stack.enter_context(disabled_dge())

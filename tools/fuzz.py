@@ -52,7 +52,7 @@ _WORDS = (
 )
 _OPTIONS = ("--batch-size", "--top-k", "--dtype", "--target", "--format", "--header", "--layout", "--resume-check",
             "--form", "--launches", "--labels", "--model", "--quiet", "--verify", "--csv-safe", "--resume", "--trace",
-            "--report", "--iters", "--per", "--input")  # fmt: skip
+            "--report", "--iters", "--per", "--input", "--confidence", "--iou", "--max-detections")  # fmt: skip
 _WARNING = re.compile(r".*\.py:[0-9]+: \w*Warning")
 
 
@@ -133,11 +133,66 @@ def _script(folder: Path, random: random.Random) -> list[str]:
     return ["lint", str(path)]
 
 
+def _detection(folder: Path, random: random.Random) -> list[str]:
+    arguments = ["detect", *_picture(folder, random)[1:], "--model", "digits-detect"]
+    if random.random() < 0.5:
+        arguments += ["--save", str(folder / "drawn")]
+    if random.random() < 0.3:
+        boxes = (
+            b'{"images": [{"id": 1, "file_name": "x.png", "width": 9, "height": 9}], "annotations": [{"id": 1, '
+            b'"image_id": 1, "category_id": 7, "bbox": [0, 0, 5, 5], "area": 25, "iscrowd": 0}], "categories": '
+            b'[{"id": 7, "name": "7"}]}'
+        )
+        (folder / "boxes.json").write_bytes(_maybe_damaged(boxes, random))
+        arguments += ["--labels", str(folder / "boxes.json")]
+    return arguments
+
+
+def _onnx(folder: Path, random: random.Random) -> list[str]:
+    """A network that is imported on the fly."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.linspace(-1, 1, FEATURES * 3, dtype=np.float32).reshape(3, FEATURES)
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1), helper.make_node("Softmax", ["y"], ["z"])]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", FEATURES])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 3])],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.zeros(3, np.float32), "b")],
+    )
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    (folder / "net.onnx").write_bytes(_maybe_damaged(content, random))
+    return ["ffnn", "--data", str(ROOT / "samples" / "digits-X.bin"), "--model", str(folder / "net.onnx"), "--quiet"]
+
+
+def _profile(folder: Path, random: random.Random) -> list[str]:
+    """A profile as neuron-explorer exports it, or bytes that begin as a raw one."""
+    if random.random() < 0.3:
+        path = folder / "x.ntff"
+        path.write_bytes(random.choice((b"NTFF", b"\x0a", b"")) + random.randbytes(random.choice((0, 60, 3000))))
+        return ["profile", str(path)]
+    begun = {"timestamp": 5000, "duration": 630, "subgraph": "sg00"}
+    rows = [
+        {**begun, "id": number, "subgroup": engine, "label": engine, "opcode": "COPY", "instruction_type": "REGULAR",
+         "bir_instruction_name": f"I-{number}", "operands": "", "predecessors": [{"id": number - 1, "type": "FLOW"}]}
+        for number, engine in enumerate(("Tensor", "Vector", "Scalar", "Sync"))
+    ]  # fmt: skip
+    packets = [{**begun, "dma_engine": "64", "queue_type": "static", "transfer_size": 4, "read_size": 4}]
+    profile = {"warnings": [], "instruction": rows, "dma": packets, "metadata": [{"ntff_version": 6}]}
+    (folder / "x.json").write_bytes(_maybe_damaged(json.dumps(profile).encode(), random))
+    return ["profile", str(folder / "x.json")]
+
+
 KINDS: dict[str, Callable[[Path, random.Random], list[str]]] = {
     "features": _features,
     "picture": _picture,
     "model": _model,
     "source": _script,
+    "detection": _detection,
+    "onnx": _onnx,
+    "profile": _profile,
 }
 
 
@@ -145,7 +200,7 @@ def command_line(kind: str, folder: Path, random: random.Random) -> list[str]:
     """Write files into `folder` and return a command line that reads them, perhaps with odd options."""
     arguments = KINDS[kind](folder, random)
     form = random.choice(("table", "csv", "json", "ndjson"))
-    if arguments[0] != "lint":
+    if arguments[0] not in ("lint", "profile"):
         arguments += ["--format", form]
         if random.random() < 0.3:
             arguments += ["--output", str(folder / "out")]

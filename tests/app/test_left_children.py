@@ -1,0 +1,51 @@
+"""Processes that a script leaves running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+
+HARNESS = """
+import subprocess, sys
+slow = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(slow)
+again = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True).pid)"
+orphan = subprocess.run([sys.executable, "-c", again, *slow], stdout=subprocess.PIPE, text=True).stdout
+print(child.pid, orphan, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError"])
+def test_no_process_of_a_harness_outlives_simulate(tmp_path: Path, end: str) -> None:
+    (tmp_path / "harness.py").write_text(HARNESS.format(end=end))
+    program = "from trninfer.app.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "simulate", str(tmp_path / "harness.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        timeout=50,
+    )
+    processes = [int(word) for word in done.stdout.split()]
+    assert len(processes) == 2
+    deadline = time.monotonic() + 5
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_alive, processes))
+    assert [path.name for path in tmp_path.iterdir()] == ["harness.py"]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
