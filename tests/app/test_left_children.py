@@ -16,7 +16,7 @@ HARNESS = """
 import subprocess, sys
 slow = [sys.executable, "-c", "import time; time.sleep(60)"]
 child = subprocess.Popen(slow)
-again = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True).pid)"
+again = "import subprocess as s, sys; print(s.Popen(sys.argv[1:], stdout=s.DEVNULL, start_new_session=True).pid)"
 orphan = subprocess.run([sys.executable, "-c", again, *slow], stdout=subprocess.PIPE, text=True).stdout
 print(child.pid, orphan, flush=True)
 {end}

@@ -18,6 +18,10 @@ def test_damaged_files_and_odd_options_break_nothing(kind: str) -> None:
     assert faults == [] and counts == {f"{kind}: sound": RUNS}
 
 
+def test_weights_that_overflow_are_no_warning() -> None:
+    assert fuzz(275, 1, 0, ("onnx",))[1] == []
+
+
 def test_a_run_is_repeated_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     lines = []
     for _ in range(2):
