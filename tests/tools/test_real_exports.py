@@ -1,15 +1,25 @@
 """Networks as their own packages export them are accepted, and run as ONNX Runtime runs them."""
 
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from trninfer.inference.boxes import Limits
+from trninfer.inference.detections import Detector
+from trninfer.inference.pictures import read_picture
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import import_network
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
-from trninfer.tools.real_exports import EXPORTERS, Export, all_exports
+from trninfer.tools.real_exports import EXPORTERS, Export, all_exports, load_packages
 
 TOLERANCE = 1e-4  # of the largest number, in float32
 
@@ -61,3 +71,77 @@ def assert_runs(export: Export, folder: Path) -> None:
         expected = run_network(model.network, model.tensors, x).probabilities
         error = np.abs(session.run(x).probabilities - expected).max()
         assert error <= TOLERANCE * max(1.0, float(np.abs(expected).max()))
+
+
+def export_lively(name: str, size: int, path: Path) -> None:
+    """Export a YOLO of random weights whose scores and boxes differ from place to place, by its own exporter."""
+    torch = pytest.importorskip("torch")
+    os.environ.setdefault("YOLO_OFFLINE", "1")
+    load_packages([Export("ultralytics", name, size, "own")])
+    yolo = pytest.importorskip("ultralytics").YOLO(f"{name}.yaml")
+    torch.manual_seed(1)
+    network = yolo.model.requires_grad_(False).train()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None
+            module.reset_running_stats()
+    network(torch.nn.functional.interpolate(torch.rand(8, 3, 20, 20), (160, 160), mode="bilinear"))
+    for scores, boxes in zip(network.eval().model[-1].cv3, network.model[-1].cv2):
+        scores[-1].weight.normal_(0, 0.12)
+        scores[-1].bias.normal_(-3, 0.5)
+        boxes[-1].weight.normal_(0, 0.1)
+    with contextlib.redirect_stdout(io.StringIO()):
+        shutil.move(yolo.export(format="onnx", imgsz=size, verbose=False), path)
+
+
+def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[Any]:
+    """Yield what ultralytics' own `predict` finds in each picture, on the processor by ONNX Runtime."""
+    import torchvision
+    from ultralytics import YOLO
+    from ultralytics.utils.nms import TorchNMS
+
+    torchvision.ops.nms = TorchNMS.nms  # its own: torchvision's is not built for every torch
+    yolo = YOLO(path, task=task)
+    for picture in pictures:
+        yield yolo.predict(picture, conf=0.25, iou=0.7, imgsz=96, verbose=False, retina_masks=True)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["yolov8n", "yolov8n-seg", "yolov8n-pose"])
+def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where its exporter writes
+    task = {"-seg": "segment", "-pose": "pose"}.get(name.removeprefix("yolov8n"), "detect")
+    pytest.importorskip("ultralytics")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(0)
+    pictures = []
+    for number, (width, height) in enumerate([(320, 240), (100, 170), (61, 64), (500, 90)]):
+        side = max(width, height) / 12  # of the spots, as smooth as what the network was made for
+        coarse = random.integers(0, 256, (max(2, round(height / side)), max(2, round(width / side)), 3), np.uint8)
+        pictures.append(tmp_path / f"{number}.png")
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR).save(pictures[-1])
+    export_lively(name, 96, tmp_path / "net.onnx")
+    network = import_network(tmp_path / "net.onnx").network
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    sizes: dict[str | int, tuple[int, int]] = {}
+    found_any = 0
+    for picture, theirs in zip(pictures, find_as_exporter(tmp_path / "net.onnx", task, pictures)):
+        image = read_picture(picture, network.input, lambda size: sizes.__setitem__("picture", size))
+        outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, {"images": image[None]})))
+        numbers = np.concatenate([outputs[named.name].reshape(1, -1) for named in network.named_outputs], axis=1)
+        (ours,) = Detector(Limits(), sizes)(["picture"], network, np.empty(1), numbers)
+        found = np.array([[b.x1, b.y1, b.x2, b.y2, b.confidence, b.class_index] for b in ours.boxes]).reshape(-1, 6)
+        expected = theirs.boxes.data.numpy()
+        assert found.shape == expected.shape
+        assert found[:, 5].tolist() == expected[:, 5].tolist()
+        assert np.abs(found[:, :4] - expected[:, :4]).max(initial=0) < 1
+        assert np.abs(found[:, 4] - expected[:, 4]).max(initial=0) < 0.01
+        for place, box in enumerate(ours.boxes):
+            if task == "segment":
+                mask, right = box.mask.to_array(), theirs.masks.data[place].numpy() > 0
+                assert (mask & right).sum() >= 0.8 * (mask | right).sum()  # interpolated once here, twice there
+            if task == "pose":
+                points = theirs.keypoints.data[place].numpy()
+                assert np.abs(np.array(box.keypoints) - points).max() < 1
+        found_any += len(found)
+    assert found_any

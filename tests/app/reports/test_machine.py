@@ -123,7 +123,11 @@ def test_pieces_make_the_whole_in_every_form() -> None:
     report = answers_report(answer("a.png"), answer(3), answer("=x"))
     report.errors = [InputProblem("bad.png", "cut")]
     for form in ("csv", "ndjson"):
-        pieces = begin(form) + answer_lines(report.predictions[:2], form) + answer_lines(report.predictions[2:], form)
+        pieces = (
+            begin(form, report.command)
+            + answer_lines(report.predictions[:2], form)
+            + answer_lines(report.predictions[2:], form)
+        )
         assert pieces + end(report, form) == "".join(chunks(report, form, iter(report.predictions)))
 
 
