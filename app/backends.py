@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from .reports.report import Cores
 
 
-def load(model: str, quiet: bool = False) -> Model:
-    """Read a model by bundled name or path, and say where an ONNX file was imported for this run alone."""
+def load(model: str, quiet: bool = False, size: tuple[int, int] | None = None) -> Model:
+    """Read a model by bundled name or path, and say where an ONNX file was imported for this run alone; of an ONNX file
+    with open height and width in this size."""
     from ..runtime.open_model import open_model
 
-    return open_model(model, None if quiet else complain)
+    return open_model(model, None if quiet else complain, size)
 
 
 def open_backend(options: RunOptions) -> Backend:

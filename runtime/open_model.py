@@ -27,34 +27,39 @@ _LOG = logging.getLogger(__name__)
 Note = Callable[[str], None]
 
 
-def open_model(name_or_path: str | os.PathLike[str], note: Note | None = None) -> Model:
+def open_model(
+    name_or_path: str | os.PathLike[str], note: Note | None = None, size: tuple[int, int] | None = None
+) -> Model:
     """Read a bundled model, a model file or an ONNX file.
 
     An ONNX file is imported as by `trninfer import` without options: checked against ONNX Runtime and on the simulator.
-    `note` is called with a line that says how to keep the result. ModelError, one line, as from `load_model` and
-    `import_network`.
+    `note` is called with a line that says how to keep the result. `size` is (height, width) of pictures, of an ONNX
+    file that leaves them open. ModelError, one line, as from `load_model` and `import_network`.
     """
     text = os.fspath(name_or_path)
     if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
+        if size is not None:
+            raise ModelError(f"{text}: sizes are of ONNX files, which may leave height and width of pictures open")
         return load_model(name_or_path)
     path = Path(text)
-    entry = _entry(path)
-    model = _read(entry) or _import(path, entry)
+    entry = _entry(path, size)
+    model = _read(entry) or _import(path, entry, size)
     if note is not None:
         kept = path.name[: path.name.lower().rindex(".onnx")] + ".safetensors"
-        command = shlex.join(["trninfer", "import", text, "-o", kept])
+        more = [] if size is None else ["--input-size", f"{size[0]}x{size[1]}"]
+        command = shlex.join(["trninfer", "import", text, *more, "-o", kept])
         note(f"{text}: imported for this run; {command} keeps the network and prints what was assumed")
     return model
 
 
-def _entry(path: Path) -> Path | None:
+def _entry(path: Path, size: tuple[int, int] | None) -> Path | None:
     """The cache entry of an ONNX file; None where nothing can be cached."""
     folder = user_cache(FOLDER, FOLDER)
     if folder is None:
         return None
     try:
         content = path.read_bytes()
-        parts = [__version__.encode(), content, *_states(path, content)]
+        parts = [__version__.encode(), str(size).encode(), content, *_states(path, content)]
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
     digest = hashlib.sha256()
@@ -89,12 +94,12 @@ def _read(entry: Path | None) -> Model | None:
         return None
 
 
-def _import(path: Path, entry: Path | None) -> Model:
+def _import(path: Path, entry: Path | None, size: tuple[int, int] | None) -> Model:
     """Import an ONNX file, and keep it in the cache where that can be written."""
-    from ..models.importing import import_network
+    from ..models.importing import PreprocessingOptions, import_network
     from .network_check import check_network
 
-    imported = import_network(path)
+    imported = import_network(path, PreprocessingOptions(size=size))
     if not imported.comparison.passed:
         raise ModelError(f"{path}: the imported network differs from ONNX Runtime; see trninfer import {path}")
     model = Model(imported.network, dict(imported.tensors), imported.metadata)

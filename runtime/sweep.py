@@ -16,7 +16,8 @@ class SweepPoint:
 
     With `cores`, `cores_inputs_per_second` is the throughput of all of them, each with batches of its own and its share
     of HBM, which makes a batch take `cores_total_us`. `within_limit` is None without a limit. `best` marks the highest
-    throughput for a target and dtype, among the points within the limit if there is one.
+    throughput for an input shape, target and dtype, among the points within the limit if there is one. `input_shape`
+    is that of one input.
     """
 
     network: str
@@ -36,6 +37,7 @@ class SweepPoint:
     cores_inputs_per_second: float | None = None
     within_limit: bool | None = None
     best: bool = False
+    input_shape: tuple[int, ...] = ()
 
 
 def sweep_point(
@@ -76,11 +78,11 @@ def shared_hbm(target: str, cores: int) -> dict[str, float]:
 
 
 def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
-    """Mark the best point of each network, target and dtype, and the points within a limit."""
+    """Mark the best point of each network, input shape, target and dtype, and the points within a limit."""
     told = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
-    best: dict[tuple[str, str, str], SweepPoint] = {}
+    best: dict[tuple[object, ...], SweepPoint] = {}
     for point in told:
-        key = point.network, point.target, point.dtype
+        key = point.network, point.target, point.dtype, point.input_shape
         if point.within_limit is not False and (
             key not in best or point.inputs_per_second > best[key].inputs_per_second
         ):

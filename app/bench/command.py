@@ -62,6 +62,8 @@ Examples:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
   What AWS's compiler, or a chip, says of kernels, beside the predictions:
     trninfer bench --compare-archive trninfer-selftest-trn2-trn3-compiler-float32.zip
+  A network whose file leaves height and width of pictures open, at several:
+    trninfer bench --model net.onnx --input-size 160,224,320
   Keep a baseline, and fail where a later run is more than 2 % slower:
     trninfer bench --format json --output baseline.json
     trninfer bench --compare baseline.json --threshold 2%
@@ -124,7 +126,7 @@ def bench(
     if sweep.is_sweep:
         from .sweep import bench_sweep, check_sweep
 
-        check_sweep(subject, options, compare is not None, sweep.cores)
+        check_sweep(subject, options, compare is not None, sweep.cores, sweep.input_size is not None)
         report = bench_sweep(subject, sweep, combined, values, started)
         write(report, [], None, {"kernel": None, "shape": None, "batch_size": None}, options)
         return

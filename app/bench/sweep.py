@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from ...models.bundled import bundled_models
 from ...models.files import Model
@@ -20,10 +21,14 @@ from .sweep_options import SweepOptions, microseconds
 from .what_if import Values, another_machine
 
 
-def check_sweep(subject: BenchSubject, options: RunOptions, compared: bool, cores: int | None) -> None:
+def check_sweep(
+    subject: BenchSubject, options: RunOptions, compared: bool, cores: int | None, sizes: bool = False
+) -> None:
     """UsageError for what only one combination can have."""
     if subject.suite is not None or subject.kernel is not None:
         raise UsageError("several --batch-size, --target or --dtype, --latency-limit and --cores are for networks")
+    if sizes and subject.model is None:
+        raise UsageError("--input-size needs --model FILE.onnx")
     if cores is not None and options.lnc > 1:
         raise UsageError("bench --cores predicts NeuronCores with batches of their own; leave out --lnc")
     given = {
@@ -46,7 +51,7 @@ def bench_sweep(
     """The report with a point for each combination of each network."""
     limit = microseconds(sweep.latency_limit)
     names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
-    models = [load(name, options.quiet) for name in names]
+    models = [load(name, options.quiet, size) for name in names for size in sweep.input_size or (None,)]
     combinations = list(sweep.combinations(options))
     note = choice_note(options.backend)
     points: list[SweepPoint] = []
@@ -79,7 +84,7 @@ def _point(model: Model, options: RunOptions, constants: Values, cores: int | No
     with another_machine(backend.info.name, target, constants):
         layers = session_on(backend, model, options).time(batch).layers
         floor = floor_of(model.network, dtype, batch, target, options.lnc).latency_us
-        point = sweep_point(name, target, dtype, batch, layers, floor)
+        point = replace(sweep_point(name, target, dtype, batch, layers, floor), input_shape=model.network.input.shape)
         if cores is None:
             return point
         with what_if(shared_hbm(target, cores), target):

@@ -34,6 +34,15 @@ def several(read: Callable[[str], Any]) -> Callable[[str | Values], Values]:
     return read_all
 
 
+def picture_size(text: str) -> tuple[int, int]:
+    """Read `224` or `160x320` as (height, width)."""
+    match = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", text)
+    height, width = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not height or not width:
+        raise typer.BadParameter(f"{text!r} is no size of pictures, such as 224 or 160x320.")
+    return height, width
+
+
 def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
     """A reader of a word out of several."""
 
@@ -90,6 +99,16 @@ class SweepOptions:
             "NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that is used, else trn2]",
         ),
     ] = None
+    input_size: Annotated[
+        Any,
+        typer.Option(
+            "--input-size",
+            parser=several(picture_size),
+            metavar="N|HxW,...",
+            help="Of an ONNX file that leaves them open: height and width of pictures. Several with commas: each is "
+            "timed.",
+        ),
+    ] = None
     cores: Annotated[
         int | None,
         typer.Option(
@@ -112,7 +131,7 @@ class SweepOptions:
     def is_sweep(self) -> bool:
         """True if there is more than one combination, or an option needs a sweep."""
         count = len(self.dtype) * len(self.batch_size) * len(self.target or (None,))
-        return count > 1 or self.latency_limit is not None or self.cores is not None
+        return count > 1 or self.input_size is not None or self.latency_limit is not None or self.cores is not None
 
     def first(self, options: RunOptions) -> RunOptions:
         """The options with the first value of each."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...inference.class_maps import class_color
 from .html_charts import bound_class
-from .html_markup import Markup, element, microseconds, percent, quantity
+from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
 from .layer_columns import LayerColumn, layer_columns
 from .report import SHOWN_ANSWERS
 from .resources import short, title
@@ -188,8 +188,10 @@ def what_if_table(advice: NetworkAdvice) -> Markup:
 def sweep_table(points: Sequence[SweepPoint]) -> Markup:
     """A row each batch size, target and dtype; a bar for the inputs a second."""
     cores = next((point.cores for point in points if point.cores is not None), None)
+    shapes = any(point.input_shape for point in points)
     headings: list[Heading] = [
-        ("network", False), ("target", False), ("dtype", False), ("batch", True), ("us", True),
+        ("network", False), *([("input", False)] if shapes else []),
+        ("target", False), ("dtype", False), ("batch", True), ("us", True),
         ("us an input", True), ("inputs/s", True), ("bound by", False), ("MFU", True), ("HFU", True),
         ("SBUF peak", True), ("\u00d7 floor", True),
         *([(f"us on {cores} cores", True), (f"inputs/s on {cores} cores", True)] if cores is not None else []),
@@ -205,6 +207,7 @@ def sweep_table(points: Sequence[SweepPoint]) -> Markup:
             element(
                 "tr",
                 element("th", point.network, scope="row"),
+                cell(shape_text(point.input_shape)) if shapes else None,
                 cell(point.target),
                 cell(point.dtype),
                 cell(_starred(point), point.batch_size),

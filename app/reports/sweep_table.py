@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 def print_sweep(console: Console, report: Report) -> None:
     """The points, and a line for each best one."""
     points = report.sweep or []
+    shapes = len({point.input_shape for point in points}) > len({point.network for point in points})
     networks = len({point.network for point in points}) > 1
     columns = [
         Column("batch", [cell(f"{point.batch_size}{' *' * point.best}", "bold") for point in points], False),
         Column("network", [cell(point.network) for point in points], False, 0 if networks else 9),
+        Column("input", [cell("x".join(map(str, point.input_shape))) for point in points], False, 0 if shapes else 10),
         Column("target", [cell(point.target) for point in points], False, 2),
         Column("dtype", [cell(point.dtype) for point in points], False, 2),
         _numbers(f"{report.latency_kind} us", [microseconds(point.total_us) for point in points], 0),
@@ -64,7 +66,8 @@ def best_lines(report: Report) -> list[str]:
     within = "" if limit is None else f" within {limit:g} us"
     for key in dict.fromkeys(_key(point) for point in points):
         best = next((point for point in points if _key(point) == key and point.best), None)
-        where = " ".join(key[1:]) if len({p.network for p in points}) == 1 else " ".join(key)
+        several = [len(set(values)) > 1 for values in zip(*map(_key, points))]
+        where = " ".join(name for name, is_one_of in zip(key, (several[0], True, True, several[3])) if is_one_of)
         if best is None:
             least = min(point.total_us for point in points if _key(point) == key)
             lines.append(f"* {where}: no batch is{within}; the quickest takes {microseconds(least)} us")
@@ -76,8 +79,8 @@ def best_lines(report: Report) -> list[str]:
     return lines
 
 
-def _key(point: SweepPoint) -> tuple[str, str, str]:
-    return point.network, point.target, point.dtype
+def _key(point: SweepPoint) -> tuple[str, str, str, str]:
+    return point.network, point.target, point.dtype, "x".join(map(str, point.input_shape))
 
 
 def _share(value: float | None) -> str:

@@ -25,7 +25,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that are imported, as they are."""
     made: list[Path] = []
     plain = opening._import
-    monkeypatch.setattr(opening, "_import", lambda path, entry: made.append(path) or plain(path, entry))
+    monkeypatch.setattr(opening, "_import", lambda path, *rest: made.append(path) or plain(path, *rest))
     return made
 
 

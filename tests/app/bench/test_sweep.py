@@ -1,5 +1,6 @@
 """`bench` of several batch sizes, targets and dtypes."""
 
+import numpy as np
 import pytest
 from small_inputs import write_model
 from trninfer.models import Dense, FeatureInput, Network, Output
@@ -93,3 +94,29 @@ def test_other_forms(cli, form: str) -> None:
 def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
     run = cli("bench", *words)
     assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
+
+
+def test_sizes_of_pictures_that_a_file_leaves_open(cli, tmp_path, monkeypatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
+    make, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    weights = np.random.default_rng(0).standard_normal((4, 1, 3, 3)).astype(np.float32)
+    nodes = [
+        make.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        make.make_node("GlobalAveragePool", ["c"], ["g"]),
+        make.make_node("Flatten", ["g"], ["y"]),
+    ]
+    values = [make.make_tensor_value_info(n, float32, s) for n, s in (("x", ["N", 1, "h", "w"]), ("y", ["N", 4]))]
+    graph = make.make_graph(nodes, "net", values[:1], values[1:], [onnx.numpy_helper.from_array(weights, "w")])
+    path = tmp_path / "net.onnx"
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8), path)
+    words = ("bench", "--model", path, "--backend", "sim", "--input-size")
+    points = cli(*words, "8,8x12", "--format", "json").json()["sweep"]
+    assert [point["input_shape"] for point in points] == [[1, 8, 8], [1, 8, 12]] and all(p["best"] for p in points)
+    assert points[0]["total_us"] < points[1]["total_us"]
+    shown = cli(*words, "8,8x12").out
+    assert "trn2 float32 1x8x12: most inputs a second" in shown and "1x8x8" in shown
+    assert "is no size of pictures" in cli(*words, "8x").err
+    assert "sizes are of ONNX files" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
+    assert "needs --model FILE.onnx" in cli("bench", "--input-size", "8").err
