@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..inference.serving.application import GRACE
+from ..inference.serving.repository import GRACE
 from .errors import UsageError, reason
 
 PATIENCE = 10.0  # seconds for the head of a request to arrive, for the next one, and to take more of an answer

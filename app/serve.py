@@ -40,14 +40,16 @@ Addresses:
   GET  /v2/health/live, /v2/health/ready
   GET  /v2, /v2/models/NAME, /v2/models/NAME/ready, config, stats
   POST /v2/models/NAME/infer   tensors, or pictures as BYTES (PNG, JPEG, ...)
-  POST /v2/repository/index    the model, and whether it is ready
+  POST /v2/repository/index    the models, and whether they are ready
+  POST /v2/repository/models/NAME/load, unload   with --model-control
   POST /classify               a picture, or a form with several
   POST /detect                 the same of a network of boxes (?confidence=0.5)
   GET  /metrics, /openapi.json, /
 
 Requests that come at once are answered in one batch: a batch is sent off when
 --max-batch inputs wait, or when the first of them has waited for --max-delay.
-Each of --workers is a process with a NeuronCore of its own (on the simulator,
+Several models: --model a=FILE,b=FILE; /classify?model=b asks one of them, and each
+has --workers and --decoders of its own. Each of --workers is a process with a NeuronCore of its own (on the simulator,
 with a CPU). When more than --max-queue inputs wait, requests are refused with
 status 429 and a Retry-After; what is not answered within --timeout gets 504.
 
@@ -66,6 +68,7 @@ second one at once. For many machines: docs/serving.md.
 Examples:
   trninfer serve
   curl --data-binary @7.png http://127.0.0.1:8000/classify
+  trninfer serve --model digits=digits-cnn,photos=resnet.safetensors --model-control
   trninfer serve --model resnet.safetensors --workers 4 --max-batch 8 --dtype bfloat16
   trninfer serve --host 0.0.0.0 --token-file token.txt --log-format json 2>log.jsonl
 
@@ -126,6 +129,9 @@ class ServeOptions:
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="Token that requests must carry, on its first line."),
     ] = None
+    model_control: Annotated[
+        bool, typer.Option("--model-control", help="Clients may load and unload models (the repository extension).")
+    ] = False
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -179,12 +185,13 @@ def serve(
     try:
         app = create_application(_settings(model, options), failed)
         _log_to_stderr(options)
-        name, port = app.state.server.name, bound.getsockname()[1]
-        server = run_server(app, bound, lambda: _announce(name, options.host, port))
+        names, port = [each.name for each in app.state.repository.servers], bound.getsockname()[1]
+        server = run_server(app, bound, lambda: _announce(",".join(names), options.host, port))
     finally:
         bound.close()
-    for pool in app.state.server.pools:
-        pool.kill()
+    for each in app.state.repository.servers:
+        for pool in each.pools:
+            pool.kill()
     _log_summary(app.state.server.metrics.quantiles())
     if failures:
         raise failures[0]
@@ -202,20 +209,42 @@ def _calibration(model: str, told: ServeOptions) -> Calibration | None:
     return read_calibration(told.calibrate, load(model, quiet=True))
 
 
-def _settings(model: str, told: ServeOptions) -> ServingSettings:
+def parse_models(text: str) -> list[tuple[str, str]]:
+    """Return (name, model) of each model in `a=FILE,b=FILE`; ("", model) for a model without a name."""
+    parts = text.split(",")
+    if os.path.exists(text) or not all(re.fullmatch(r"[\w.-]+=.+", part, re.ASCII) for part in parts):
+        return [("", text)]
+    return [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
+
+
+def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
+    """Return the settings of each model. UsageError for values that are not allowed."""
+    named = parse_models(model)
+    if named[0][0] and told.name:
+        raise UsageError(f"--name {told.name}: --model names the models already")
+    token = _access(told)
+    return [_settings_of(path, name or told.name, told, token) for name, path in named]
+
+
+def _access(told: ServeOptions) -> str | None:
+    """The token that requests need; None where only this machine can ask."""
+    token = read_token(told.token_file)
+    if token is None and not _is_loopback(told.host):
+        token = secrets.token_urlsafe(24)
+        write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
+    return token
+
+
+def _settings_of(model: str, name: str, told: ServeOptions, token: str | None) -> ServingSettings:
     from ..inference.serving.settings import ServingSettings
     from ..runtime.launch_options import LaunchOptions
 
     local = _is_loopback(told.host)
-    token = read_token(told.token_file)
-    if token is None and not local:
-        token = secrets.token_urlsafe(24)
-        write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
     decoders: dict[str, Any] = {} if told.decoders is None else {"decoders": told.decoders}
     try:
         return ServingSettings(
             model=model,
-            name=told.name,
+            name=name,
             dtype=told.dtype,
             target=told.target,
             backend=told.backend,
@@ -231,6 +260,7 @@ def _settings(model: str, told: ServeOptions) -> ServingSettings:
             max_bytes=told.max_bytes,
             timeout=told.timeout,
             token=token,
+            model_control=told.model_control,
             hosts=("localhost", "127.0.0.1", "[::1]", told.host.lower(), *_names(told)) if local else (),
         )
     except ValueError as error:

@@ -55,6 +55,7 @@ class Server:
         self.hello: Hello | None = None
         self.decoders: WorkerPool
         self.workers: WorkerPool
+        self.is_loaded = True
         self._accepted = 0
 
     @property

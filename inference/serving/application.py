@@ -28,17 +28,19 @@ from .decoding import DecodingWorker
 from .gate import Gate
 from .logs import log
 from .metrics import Metrics
+from .repository import Repository
 from .routes import add_routes
 from .settings import ServingSettings
 from .workers import NetworkWorker
 
-GRACE = 30.0  # seconds in which what waits is answered when the server stops
-
 
 def create_application(
-    settings: ServingSettings, failed: Callable[[Exception], None] | None = None, wait: bool = False
+    settings: ServingSettings | Sequence[ServingSettings],
+    failed: Callable[[Exception], None] | None = None,
+    wait: bool = False,
 ) -> FastAPI:
-    """The application for these settings; worker processes are started with it and end with it.
+    """The application for these settings, of one model or several; worker processes are started with it and end with
+    it. Token, hosts and control of models are those of the first.
 
     Raises ModelError, TargetError and BackendUnavailable where the model or the backend is not there. `failed` is
     called where a worker cannot begin. With `wait`, the application has started only when it is ready, and fails to
@@ -51,24 +53,33 @@ def create_application(
         if failed is not None:
             failed(error)
 
-    model = settings.load()
+    several = [settings] if isinstance(settings, ServingSettings) else list(settings)
     metrics = Metrics()
-    server = Server(settings, model, metrics)
-    _add_pools(server, model, note_failure)
+    models = [each.load() for each in several]
+    servers = [Server(each, model, metrics) for each, model in zip(several, models)]
+
+    def prepare(server: Server, failed: Callable[[Exception], None]) -> None:
+        _add_pools(server, models[servers.index(server)], failed)
+
+    for server in servers:
+        prepare(server, note_failure)
+    repository = Repository(servers, prepare)
+    metrics.watch(
+        waiting=lambda: sum(pool.waiting for server in servers for pool in server.pools),
+        workers=lambda: sum(server.workers.workers_ready for server in servers),
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        for pool in server.pools:
-            pool.start()
+        repository.start()
         try:
-            while wait and not server.is_ready:
+            while wait and not repository.is_ready:
                 if failures:
                     raise failures[0]
                 await asyncio.sleep(0.05)
             yield
         finally:
-            for pool in server.pools:
-                await pool.stop(GRACE)
+            await repository.stop()
 
     app = FastAPI(
         title="trninfer",
@@ -78,11 +89,12 @@ def create_application(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
-    app.state.server = server
+    app.state.repository = repository
+    app.state.server = servers[0]
     add_routes(app)
     app.add_exception_handler(StarletteHTTPException, _as_error)
     app.add_exception_handler(RequestValidationError, _as_wrong_query)
-    app.add_middleware(Gate, metrics=metrics, token=settings.token, hosts=settings.hosts)
+    app.add_middleware(Gate, metrics=metrics, token=several[0].token, hosts=several[0].hosts)
     return app
 
 
@@ -105,9 +117,6 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
     rules = PoolRules(settings.decoders, 1, 0.0, settings.timeout)
     signature = server.signature
     server.decoders = WorkerPool(lambda number: DecodingWorker(signature), rules, _Observer(server, "decoder"), failed)
-    server.metrics.watch(
-        waiting=lambda: sum(pool.waiting for pool in server.pools), workers=lambda: server.workers.workers_ready
-    )
 
 
 def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list[dict[str, str]]]:

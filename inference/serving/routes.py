@@ -26,6 +26,7 @@ from .answering import Answer, Server, as_status
 from .bodies import BodyError
 from .decoding import FormTask, PictureTask, TensorTask
 from .messages import InferAnswer, InferRequest, render_response
+from .repository import Repository
 from .settings import VERSION
 from .tensors import ProtocolError
 from .workers import InputAnswer
@@ -63,7 +64,7 @@ async def live() -> dict[str, bool]:
 @_health.get("/v2/health/ready")
 async def ready(request: Request) -> JSONResponse:
     """The model is ready to answer; 503 while it is not."""
-    is_ready = _server(request).is_ready
+    is_ready = all(server.is_ready for server in _servers(request) if server.is_loaded)
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
 
@@ -83,9 +84,8 @@ async def server_metadata() -> dict[str, Any]:
 
 @_protocol.get("/v2/models/stats")
 async def all_statistics(request: Request) -> dict[str, Any]:
-    """Counts of the model since it was loaded."""
-    server = _server(request)
-    return {"model_stats": [server.statistics.to_dict(server.name, VERSION)]}
+    """Counts of each model since the server started."""
+    return {"model_stats": [server.statistics.to_dict(server.name, VERSION) for server in _servers(request)]}
 
 
 @_protocol.get("/v2/models/{name}")
@@ -130,9 +130,37 @@ async def model_config(request: Request, name: str, version: str = VERSION) -> d
 @_protocol.post("/v2/repository/index")
 async def repository_index(request: Request) -> list[dict[str, str]]:
     """The models that the server has, and whether they answer."""
-    server = _server(request)
-    state = {"state": "READY", "reason": ""} if server.is_ready else {"state": "LOADING", "reason": "starting workers"}
-    return [{"name": server.name, "version": VERSION, **state}]
+    return [{"name": server.name, "version": VERSION, **_state(server)} for server in _servers(request)]
+
+
+def _state(server: Server) -> dict[str, str]:
+    if not server.is_loaded:
+        return {"state": "UNAVAILABLE", "reason": "unloaded"}
+    return {"state": "READY", "reason": ""} if server.is_ready else {"state": "LOADING", "reason": "starting workers"}
+
+
+@_protocol.post("/v2/repository/models/{name}/load")
+async def load_model(request: Request, name: str) -> JSONResponse:
+    """Load a model that was unloaded; answered when it is ready."""
+    error = await _controlled(request).load(_model(request, name, VERSION))
+    if error is not None:
+        raise HTTPException(400, f"{name} cannot be loaded: {error}")
+    return JSONResponse({})
+
+
+@_protocol.post("/v2/repository/models/{name}/unload")
+async def unload_model(request: Request, name: str) -> JSONResponse:
+    """Unload a model once it has answered what it accepted."""
+    await _controlled(request).unload(_model(request, name, VERSION))
+    return JSONResponse({})
+
+
+def _controlled(request: Request) -> Repository:
+    """The repository; HTTPException where clients may not change it."""
+    repository: Repository | None = getattr(request.app.state, "repository", None)
+    if repository is None or not _server(request).settings.model_control:
+        raise HTTPException(403, "models are loaded and unloaded where the server was started with --model-control")
+    return repository
 
 
 @_protocol.post("/v2/models/{name}/infer")
@@ -159,9 +187,9 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
 
 
 @_own.post("/classify")
-async def classify(request: Request, top_k: int | None = None) -> Response:
-    """Answer pictures: a body that is one, or the files of a form."""
-    server = _server(request)
+async def classify(request: Request, top_k: int | None = None, model: str | None = None) -> Response:
+    """Answer pictures: a body that is one, or the files of a form; `model` names one of several."""
+    server = _server(request) if model is None else _model(request, model, VERSION)
     network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
         raise HTTPException(400, f"{server.name} reads no pictures; send tensors to /v2/models/{server.name}/infer")
@@ -169,31 +197,34 @@ async def classify(request: Request, top_k: int | None = None) -> Response:
         raise HTTPException(400, f"{server.name} finds boxes, not classes; send pictures to /detect")
     if top_k is not None and not 1 <= top_k <= max(1, len(network.answer_labels)):
         raise HTTPException(400, f"top_k is {top_k}; the model has {len(network.answer_labels)} labels")
-    names, _, answers = await _answer_pictures(request)
+    names, _, answers = await _answer_pictures(request, server)
     return await _report(server, names, answers, server.labels(top_k))
 
 
 @_own.post("/detect")
 async def detect(
-    request: Request, confidence: float = CONFIDENCE, iou: float = IOU, max_detections: int = MAX_DETECTIONS
+    request: Request,
+    confidence: float = CONFIDENCE,
+    iou: float = IOU,
+    max_detections: int = MAX_DETECTIONS,
+    model: str | None = None,
 ) -> Response:
-    """Find the objects in pictures: a body that is one, or the files of a form."""
-    server = _server(request)
+    """Find the objects in pictures: a body that is one, or the files of a form; `model` names one of several."""
+    server = _server(request) if model is None else _model(request, model, VERSION)
     if server.network.output.boxes is None:
         raise HTTPException(400, f"{server.name} finds no boxes; send pictures to /classify")
     try:
         limits = check_limits(confidence, iou, max_detections)
     except ArgumentError as error:
         raise HTTPException(400, str(error)) from None
-    names, pictures, answers = await _answer_pictures(request)
+    names, pictures, answers = await _answer_pictures(request, server)
     found = enumerate(await server.sizes(pictures))
     sizes: dict[str | int, tuple[int, int]] = {number: size for number, size in found if size is not None}
     return await _report(server, names, answers, Detector(limits, sizes))
 
 
-async def _answer_pictures(request: Request) -> tuple[list[str], list[bytes], list[Answer]]:
+async def _answer_pictures(request: Request, server: Server) -> tuple[list[str], list[bytes], list[Answer]]:
     """Return the names, the contents and the answers of the pictures of a request."""
-    server = _server(request)
     settings = server.settings
     deadline = time.monotonic() + settings.timeout
     with server.bodies.hold() as lease:
@@ -215,9 +246,9 @@ async def _report(server: Server, names: list[str], answers: list[Answer], make:
 
 
 @_own.get("/about")
-async def about(request: Request) -> JSONResponse:
-    """The model that is served, and where it runs."""
-    server = _server(request)
+async def about(request: Request, model: str | None = None) -> JSONResponse:
+    """The model that is served, or one of several by its name, and where it runs."""
+    server = _server(request) if model is None else _model(request, model, VERSION)
     if not server.is_ready:
         raise HTTPException(503, "the model is not ready yet", {"Retry-After": "1"})
     shapes = {spec.name: describe_shape(spec.shape[1:]) for spec in server.signature.inputs}
@@ -244,11 +275,18 @@ def _server(request: Request) -> Server:
     return server
 
 
+def _servers(request: Request) -> list[Server]:
+    """All models of the server."""
+    repository: Repository | None = getattr(request.app.state, "repository", None)
+    return [_server(request)] if repository is None else repository.servers
+
+
 def _model(request: Request, name: str, version: str) -> Server:
-    server = _server(request)
-    if name != server.name or version != VERSION:
-        raise HTTPException(404, f"no such model or version; {server.name}, version {VERSION}, is served")
-    return server
+    servers = {server.name: server for server in _servers(request)}
+    if name not in servers or version != VERSION:
+        verb = "is" if len(servers) == 1 else "are"
+        raise HTTPException(404, f"no such model or version; {', '.join(servers)}, version {VERSION}, {verb} served")
+    return servers[name]
 
 
 def _json_length(request: Request) -> int | None:

@@ -25,7 +25,7 @@ class ServingSettings:
     seconds for others to join it. More than `max_queue` inputs at once are refused, as is a body of more than
     `max_bytes`, and a request that is not answered within `timeout` seconds is given up. `token` is demanded of every
     request but those for health and for the page; without one, only requests for `hosts` are answered (none: any).
-    `neuron_options` are those of `open_neuron_backend`.
+    `neuron_options` are those of `open_neuron_backend`. With `model_control` clients may load and unload models.
     """
 
     model: str | os.PathLike[str] | Model = "digits-cnn"
@@ -46,6 +46,7 @@ class ServingSettings:
     top_k: int = 5
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
+    model_control: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("dtype", tuple(NETWORK_DTYPES)), ("backend", BACKENDS)):

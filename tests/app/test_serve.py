@@ -16,6 +16,7 @@ import pytest
 from serving import RunningServer, running_server
 from small_inputs import draw_picture
 from traps import set_traps, sprung
+from trninfer.app.serve import parse_models
 
 pytest.importorskip("fastapi")
 QUICK = ("--max-batch", 1, "--decoders", 1)
@@ -126,6 +127,33 @@ def test_a_proxy_may_pass_on_an_allowed_host_and_the_log_sums_up(picture_model: 
         summed = {line["part"]: line for line in server.lines() if line["event"] == "summary"}
         assert {"request", "decode", "queue", "worker", "device_predicted"} == set(summed)
         assert all(line["p50_ms"] <= line["p99_ms"] for line in summed.values())
+
+
+def test_several_models_answer_and_one_is_loaded_again(
+    picture_model: Path, feature_model: Path, tmp_path: Path
+) -> None:
+    body = draw_picture(tmp_path / "0.png").read_bytes()
+    models = f"rows={feature_model},photos={picture_model}"
+    with running_server("--model", models, *QUICK, "--model-control") as server:
+        assert server.ask("/classify", body).status == 400
+        assert server.ask("/classify?model=photos", body).status == 200
+        assert server.ask("/v2/repository/models/photos/unload", b"").status == 200
+        assert server.ask("/classify?model=photos", body).status == 503
+        assert server.ask("/v2/repository/models/photos/load", b"").status == 200
+        assert server.ask("/classify?model=photos", body).status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("digits-cnn", [("", "digits-cnn")]),
+        ("a=digits-cnn", [("a", "digits-cnn")]),
+        ("a=x.onnx,b=y.safetensors", [("a", "x.onnx"), ("b", "y.safetensors")]),
+        ("a=x,y", [("", "a=x,y")]),
+    ],
+)
+def test_models_are_named_before_their_files(text: str, models: list[tuple[str, str]]) -> None:
+    assert parse_models(text) == models
 
 
 def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given(feature_model: Path) -> None:
