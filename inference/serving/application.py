@@ -55,19 +55,7 @@ def create_application(
 
     several = [settings] if isinstance(settings, ServingSettings) else list(settings)
     metrics = Metrics()
-    models = [each.load() for each in several]
-    servers = [Server(each, model, metrics) for each, model in zip(several, models)]
-
-    def prepare(server: Server, failed: Callable[[Exception], None]) -> None:
-        _add_pools(server, models[servers.index(server)], failed)
-
-    for server in servers:
-        prepare(server, note_failure)
-    repository = Repository(servers, prepare)
-    metrics.watch(
-        waiting=lambda: sum(pool.waiting for server in servers for pool in server.pools),
-        workers=lambda: sum(server.workers.workers_ready for server in servers),
-    )
+    repository = _open_repository(several, metrics, note_failure)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,7 +78,7 @@ def create_application(
         redoc_url=None,
     )
     app.state.repository = repository
-    app.state.server = servers[0]
+    app.state.server = repository.servers[0]
     add_routes(app)
     app.add_exception_handler(StarletteHTTPException, _as_error)
     app.add_exception_handler(RequestValidationError, _as_wrong_query)
@@ -98,10 +86,31 @@ def create_application(
     return app
 
 
-def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]) -> None:
-    """Give a server its worker processes, which are not started yet."""
+def _open_repository(
+    several: Sequence[ServingSettings], metrics: Metrics, failed: Callable[[Exception], None]
+) -> Repository:
+    """Load the models, with pools of processes that are not started yet; on a chip each has cores of its own."""
+    models = [each.load() for each in several]
+    servers = [Server(each, model, metrics) for each, model in zip(several, models)]
+    firsts = [sum(each.workers for each in several[:position]) for position in range(len(several))]
+
+    def prepare(server: Server, failed: Callable[[Exception], None]) -> None:
+        position = servers.index(server)
+        _add_pools(server, models[position], failed, firsts[position])
+
+    for server in servers:
+        prepare(server, failed)
+    metrics.watch(
+        waiting=lambda: sum(pool.waiting for server in servers for pool in server.pools),
+        workers=lambda: sum(server.workers.workers_ready for server in servers),
+    )
+    return Repository(servers, prepare)
+
+
+def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None], first: int) -> None:
+    """Give a server its worker processes, which are not started yet; `first` workers have cores already."""
     settings = server.settings
-    setup, variables = _network_setup(settings, model)
+    setup, variables = _network_setup(settings, model, first)
 
     def greeted(hello: Hello) -> None:
         server.hello = hello
@@ -119,14 +128,14 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
     server.decoders = WorkerPool(lambda number: DecodingWorker(signature), rules, _Observer(server, "decoder"), failed)
 
 
-def _network_setup(settings: ServingSettings, model: Model) -> tuple[Setup, list[dict[str, str]]]:
+def _network_setup(settings: ServingSettings, model: Model, first: int) -> tuple[Setup, list[dict[str, str]]]:
     """Return the setup of the workers, and the environment variables of each."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
     target = resolve_target(settings.target)
     check_cores(target, settings.lnc)  # reported here, not by each worker
     opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
-        variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(settings.workers, settings.lnc)]
+        variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(first + settings.workers, settings.lnc)[first:]]
         opener = functools.partial(open_neuron_backend, settings.target, lnc=settings.lnc, **settings.neuron_options)
     return Setup(model, opener, settings.dtype, None, settings.launches, settings.batch_sizes()), variables
 
