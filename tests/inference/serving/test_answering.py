@@ -221,7 +221,9 @@ def test_no_more_wait_than_may(server: Server) -> None:
 
 
 def test_a_report_has_answers_and_errors_by_name(server: Server) -> None:
-    report = server.report(["a", "b", "c"], [ANSWER, InputError("cut short"), RuntimeError("secret")], None)
+    report = server.report(
+        ["a", "b", "c"], [ANSWER, InputError("cut short"), RuntimeError("secret")], server.labels(None)
+    )
     assert report["errors"] == [
         {"input": "b", "message": "cut short"},
         {"input": "c", "message": "a worker failed over this input; the server's log has more"},
@@ -233,7 +235,11 @@ def test_a_report_has_answers_and_errors_by_name(server: Server) -> None:
         "command": "serve", "model": "tiny-ffnn", "backend": "sim", "target": "trn2", "lnc": 2, "dtype": "float32",
         "latency_kind": "predicted",
     }  # fmt: skip
-    assert [len(server.report(["a"], [ANSWER], k)["predictions"][0]["top"]) for k in (1, 3, 9)] == [1, 3, 3]
+    assert [len(server.report(["a"], [ANSWER], k)["predictions"][0]["top"]) for k in (1, 3, server.labels(9))] == [
+        1,
+        3,
+        3,
+    ]
 
 
 def test_the_longest_batch_is_told(server: Server) -> None:
