@@ -210,7 +210,7 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         planned = case.plan(tensors, dtype)
         operands = {input_name(n): planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays)}
         golden = _golden(case.layer, tensors, arrays, planned)
-        scores = (lambda golden=golden: golden()[0]) if planned.program.operations[-1].has_answers else None
+        scores = (lambda golden=golden: golden()[0]) if planned.program.operations[-1].has_scores else None
         yield Check(
             kernel="run_network",
             size=size,
@@ -231,7 +231,10 @@ def _golden(
     def outputs() -> tuple[np.ndarray, ...]:
         own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
         values = run_layer(layer, own, *_wide(*arrays))
-        if not planned.program.operations[-1].has_answers:
+        last = planned.program.operations[-1]
+        if last.has_answers and not last.has_scores:
+            return (values.reshape(len(values), *last.shape[1:]).astype(np.int32),)
+        if not last.has_answers:
             return (values.reshape(len(values), *planned.graph.nodes[-1].operation.shape),)
         return values, values.argmax(axis=1).astype(np.int32)
 

@@ -86,6 +86,7 @@ def cases(number: int) -> Iterator[LayerCase]:
     yield LayerCase(layers.Reshape("l", (channels, width, height)), (shape,))
     yield LayerCase(layers.LayerNorm("l", channels), (shape,))
     yield LayerCase(layers.GroupNorm("l", channels, 3), (shape,))
+    yield LayerCase(layers.PixelArgmax("l", channels), (shape,))
     yield LayerCase(layers.ChannelSoftmax("l", 3), (shape,))
     yield LayerCase(layers.RowSoftmax("l", log=True), (shape,))
     yield LayerCase(layers.LocalResponseNorm("l", 5, 1e-2, 0.75, 1.0), (shape,))

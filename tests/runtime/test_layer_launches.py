@@ -23,6 +23,7 @@ from trninfer.models.layers import (
     Attention,
     ChannelShuffle,
     ChannelSlice,
+    ChannelSoftmax,
     Combine,
     Concat,
     Conv2d,
@@ -33,9 +34,11 @@ from trninfer.models.layers import (
     LayerNorm,
     LocalResponseNorm,
     Pad,
+    PixelArgmax,
     Pool,
     PRelu,
     Reshape,
+    RowSoftmax,
     Softmax,
     Transpose,
 )
@@ -150,6 +153,9 @@ KINDS: dict[str, Network] = {
     "layer_norm": of_image(LayerNorm("a", C)),
     "group_norm": of_image(GroupNorm("a", C, 3)),
     "layer_norm of features": of_features(LayerNorm("a", 20)),
+    "channel_softmax": of_image(ChannelSoftmax("a", 3)),
+    "row_softmax": of_image(RowSoftmax("a")),
+    "pixel_argmax": Network("n", IMAGE, (conv("c"), PixelArgmax("a", C)), (), Output("values")),
     "softmax": Network("n", FeatureInput(5), (Softmax("s"),), tuple("abcde")),
     "softmax of more classes than a program takes": Network(
         "n", FeatureInput(2100), (Softmax("s"),), tuple(f"class {n}" for n in range(2100))
