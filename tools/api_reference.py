@@ -14,6 +14,8 @@ _GROUPS = {
     "Functions": (
         "classify",
         "predict",
+        "detect",
+        "segment",
         "classify_async",
         "predict_async",
         "bench",
@@ -29,6 +31,9 @@ _GROUPS = {
         "InputProblem",
         "LayerTiming",
         "Model",
+        "Box",
+        "ClassMap",
+        "ClassArea",
         "Benchmark",
         "ImportedModel",
     ),
@@ -65,6 +70,11 @@ def api_block() -> str:
     return "\n\n".join(parts)
 
 
+def _public() -> dict[str, Any]:
+    """Return the public names, which modules may import for type checkers alone."""
+    return {name: getattr(trninfer, name) for name in trninfer.__all__}
+
+
 def _entry(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value) and issubclass(value, Exception):
         bases = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
@@ -79,7 +89,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield f"```python\n{_signature(name, value.__init__)}\n```"
     yield _docstring(value)
     if hasattr(value, "__dataclass_fields__"):
-        hints = typing.get_type_hints(value)
+        hints = typing.get_type_hints(value, localns=_public())
         shown = [field for field in value.__dataclass_fields__ if not field.startswith("_") and field != "run"]
         yield "\n".join(["| field | |", "|---|---|", *(f"| `{field}` | `{_kind(hints[field])}` |" for field in shown)])
     for member, method in vars(value).items():
