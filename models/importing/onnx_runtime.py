@@ -167,6 +167,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
             model: str | bytes = str(imported.path) if graph.stripped is None else graph.stripped.message
         else:
             model = cut(graph, [node.outputs[0] for node in part.nodes], names)
+        if isinstance(model, bytes):  # whose small weights may be beside the file still
             folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -175,3 +176,16 @@ def test_a_part_of_a_file_with_large_weights(are_listed: bool, tmp_path: Path) -
 
 def test_weights_stay_in_a_file_that_has_few(tmp_path: Path) -> None:
     assert onnx_file.read_onnx(image().save(tmp_path)).stripped is None
+
+
+def test_small_weights_beside_a_file_whose_large_ones_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch.export writes vit_b_32: all weights in a file beside it."""
+    monkeypatch.setattr(onnx_tensors, "LARGE", 4096)
+    monkeypatch.setattr(onnx_tensors, "MANY", 4096)
+    chain = Chain(40)
+    chain.gemm(40, 50)
+    chain.gemm(50, 3)
+    path = tmp_path / "n.onnx"
+    onnx.save_model(chain.model(), str(path), save_as_external_data=True, location="n.data", size_threshold=0)
+    imported = import_network(path)
+    assert imported.comparison.passed and not imported.comparison.skipped
