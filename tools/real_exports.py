@@ -91,8 +91,6 @@ TIMM = {
         "hgnetv2_b0",
         "rdnet_tiny",
         "poolformer_s12",
-        "metaformer_ppaa_s12_224",
-        "van_b0",
     ],
     "attention": [
         "vit_tiny_patch16_224",
