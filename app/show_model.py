@@ -96,7 +96,7 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
     for named in network.named_outputs:
         title = f"{named.name} {list(named.shape)}: " if network.others else ""
         facts.append(("output", title + describe_answers(named, not _is_numbered(named))))
-        if named.answer_labels:
+        if named.labels and named.output.kind != "values":
             more = len(named.labels) - SHOWN_LABELS
             labels = ", ".join(named.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
             facts.append(("labels", labels))

@@ -182,19 +182,22 @@ def find_mask(
 ) -> RunLengths | None:
     """Return the pixels of a box [x1, y1, x2, y2] where a sum of prototypes is above 0; None where there are none.
 
-    `prototypes` [masks, h, w] are a smaller copy of the network's image of `size` (height, width), and are interpolated
-    at the pixels of the picture.
+    `prototypes` [masks, h, w] are a smaller copy of the network's image of `size` (height, width). Their sum is
+    enlarged to that image, as YOLO's exporter does it, then interpolated at the pixels of the picture.
     """
     left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
     right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))
     if right <= left or bottom <= top:
         return None
     small = np.tensordot(coefficients, prototypes.astype(np.float32, copy=False), 1)
+    image = _interpolated(small, (np.arange(size[0]) + 0.5) * (small.shape[0] / size[0]) - 0.5)
+    image = _interpolated(image.T, (np.arange(size[1]) + 0.5) * (small.shape[1] / size[1]) - 0.5).T
+    first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # padding is no part of the picture
+    image = image[first_y : frame.resized_height - frame.top, first_x : frame.resized_width - frame.left]
     scale_x, scale_y = frame.scale
-    columns = (np.arange(left, right) + 0.5) * scale_x - frame.left
-    rows = (np.arange(top, bottom) + 0.5) * scale_y - frame.top
-    values = _interpolated(small, rows * (small.shape[0] / size[0]) - 0.5)
-    values = _interpolated(values.T, columns * (small.shape[1] / size[1]) - 0.5).T
+    columns = (np.arange(left, right) + 0.5) * scale_x - frame.left - first_x - 0.5
+    rows = (np.arange(top, bottom) + 0.5) * scale_y - frame.top - first_y - 0.5
+    values = _interpolated(_interpolated(image, rows).T, columns).T
     return encode_mask(values > 0, left, top, frame.width, frame.height)
 
 
