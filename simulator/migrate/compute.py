@@ -252,7 +252,7 @@ def matmul(
     stationary, moving = given["stationary"], given["moving"]
     whole = operands.view(stationary, {}), operands.view(moving, {})
     sides = _matmul_clips(clips, whole, dst is None)
-    left, right = operands.view(stationary, sides[0]), operands.view(moving, sides[1])
+    left, right = (_in_sbuf(ex, operands.view(node, side)) for node, side in zip((stationary, moving), sides))
     options = ""
     transposes = False
     for option, node in given.items():
@@ -272,6 +272,14 @@ def matmul(
     call = f"{ex.ctx.nisa}.nc_matmul(dst={dst.text}, stationary={left.text}, moving={right.text}{accumulate}{options})"
     emit_call(ex.ctx, operands, call)
     return Result(dst.text, dst.tensor)
+
+
+def _in_sbuf(ex: Expressions, view: View) -> View:
+    """Return an operand of the Tensor Engine, copied if it is in PSUM, as the first compiler did."""
+    if view.tensor.region != "psum":
+        return view
+    ex.ctx.add(CHECK, "the Tensor Engine cannot read PSUM: its operand is copied to SBUF first")
+    return View(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", dtype_of(view), view.shape), view.shape, view.full)
 
 
 def _free(view: View) -> str:

@@ -216,8 +216,26 @@ def dtype_of(view: View) -> str:
     """Return the data type of an operand as text."""
     if view.tensor.dtype:
         return view.tensor.dtype
-    base = view.text.removeprefix("stretched(").split(",")[0].split("[")[0].split(".ap(")[0]
-    return f"{base}.dtype"
+    node = _viewed(ast.parse(view.text, mode="eval").body)
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        raise CannotError(f"{view.text} is not known to be a tile here")
+    return f"{ast.unparse(node)}.dtype"
+
+
+_VIEWS = frozenset({"ap", "broadcast", "permute", "reshape"})  # methods of a tensor that keep its dtype
+
+
+def _viewed(node: ast.expr) -> ast.expr:
+    """Return the tensor of which an expression is a view; `t[0]` stays, since t may be a list of tensors."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:  # a helper: stretched(t, shape)
+        return _viewed(node.args[0])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+        return _viewed(node.func.value)
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(parts) > 1 or isinstance(parts[0], ast.Slice):
+            return _viewed(node.value)
+    return node
 
 
 def emit_call(ctx: Context, operands: Operands, text: str) -> None:

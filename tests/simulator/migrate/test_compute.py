@@ -148,7 +148,7 @@ def test_what_is_left_to_the_author():
     cases = {
         "y = nisa.tensor_reduce(np.add, x)": "nisa.tensor_reduce without axis",
         "y = nisa.tensor_reduce(np.add, x, axis=n)": "nisa.tensor_reduce whose axis is no number",
-        "y = nisa.tensor_partition_reduce(np.add, [x])": "a construct that the migration does not know",
+        "y = nisa.tensor_partition_reduce(np.add, [x])": "[x] is not known to be a tile here",
         "y = nisa.activation(np.exp)": "nisa.activation: data is not known to be a tile here",
         "y = nisa.dma_transpose(x, axes=n)": (
             "nisa.dma_transpose of a tensor whose shape is unknown here: allocate dst and pass it"
@@ -161,6 +161,19 @@ def test_what_is_left_to_the_author():
         ),
     }
     assert refused_each(list(cases), "x = nl.load(a)\n", "a, n") == list(cases.values())
+
+
+def test_a_product_of_what_is_in_psum_copies_it_first():
+    """The first compiler did: students' kernels multiply by what nc_transpose returned."""
+    body = """
+        x = nl.load(a)
+        turned = nisa.nc_transpose(x)
+        out = nl.ndarray((4, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(nisa.nc_matmul(turned, nl.load(b))))
+        return out
+    """
+    a, b = normal(4, 5), normal(5, 6)
+    np.testing.assert_allclose(run_migrated(body, a, b, parameters="a, b"), a @ b, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -59,7 +59,8 @@ def test_shapes_and_dtypes_as_text():
     assert (shape_of(known), dtype_of(known)) == ("(4, 6)", "nl.int8")
     assert (shape_of(unknown), dtype_of(unknown)) == ("t[0:2].shape", "t.dtype")
     assert dtype_of(View("t.ap([[1, 2]])", Tensor(), None, None)) == "t.dtype"
-    assert dtype_of(View("stretched(t[0], s)", Tensor(), None, None)) == "t.dtype"
+    assert dtype_of(View("stretched(t[0:2, 1], s)", Tensor(), None, None)) == "t.dtype"
+    assert dtype_of(View("as_rows(tiles[0][:, 0:2])", Tensor(), None, None)) == "tiles[0].dtype"  # of a list
 
 
 def test_operands_under_masks():
