@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from made_ntff import made_ntff, write_ntff
 from made_profiles import write
 from trninfer.app.main import run
 
@@ -26,6 +27,8 @@ doubled(np.ones((128, 512), np.float32))
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "full.json")
+    write_ntff(tmp_path / "raw.ntff", made_ntff())
+    write_ntff(tmp_path / "cut.ntff", made_ntff()[:-9])
     (tmp_path / "kernel.py").write_text(KERNEL)
     (tmp_path / "raises.py").write_text("raise ValueError(1)\n")
     (tmp_path / "silent.py").write_text("x = 1\n")
@@ -40,6 +43,13 @@ def test_a_measured_run(folder, capsys):
     assert "11.00    0.690  vector     TENSOR_TENSOR" in out and "predicted" not in out
 
 
+def test_a_raw_profile(folder, capsys):
+    assert run(["profile", "raw.ntff", "--kernel", "kernel.py"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("raw.ntff: measured 6.00 us") and "software        1        4,096" in out
+    assert "gpsimd: DMA after its data  1 / 1" in out
+
+
 def test_beside_the_prediction(folder, capsys):
     assert run(["profile", "full.json", "--kernel", "kernel.py", "--steps", "0"]) == 0
     out = capsys.readouterr().out
@@ -52,6 +62,7 @@ def test_beside_the_prediction(folder, capsys):
     [
         (["none.json"], 2, "none.json: no such file or folder"),
         (["kernel.py"], 2, "kernel.py: no JSON"),
+        (["cut.ntff"], 2, "cut.ntff: cut off"),
         (["."], 2, "a folder without Instruction.parquet"),
         (["full.json", "--kernel", "none.py"], 2, "--kernel none.py: no such file"),
         (["full.json", "--kernel", "silent.py"], 2, "--kernel silent.py: no kernel was launched"),
