@@ -124,7 +124,7 @@ def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: 
     network = import_network(tmp_path / "net.onnx").network
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     sizes: dict[str | int, tuple[int, int]] = {}
-    found_any = 0
+    found_any = shared = either = 0
     for picture, theirs in zip(pictures, find_as_exporter(tmp_path / "net.onnx", task, pictures)):
         image = read_picture(picture, network.input, lambda size: sizes.__setitem__("picture", size))
         outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, {"images": image[None]})))
@@ -139,9 +139,10 @@ def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: 
         for place, box in enumerate(ours.boxes):
             if task == "segment":
                 mask, right = box.mask.to_array(), theirs.masks.data[place].numpy() > 0
-                assert (mask & right).sum() >= 0.8 * (mask | right).sum()  # interpolated once here, twice there
+                shared, either = shared + (mask & right).sum(), either + (mask | right).sum()
             if task == "pose":
                 points = theirs.keypoints.data[place].numpy()
                 assert np.abs(np.array(box.keypoints) - points).max() < 1
         found_any += len(found)
     assert found_any
+    assert shared >= 0.9 * either  # noise of a few pixels, interpolated twice here and at times once there
