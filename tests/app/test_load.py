@@ -14,7 +14,8 @@ RESULT = LoadResult(
 )
 
 
-def test_a_row_a_load_with_failures_by_kind() -> None:
+def test_a_row_a_load_with_failures_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     lines = to_text(lambda console: print_load(console, "load on x", [RESULT]), None).splitlines()
     assert lines[1].split()[:3] == ["concurrency", "requests/s", "inputs/s"]
     assert lines[3].split() == ["4", "48.5", "97.0", "20.00", "25.00", "30.00", "40.00", "20.50", "55.50", "3"]

@@ -100,17 +100,21 @@ def test_paths_of_the_machine_are_not_on_the_page(bench_page) -> None:
 
 
 def test_host_round_trips_have_no_bandwidth_and_device_times_a_column_of_their_own() -> None:
-    report = make_report(
-        layer(latency_us_p99=12.0, device_us=4.0, bound_by=None, mfu=None), backend="neuron", latency_kind="measured",
-        latency_label="measured, host round trip", cores=Cores(4, 77.0, (77.0, 38.5, 11.0)),
-    )  # fmt: skip
-    page = Page(render_page(report, (), None))
+    def measured(**times: float) -> Page:
+        report = make_report(
+            layer(latency_us_p99=12.0, bound_by=None, mfu=None, **times), backend="neuron", latency_kind="measured",
+            latency_label="measured, host round trip", cores=Cores(4, 77.0, (77.0, 38.5, 11.0)),
+        )  # fmt: skip
+        return Page(render_page(report, (), None))
+
+    page = measured(device_us=4.0)
     for words in (
         "measured, host round trip times", "measured, device us", "p99 us", "77.00 us", "busiest of 4 cores",
         "3 of 4 workers answered", "worker 2", "50.0 %",
     ):  # fmt: skip
         assert words in page.text
-    assert "bandwidth" not in page.text and "predicted times" not in page.text
+    assert "bandwidth" in page.text and "predicted times" not in page.text  # of the time on the device
+    assert "bandwidth" not in measured().text
     assert "bandwidth" in Page(render_page(make_report(), (), None)).text
     assert not page.all("canvas") and len(page.scripts) == 1  # no timeline
 

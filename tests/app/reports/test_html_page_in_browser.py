@@ -259,8 +259,10 @@ def test_on_paper(source, tmp_path) -> None:
 
 DROP_PROBE = """<script>
   const box = make("div", undefined, "answer");
-  const top = [{ label: "golden retriever, a dog", probability: 0.9 }];
-  box.append(show({ label: "7", top, batch_us: 1, batch_size: 1 }, { latency_kind: "predicted", target: "trn2" }));
+  const labels = [{ label: "golden retriever, a dog", probability: 0.9 }];
+  box.append(
+    show({ label: "7", top: labels, batch_us: 1, batch_size: 1 }, { latency_kind: "predicted", target: "trn2" })
+  );
   const item = make("li");
   item.append(make("img"), box);
   find("answers").append(item);

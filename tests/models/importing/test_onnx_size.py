@@ -36,7 +36,7 @@ GRAPHS = {
     "names": field(1, b"\x0a\x00" * (4 << 20)),
 }
 PROGRAM = """
-import resource, sys
+import sys
 from pathlib import Path
 from trninfer.models.errors import ModelError
 from trninfer.models.importing.onnx_file import read_onnx
@@ -45,7 +45,7 @@ try:
     read_onnx(Path(sys.argv[1]))
 except ModelError as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")).split()[1])
 """
 
 
@@ -56,7 +56,7 @@ def test_small_files_of_many_messages_are_refused_before_they_are_decoded(tmp_pa
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "bomb.onnx")]
     said, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert "bomb.onnx: it" in said and ("more than" in said or "are allowed" in said)
-    assert int(peak) < 700  # MiB
+    assert int(peak) >> 10 < 700  # MiB of this process alone; getrusage counts what the tests took before it began
 
 
 def test_what_a_model_takes_is_bounded_by_its_fields() -> None:
