@@ -15,7 +15,7 @@ from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 
 MAX_ELEMENTS = 1 << 31  # elements of one array: 8 GiB in float32
 MAX_VALUES = 1 << 27  # elements of all arrays if values are computed: about 4 GiB with NumPy's copies
-# instructions of a launch: the simulator keeps about 2 KB for each until the launch is timed
+# instructions of a launch: the simulator keeps about 2 kB for each until the launch is timed
 MAX_INSTRUCTIONS = 1 << 20
 _ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
 _MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")

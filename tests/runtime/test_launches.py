@@ -204,7 +204,7 @@ def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
 def test_a_planner_that_raises_leaves_layers_and_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*given: object) -> None:
+    def fail(*given: object, **named: object) -> None:
         raise KeyError(20)
 
     monkeypatch.setattr(Pipeline, "run", fail)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from shared_runs import STAND_INS
+from shared_runs import STAND_INS, small_model
+from trninfer.models import Model
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,8 @@ def stand_ins(monkeypatch):
     monkeypatch.syspath_prepend(str(STAND_INS))
     yield
     sys.modules.pop("worker_backends", None)
+
+
+@pytest.fixture(scope="session")
+def model() -> Model:
+    return small_model()
