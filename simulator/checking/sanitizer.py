@@ -192,7 +192,9 @@ class Sanitizer:
                     taken[column].used.update(some)
             writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
             others = {row for row in np.flatnonzero(writers > _ARGUMENT).tolist() if row not in rows}
-            if others and any(self._seen[w - 2][1].op not in _FILLS for w in {int(writers[row]) for row in others}):
+            if others and any(
+                self._seen[w - 2][1].op not in _CUT_AT_WILL for w in {int(writers[row]) for row in others}
+            ):
                 part = taken.setdefault(
                     (id(shadow), first), _Part(tensor.label, _place(instruction.line), others, set())
                 )
@@ -337,6 +339,7 @@ class Sanitizer:
 
 
 _FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are cleared before parts are written
+_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # a part of an identity is one too
 
 
 def _place(line: tuple[str, int]) -> str:

@@ -314,3 +314,23 @@ def test_the_sanitizer_changes_neither_values_nor_times(functional):
     assert plain.latency_us == checked.latency_us and plain.findings == []
     if functional:
         assert np.array_equal(plain.outputs[0], checked.outputs[0])
+
+
+@nki.jit
+def turned_by_a_part_of_the_identity(a):
+    """The transpose of a few rows, as a product with as much of the identity."""
+    rows, columns = a.shape
+    identity = nl.shared_identity_matrix(128, dtype=a.dtype)
+    tile, result = nl.ndarray(a.shape, a.dtype), nl.ndarray((columns, rows), nl.float32)
+    nisa.dma_copy(tile, a)
+    bank = nl.ndarray((columns, rows), nl.float32, nl.psum)
+    nisa.nc_matmul(bank, tile, identity[0:rows, 0:rows], accumulate=False)
+    nisa.tensor_copy(result, bank)
+    out = nl.ndarray((columns, rows), nl.float32, nl.shared_hbm)
+    nisa.dma_copy(out, result)
+    return out
+
+
+def test_a_part_of_the_identity_is_an_identity():
+    run = simulator.run(turned_by_a_part_of_the_identity, np.ones((4, 8), np.float32), sanitize=True)
+    assert run.findings == []

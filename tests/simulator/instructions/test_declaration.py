@@ -200,7 +200,7 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
             yield Violation(operand, lambda draw, value=value: [shaped(value[0], buffer=PSUM)], "cannot access PSUM")
         elif isinstance(kind, OneElement):
             yield Violation(operand, lambda draw: new((1, draw(st.integers(2, 9))), nl.int32), "must be one element of")
-            wrong = [d for d in DTYPES if d not in (*kind.dtypes, *kind.since_0_7)]
+            wrong = [d for d in DTYPES if d not in kind.dtypes]
             yield Violation(
                 operand, lambda draw, wrong=wrong: new((1, 1), draw(st.sampled_from(wrong))), "one element of"
             )
