@@ -7,6 +7,7 @@ the help comes up without NumPy.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import signal
@@ -174,7 +175,19 @@ def main() -> None:
     for number in _ENDING_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, partial(_terminate, os.getpid()))
-    sys.exit(run())
+    _leave(run())
+
+
+def _leave(status: int) -> None:
+    """Exit with a status, without Python's finalization while threads of a `DaemonPool` run."""
+    pools = sys.modules.get(f"{__name__.rpartition('.app.')[0]}.inference.daemon_pool")
+    if pools is None or not pools.is_any_alive():
+        sys.exit(status)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status)
 
 
 def _terminate(main_process: int, number: int, frame: FrameType | None) -> None:

@@ -43,6 +43,16 @@ def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
     return result.result()
 
 
+class _Thread(threading.Thread):
+    """A thread of a pool."""
+
+
+def is_any_alive() -> bool:
+    """True if a thread of any pool still runs, so that the process must not end by Python's own finalization: a thread
+    that returns from C++ to an interpreter that has ended aborts the process."""
+    return any(isinstance(thread, _Thread) for thread in threading.enumerate())
+
+
 class DaemonPool:
     """Runs functions in `count` threads. Must be closed.
 
@@ -79,7 +89,7 @@ class DaemonPool:
             self._tasks.put(None)
 
     def _add_thread(self) -> None:
-        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        _Thread(target=self._work, name=self._name, daemon=True).start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:

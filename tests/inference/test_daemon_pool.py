@@ -79,3 +79,25 @@ def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, 
     finally:
         process.kill()
         process.wait()
+
+
+LEFT_ALONE = """
+import atexit, os, time
+from trninfer.app.main import main
+from trninfer.inference.daemon_pool import DaemonPool
+class Last:
+    def __del__(self):
+        os.write(1, b"finalized\\n")
+last = Last()
+atexit.register(print, "left")
+DaemonPool(1, "stuck").submit(lambda: time.sleep(3600))
+main()
+"""
+
+
+def test_a_process_whose_threads_still_run_ends_without_finalization() -> None:
+    """A thread that returns from C++ to an interpreter that has ended aborts the process (status -6)."""
+    command = [sys.executable, "-c", LEFT_ALONE, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == ["left"]
