@@ -98,9 +98,25 @@ def accuracy_table() -> str:
     return f"{table}\n\n{ends}"
 
 
-def accuracy_lines() -> str:
-    """Return only the summary lines."""
-    return summary_of(_accuracy_report())[1]
+def accuracy_sentences() -> str:
+    """Return the README's two sentences about prediction errors."""
+    return sentences_of(_accuracy_report())
+
+
+def sentences_of(report: str) -> str:
+    """Return the errors of kernels and instructions that `latency_accuracy --markdown` prints, in two sentences."""
+    header, _, total = (
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in summary_of(report)[0].splitlines()[:3]
+    )
+    row = dict(zip(header, total))
+    instructions = re.search(r"^instructions, mean absolute percentage error: ([\d.]+) %$", report, re.M)
+    if row.get("rows") != "all" or instructions is None:
+        raise RuntimeError("latency_accuracy prints something else than this script knows")
+    return (
+        f"Over {row['number']} published times of kernels the mean error is {row['mean absolute error %']} %, and "
+        f"{row['family left out, mean %']} % when\nall versions of a kernel are left out of the tuning. "
+        f"Over single instructions it is {float(instructions[1]):.1f} %."
+    )
 
 
 def versions_table() -> str:
@@ -148,7 +164,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "instructions": instructions_block,
     "lowering": lowering_block,
     "published": published_block,
-    "accuracy": accuracy_lines,
+    "accuracy": accuracy_sentences,
     "accuracy-table": accuracy_table,
     "versions-table": versions_table,
     "changes-table": changes_table,

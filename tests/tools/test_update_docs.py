@@ -106,6 +106,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}, link
 
 
+def test_sentences_of_accuracy_are_read_off() -> None:
+    report = (
+        "### Kernels, summed up\n\n| rows | number | mean absolute error % | family left out, mean % |\n"
+        "| --- | --- | --- | --- |\n| all | 3 | 5.3 | 12.1 |\n| trn2 | 2 | 4.0 | 9.0 |\n\n"
+        "instructions, mean absolute percentage error: 7.62 %\nmean absolute percentage error: 1.50 %\n"
+    )
+    assert update_docs.sentences_of(report) == (
+        "Over 3 published times of kernels the mean error is 5.3 %, and 12.1 % when\nall versions of a kernel are left "
+        "out of the tuning. Over single instructions it is 7.6 %."
+    )
+    for missing in ("| all |", "instructions, "):
+        with pytest.raises(RuntimeError, match="prints something else"):
+            update_docs.sentences_of(report.replace(missing, "| none |"))
+
+
 def test_the_summary_of_accuracy_is_read_off() -> None:
     report = (
         "### Kernels\n\n| a |\n\n### Kernels, summed up\n\n| rows | n |\n| --- | --- |\n| all | 3 |\n\n"
