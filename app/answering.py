@@ -1,4 +1,4 @@
-"""Common part of `classify`, `detect` and `ffnn`: run inputs in batches, keep or show answers, report the rest."""
+"""Shared by `classify`, `detect` and `ffnn`: run inputs in batches, write or show the answers, report the rest."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 RightClass = Callable[[Prediction], "int | None"]
 
-TOP_LABELS = 5  # of an answer, the most probable ones, unless --top-k says otherwise
+TOP_LABELS = 5  # labels shown per answer without --top-k, the most probable ones
 
 
 class Inputs(Protocol):
-    """The inputs of a command: pictures, or rows of features."""
+    """Inputs of a command: pictures or rows of features."""
 
     command: str
     progress_title: str
 
     @property
     def prepare(self) -> Prepare | None:
-        """Return a function that makes inputs of a batch of sources, for workers; None if batches are arrays."""
+        """Return a function that workers use to read a batch of sources; None if batches are arrays already."""
 
     @property
     def problems(self) -> list[InputProblem]:
@@ -56,32 +56,33 @@ class Inputs(Protocol):
 
     @property
     def states(self) -> States | None:
-        """The states of the inputs, by which an earlier run's answers are known to hold still; None where `identity`
-        says it all."""
+        """Return the states of the inputs, which tell whether an earlier answer is still valid; None if `identity`
+        covers them."""
 
     def describe(self, answered: int) -> str:
-        """`3 pictures`, for the title of the table."""
+        """Return a count for the title of the table, such as `3 pictures`."""
 
     def identity(self) -> Identity:
-        """Return the parts of a run's identity beside model and options."""
+        """Return the parts of a run's identity other than model and options."""
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Leave out the inputs that are answered already; how many are left. The names of those `reported` are as
-        reports write them."""
+        """Skip the inputs that are answered already and return how many remain. `reported` names are spelled as in
+        reports."""
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
-        """The inputs that are left."""
+        """Yield the remaining inputs in batches."""
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """An input that could not be answered, and why."""
+        """Record an input that could not be answered, with the reason."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The work of a command that does not answer in labels.
+    """The work of a command whose answers are not labels.
 
-    `make` makes its answers of a network's numbers, and `identity` says what they depend on beside model and options.
-    `watch` is called with each answer, those of an earlier run too, and `complete` adds to the report what it gathered.
+    `make` builds answers from the network's outputs. `identity` holds what the answers depend on besides model and
+    options. `watch` is called with every answer, including those of an earlier run, and `complete` adds its results to
+    the report.
     """
 
     make: MakePredictions
@@ -92,7 +93,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Begun:
-    """A run whose options were checked: they, when it began, and why its backend is the one."""
+    """A run with checked options: its start time, and the reason for its backend."""
 
     options: AnswerOptions
     started: float
@@ -100,12 +101,12 @@ class Begun:
 
     @property
     def seconds(self) -> float:
-        """The time that it has taken so far."""
+        """Return the seconds since the start."""
         return time.perf_counter() - self.started
 
 
 def begin(options: AnswerOptions, started: float) -> Begun:
-    """Check what can be checked before anything is read. UsageError and BackendUnavailable say what is wrong."""
+    """Check the options before anything is read. Raises UsageError or BackendUnavailable."""
     if options.compare_backends:
         options = replace(options, backend="neuron")
     note = choice_note(options.backend) if options.cluster is None else None  # a cluster reports its backend later
@@ -113,15 +114,15 @@ def begin(options: AnswerOptions, started: float) -> Begun:
 
 
 def answer_task(begun: Begun, model: Model, inputs: Inputs, task: Task) -> int:
-    """Answer the inputs of a command whose answers are no labels, write its report, and return the exit status."""
+    """Answer inputs whose answers are not labels, write the report, and return the exit status."""
     return _answer(begun, model, inputs, 0, _Noting(None, None, "", task.watch), task).exit_status
 
 
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
-    """Answer the inputs of a command in labels or values, write its report, and return the exit status.
+    """Answer inputs with labels or values, write the report, and return the exit status.
 
-    `right_class` returns the index of the class that an answer should have, None where that is not known; with it the
-    answers are scored.
+    `right_class` returns the index of an answer's correct class, or None if unknown; if it is given, answers are
+    scored.
     """
     labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
     top_k = _top_k(begun.options.top_k, labels)
@@ -184,7 +185,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
 
 
 def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, ...]:
-    """Return the time of each layer for an input of zeros: reports of finished runs have layers too."""
+    """Time each layer on an input of zeros, so that the report of a run without new inputs has layers too."""
     totals = Totals(session.rows)
     for answer in session.stream([np.zeros((1, *network.input.shape), np.float32)]):
         totals.add(answer.size, answer.times, answer.worker)
@@ -192,7 +193,7 @@ def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, .
 
 
 def _patient(session: BatchSession) -> BatchSession:
-    """Return a session of this process as one in which an input that overflows costs the others nothing."""
+    """Wrap a session of this process so that an input that overflows does not fail the rest of its batch."""
     from ..inference.running import PatientSession
     from ..runtime.session import Session
 
@@ -200,7 +201,7 @@ def _patient(session: BatchSession) -> BatchSession:
 
 
 def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
-    """The chip beside the simulator, in place of answers that come one by one."""
+    """Run the chip and the simulator on all inputs, in place of answers one by one."""
     from .compare_backends import run_comparison
 
     options = begun.options
@@ -212,13 +213,13 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Not
     report.errors = inputs.problems
     report.host_seconds = begun.seconds
     write_report(options.report_file, report)
-    assert options.form != "parquet"  # which is refused for comparisons
+    assert options.form != "parquet"  # refused earlier for comparisons
     emit(report, options.form, options.output, options.quiet, options.csv_safe)
     return report
 
 
 class _Noting:
-    """Passes answers on to `sink`, scores them, and counts those labelled none."""
+    """Counts and scores answers on their way to `sink`."""
 
     def __init__(
         self,
@@ -233,16 +234,16 @@ class _Noting:
         self._right_class = right_class
         self._none_label = none_label
         self._nones = self.total = 0
-        self.first: list[Prediction] = []  # for a page, which shows no more
+        self.first: list[Prediction] = []  # for the HTML page
 
     @property
     def none(self) -> Nones | None:
-        """Return the number of noted answers labelled none; None if the network has no such label."""
+        """Return the number of answers labelled none; None if the network has no such label."""
         return Nones(self._none_label, self._nones, self.total) if self._none_label else None
 
     @property
     def score(self) -> Score | None:
-        """Return the score of the noted answers; None without labels."""
+        """Return the score of the answers so far; None without labels."""
         return None if self._scorer is None else self._scorer.score
 
     def note(self, predictions: Iterable[Prediction]) -> None:
@@ -258,13 +259,14 @@ class _Noting:
                 self._watch(prediction)
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Note the answers and pass them on."""
+        """Count and score answers, and pass them to the sink."""
         self.note(predictions)
         return self.sink is None or self.sink.add(predictions)
 
 
 def _top_k(asked: int | None, labels: Sequence[str]) -> int:
-    """Return the number of labels per answer, at most all. UsageError if more were asked for."""
+    """Return the number of labels per answer, by default up to TOP_LABELS. UsageError if more were requested than there
+    are."""
     if asked is None:
         return min(TOP_LABELS, len(labels))
     if not labels:

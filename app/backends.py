@@ -1,4 +1,4 @@
-"""Backends of commands: the backend, or the session over several workers, selected by the options."""
+"""Open the backend, or the session over several workers, that the options select."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
 
 def load(model: str, quiet: bool = False, size: tuple[int, int] | None = None) -> Model:
-    """Read a model by bundled name or path, and say where an ONNX file was imported for this run alone; of an ONNX file
-    with open height and width in this size."""
+    """Read a model by bundled name or path.
+
+    An ONNX file is imported for this run, with height and width `size` if it leaves them open, and a notice is printed.
+    """
     from ..runtime.open_model import open_model
 
     return open_model(model, None if quiet else complain, size)
 
 
 def open_backend(options: RunOptions) -> Backend:
-    """Open the backend that the options ask for. It reports long steps and problems on standard error."""
+    """Open the backend that the options select. Long steps and problems are reported on standard error."""
     from ..runtime.choose import choose_backend
 
     _begin(options)
@@ -47,7 +49,7 @@ def open_backend(options: RunOptions) -> Backend:
 
 
 def session_on(backend: Backend, model: Model, options: RunOptions, calibration: Calibration | None = None) -> Session:
-    """Open a session of a model on one backend, as the options ask, and print a note on its launches."""
+    """Open a session of a model on one backend and print a note about its launches."""
     from ..runtime.session import Session
 
     launches = _launch_options(options, calibration)
@@ -64,9 +66,9 @@ def open_session(
     prepare: Prepare | None = None,
     calibration: Calibration | None = None,
 ) -> Iterator[BatchSession]:
-    """A session of a model where the options ask for it; its workers end with the block.
+    """Open a session of a model; its workers end with the block.
 
-    `prepare` makes inputs of the sources that workers are sent in their place.
+    `prepare` reads inputs in the workers, which receive sources in place of arrays.
     """
     if not options.is_shared:
         yield session_on(open_backend(options), model, options, calibration)
@@ -97,7 +99,7 @@ def _launch_options(options: RunOptions, calibration: Calibration | None) -> Lau
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
-    """Return the times of several workers; None for a session in this process."""
+    """Return the times of the workers; None for a session in this process."""
     from ..runtime.session import Session
 
     if isinstance(session, Session):
@@ -113,19 +115,19 @@ def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | N
 def choice_note(name: str) -> str | None:
     """Return the reason why `auto` chose the simulator; None if a backend was named or the chip was chosen.
 
-    To be called before a backend is opened, which settles the choice for the process. BackendUnavailable where the
-    backend that was named is not there.
+    Call it before a backend is opened, which settles the choice for the process. BackendUnavailable if the named
+    backend is missing.
     """
     from ..runtime.choose import decide
 
     choice = decide(name)
     if name != "auto" or choice.backend != "sim":
         return None
-    return f"auto took the simulator: {choice.reason.partition('; ')[0]}; see trninfer doctor"
+    return f"auto chose the simulator: {choice.reason.partition('; ')[0]}; see trninfer doctor"
 
 
 def _counts(options: RunOptions) -> dict[str, Any]:
-    """Return warm-up, iterations and the limit of a compilation as the Neuron backend takes them, where given."""
+    """Return the warm-up, iteration and compile-timeout arguments of the Neuron backend that were given."""
     given = {
         "warmup": options.warmup,
         "iterations": options.iterations,
@@ -135,7 +137,8 @@ def _counts(options: RunOptions) -> dict[str, Any]:
 
 
 def _begin(options: RunOptions) -> str:
-    """The backend by name: UsageError where it cannot do what is asked, a note where an option has no effect on it."""
+    """Return the backend by name. UsageError if it does not support the options; prints a note for options without
+    effect."""
     from ..runtime.choose import decide
 
     chosen = decide(options.backend).backend
@@ -156,5 +159,5 @@ def _begin(options: RunOptions) -> str:
 
 
 def progress_printer(options: RunOptions) -> Callable[[str], None]:
-    """Return a function that prints a line of text on standard error; it prints nothing with --quiet."""
+    """Return a function that prints a line on standard error, or does nothing with --quiet."""
     return (lambda text: None) if options.quiet else (lambda text: write_stderr(f"{printable(text)}\n"))

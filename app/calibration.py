@@ -1,4 +1,4 @@
-"""The pictures of `--calibrate`, and how far a session in 8 bits agrees with float32 on calibration pictures."""
+"""The pictures of `--calibrate`, and the agreement of an 8-bit session with float32 on them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
-    """Return the pictures of a folder as a network reads them, the first of them by name; None without a folder.
+    """Return the first pictures of a folder, by name, as inputs of a network; None without a folder.
 
-    UsageError where the network reads no pictures or none can be read; those that cannot are named on standard error.
+    UsageError if the network does not read pictures or none is readable. Unreadable ones are named on standard error.
     """
     if folder is None:
         return None
@@ -34,12 +34,12 @@ def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
 
 
 def is_compared(options: RunOptions) -> bool:
-    """True if the calibration pictures are to be answered and compared with float32."""
+    """True if the calibration pictures are also answered and compared with float32."""
     return options.dtype == "float8_e4m3" and (options.verify or options.calibrate is not None)
 
 
 def agreement_of(session: BatchSession, calibration: Calibration | None, batch_size: int) -> Agreement:
-    """Answer the calibration pictures, those of the network itself where none are given, and compare with float32."""
+    """Answer the calibration pictures, by default the network's own, and compare with float32."""
     import numpy as np
 
     from ..runtime.calibration import own_calibration

@@ -1,4 +1,4 @@
-"""`trninfer classify`: pictures to labels."""
+"""`trninfer classify`: label pictures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Pictures(PicturePaths):
-    """The pictures of a run, by name, and their right labels."""
+    """The pictures of a run and their correct labels."""
 
     inputs: Annotated[
         list[str] | None,
@@ -115,13 +115,13 @@ class Pictures(PicturePaths):
     ] = None
 
     def check(self, resume: bool) -> None:
-        """UsageError if nothing is named, or if --resume could not recognise the answer to standard input."""
+        """Raise UsageError if no picture is named, or if --resume is used with standard input."""
         self.check_named(resume, "classify", others=bool(self.inputs))
 
 
 @takes_options(HELP)
 def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: PictureOptions) -> None:
-    """Answer the pictures that are named."""
+    """Answer the named pictures."""
     started = time.perf_counter()
     options.check()
     pictures.check(options.resume)
@@ -147,7 +147,7 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
 
 
 def _right_class(source: str | None, model: Model, names: list[str]) -> RightClass | None:
-    """Return a function from an answer to its right class; None without labels."""
+    """Return a function that maps an answer to its correct class; None without labels."""
     if source is None:
         return None
     from ..inference.picture_labels import PictureLabels
@@ -166,7 +166,7 @@ def _right_class(source: str | None, model: Model, names: list[str]) -> RightCla
 def _open_inputs(
     model: Model, given: list[str], names: list[str], problems: list[InputProblem], options: PictureOptions
 ) -> Inputs:
-    """The pictures that are named, and what is given of other inputs; UsageError where the network reads others."""
+    """Open the named pictures and the --input files. UsageError if the network needs others."""
     from ..models.inputs import ImageInput, SeveralInputs
     from .picture_inputs import PictureInputs
 

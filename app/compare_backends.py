@@ -1,4 +1,4 @@
-"""`--compare-backends`: the same inputs through the chip and through the simulator, outputs and times side by side."""
+"""`--compare-backends`: run the same inputs on the chip and on the simulator, and compare outputs and times."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .reports.report import LayerTable, Report
 def run_comparison(
     command: str, model: Model, batches: Iterable[Batch] | Iterable[SourceBatch], options: AnswerOptions, top_k: int
 ) -> Report:
-    """Run batches on the chip, each kernel also on the simulator; with --verify, also the golden model.
+    """Run batches on the chip, and each kernel also on the simulator; with --verify, also the golden model.
 
     The report has the chip's answers and times, and the comparison. All inputs are held in memory. BackendUnavailable
-    where there is no chip.
+    without a chip.
     """
     chip = open_backend(options)
     names: list[str | int] = []
     values = [np.empty((0, *model.network.input.shape), np.float32)]
     for batch_names, batch in batches:
         names += batch_names
-        values.append(np.asarray(batch))  # arrays: a comparison sends no sources
+        values.append(np.asarray(batch))  # always arrays here
     inputs = np.concatenate(values)
     report = Report.on(command, model.network.name, chip.info, options.dtype)
     simulator = SimulatedBackend(chip.info.target)
     report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype, options.batch_size)
-    report.latency_note = latency_note(simulator.info)  # of the predictions beside the measurements
+    report.latency_note = latency_note(simulator.info)  # describes the predictions
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
     report.predictions = make_predictions(names, model.network, result.classes, result.probabilities, top_k)

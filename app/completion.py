@@ -1,4 +1,4 @@
-"""Shell completion of models and constants of the timing model. The shell completes file names itself."""
+"""Shell completion of models and timing constants. The shell itself completes file names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Bundled models, model files, and the folders on the way to them."""
+    """Return bundled models, model files, and the folders that may contain them."""
     from ..models.files import WEIGHTS_DIRECTORY
 
     bundled = sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))
@@ -18,7 +18,7 @@ def complete_model(incomplete: str) -> list[str]:
 
 
 def complete_constant(incomplete: str) -> list[str]:
-    """`name=` of a constant of the timing model, for --set; `@` and the name of a file."""
+    """Return `name=` of a timing constant, or `@` and a file name, for --set."""
     if incomplete.startswith("@"):
         found = sorted(glob.glob(f"{glob.escape(incomplete[1:])}*"))
         return [f"@{path}{os.sep if os.path.isdir(path) else ''}" for path in found]

@@ -1,11 +1,11 @@
-"""`--config FILE`: what options are where the command line says nothing, from a TOML file.
+"""`--config FILE`: defaults of options from a TOML file.
 
     dtype = "bfloat16"        # for every command that has the option
     [classify]                # for one command alone
     batch-size = 32
 
-A pyproject.toml has the same in [tool.trninfer]. No file is read that is not named: one that lies beside pictures must
-not decide where answers are written to.
+A pyproject.toml has the same in [tool.trninfer]. No file is read implicitly: one that happens to be in the folder of
+the pictures must not decide where answers are written.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ MAX_BYTES = 1 << 20
 VARIABLE = "TRNINFER_CONFIG"
 
 
-Options = dict[str, str]  # parameters by the names of options
+Options = dict[str, str]  # option name to parameter
 
 
 def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[str, Any]:
-    """The values that a file has for the options of a command, by parameter; `commands` has the options of each.
+    """Return the values that a file sets for the options of a command, by parameter. `commands` has the options of
+    each.
 
-    Values are text, true and false, or lists of text, as the command line would have them. UsageError for a file that
-    cannot be read, for what is no command or no option, and for a value that no option can have.
+    Values are text, true and false, or lists of text, as on the command line. UsageError for an unreadable file, an
+    unknown command or option, and a value of the wrong type.
     """
     values: dict[str, Any] = {}
     everything = {name for options in commands.values() for name in options}
@@ -51,7 +52,7 @@ def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[
 
 
 def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str:
-    """The name as the command line has it; UsageError where there is none such."""
+    """Return the name as spelled on the command line. UsageError if it is unknown."""
     name = key.replace("_", "-")
     if name in known:
         return name
@@ -59,11 +60,11 @@ def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str
 
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"--config {path}: {key[:40]!r} is no {what}{hint}")
+    raise UsageError(f"--config {path}: {key[:40]!r} is not a known {what}{hint}")
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):  # imported here, since few commands have a file
+    if sys.version_info >= (3, 11):  # imported only if --config is used
         import tomllib
     else:
         import tomli as tomllib
@@ -71,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
     content = read_small_file(path, f"--config {path}", MAX_BYTES)
     try:
         document = tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors among them
+    except (ValueError, RecursionError) as error:  # includes TOML and Unicode errors
         raise UsageError(f"--config {path}: not TOML: {str(error)[:100]}") from None
     if path.name == "pyproject.toml":
         tool = document.get("tool", {})
@@ -83,7 +84,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _value(path: Path, where: str, value: Any) -> Any:
-    """A value as the command line would have it."""
+    """Convert a TOML value to its form on the command line."""
     if isinstance(value, list) and all(isinstance(item, (str, int, float)) for item in value):
         return [str(item) for item in value]
     if isinstance(value, (bool, str)):
@@ -94,7 +95,7 @@ def _value(path: Path, where: str, value: Any) -> Any:
 
 
 def _apply(context: typer.Context, parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Make the values of the file the defaults of the command at work."""
+    """Make the values of the file the defaults of the current command."""
     if path is not None and not context.resilient_parsing:
         root: Any = context.find_root().command
         commands = {name: _options_of(command) for name, command in root.commands.items()}

@@ -1,4 +1,4 @@
-"""`trninfer detect`: pictures to boxes."""
+"""`trninfer detect`: find boxes in pictures."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Examples:
 
 @dataclass(frozen=True)
 class DetectOptions(PictureOptions):
-    """Options of detect beside its pictures."""
+    """Options of detect other than its pictures."""
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson", "coco"],
@@ -114,13 +114,13 @@ class DetectOptions(PictureOptions):
             help="Exit with 1 where the mAP@0.5:0.95 that --labels finds is below this share.",
         ),
     ] = None
-    # Options of labels, which boxes do not have.
+    # Options for labels, which do not apply to boxes.
     top_k: ClassVar[None] = None  # type: ignore[misc]
     compare_backends: ClassVar[bool] = False  # type: ignore[misc]
 
     @property
     def limits(self) -> Limits:
-        """The boxes that are answered."""
+        """Return the limits on which boxes are answered."""
         from ..inference.boxes import Limits
 
         return Limits(self.confidence, self.iou, self.max_detections)
@@ -144,7 +144,7 @@ def detect(
     *,
     options: DetectOptions,
 ) -> None:
-    """Find the objects in the pictures that are named."""
+    """Find the objects in the named pictures."""
     started = time.perf_counter()
     options.check()
     pictures.check_named(options.resume, "detect")
@@ -173,7 +173,7 @@ def detect(
 
 
 def _other_command(model: Model) -> str:
-    """Name the command for a network without boxes."""
+    """Return the error message for a network without boxes, with the right command."""
     from ..models.inputs import FeatureInput
 
     network = model.network
@@ -192,7 +192,7 @@ def _task(
     options: DetectOptions,
     sizes: dict[str | int, tuple[int, int]],
 ) -> Task:
-    """Return the work beside the run itself: boxes, pictures that are drawn, and the score."""
+    """Return the task: make boxes, draw pictures, and score."""
     from ..inference.coco import BoxScorer
     from ..inference.detections import Detector
     from ..inference.predictions import Prediction
@@ -223,7 +223,7 @@ def _task(
 
 
 def _annotations(model: Model, labels: Path | None) -> Annotations:
-    """Return the ids of classes and pictures, with the right boxes of --labels."""
+    """Return the correct boxes of --labels, with the ids of classes and pictures."""
     from ..inference.coco import number_categories, read_annotations
     from ..models.errors import InputError
 

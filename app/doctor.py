@@ -1,4 +1,4 @@
-"""`trninfer doctor`: what this machine has."""
+"""`trninfer doctor`: report what this machine has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUS = {
     "too old": "wrong",
 }
 
-_INSTALL = "to use it"  # begins the checks whose detail is a command that installs what is missing
+_INSTALL = "to use it"  # prefix of checks whose detail is an installation command
 
 _SelftestOption = Annotated[
     bool,
@@ -60,7 +60,7 @@ def doctor(
     compile_timeout: options.CompileTimeoutOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Say what this machine has of AWS Neuron, and which backend --backend auto takes.
+    """Report the parts of AWS Neuron on this machine, and which backend --backend auto selects.
 
     Looks for Neuron devices, driver, runtime, tools and AWS's packages without loading any, knows the placeholders of
     these names on PyPI ("WRONG PACKAGE"), and names what is missing to use the chip with how to install it. The target
@@ -111,7 +111,7 @@ def doctor(
 def _check_selftest_only(
     archive: Path | None, target: str | None, compile_timeout: float | None, compile_only: bool
 ) -> None:
-    """UsageError where an option was passed that only the self-test reads."""
+    """Raise UsageError for an option that only the self-test reads."""
     values = {
         "--archive": archive, "--target": target, "--compile-timeout": compile_timeout,
         "--compile-only": compile_only or None,
@@ -122,7 +122,7 @@ def _check_selftest_only(
 
 
 def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -> int:
-    """Run the self-test, or compile it; the exit status."""
+    """Run the self-test, or compile it, and return the exit status."""
     from .selftest import run_compile_only, run_selftest
 
     if chosen.dtype == "float8_e4m3":
@@ -150,13 +150,13 @@ def _print_checks(rows: list[dict[str, Any]], form: options.Format, output: Path
     def commands(console: Console) -> None:
         for row in installs:
             print_line(console, f"{row['check']}:")
-            console.print(cell(f"  {row['detail']}"), soft_wrap=True)  # whole, to be copied
+            console.print(cell(f"  {row['detail']}"), soft_wrap=True)  # unwrapped, so that it can be copied
 
     write_output(text + to_text(commands, stream), output)
 
 
 def _checks() -> list[dict[str, Any]]:
-    """A record a check; `status` is ok, missing or wrong."""
+    """Return a record for each check; `status` is ok, missing or wrong."""
     import importlib.metadata
 
     from ..runtime.choose import decide
@@ -189,7 +189,7 @@ def _checks() -> list[dict[str, Any]]:
 
 
 def _neuron_system() -> list[dict[str, Any]]:
-    """Return the versions of AWS's driver, runtime and tools, and the kernels compiled on this machine."""
+    """Return the versions of AWS's driver, runtime and tools, and the number of kernels compiled on this machine."""
     from ..runtime.backend import BackendUnavailable
     from ..runtime.neuron.compile_cache import cache_folder, cache_size
     from ..runtime.neuron.system import (
@@ -226,7 +226,7 @@ def _neuron_system() -> list[dict[str, Any]]:
 
 
 def _target(backend: str) -> dict[str, Any]:
-    """The target that kernels are compiled for, or simulated on, and what says so."""
+    """Return the target that kernels are compiled for or simulated on, and where it comes from."""
     from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
     from ..runtime.neuron.system import instance_target
 
@@ -242,7 +242,7 @@ def _target(backend: str) -> dict[str, Any]:
 
 
 def _list(cores: tuple[int, ...]) -> str:
-    """`0 to 15` where none between is left out."""
+    """Format core numbers; `0 to 15` if there are no gaps."""
     whole = len(cores) > 2 and cores == tuple(range(cores[0], cores[-1] + 1))
     return f"{cores[0]} to {cores[-1]}" if whole else ", ".join(map(str, cores))
 

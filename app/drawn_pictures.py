@@ -1,4 +1,4 @@
-"""Pictures of `--save DIR`: each input with its boxes drawn, or its class map and the classes in colour."""
+"""Pictures of `--save DIR`: each input with its boxes drawn, or with its class map in colour."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-_LOSSY = (".jpg", ".jpeg")  # of photos, which are as large as PNG otherwise
+_LOSSY = (".jpg", ".jpeg")  # for photos, which are much larger as PNG
 _QUALITY = 92
 
 
 class DrawnPictures:
-    """Writes pictures with their boxes into a folder, under their own names, numbered where these come again.
+    """Writes pictures with their boxes into a folder under their own names; repeated names are numbered.
 
-    UsageError where the folder cannot be made or is one that pictures are read from. `problems` are the pictures that
-    could not be written.
+    UsageError if the folder cannot be made or pictures are read from it. `problems` lists the pictures that could not
+    be written.
     """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
@@ -49,21 +49,21 @@ class DrawnPictures:
             raise UsageError(f"--save {folder}: no permission to write there")
 
     def add(self, answer: Prediction) -> None:
-        """Draw the boxes of a picture, and write it."""
+        """Draw the boxes of a picture and write it."""
         name = str(answer.input)
         if answer.boxes is None or answer.size is None or name == STANDARD_INPUT or not os.path.isfile(name):
             self._left_out.append(name)
             return
         try:
             drawn = draw_boxes(open_image(name), answer.boxes, answer.size)
-        except InputError as error:  # it was read before, and has changed since
+        except InputError as error:  # it has changed since it was answered
             self.problems.append(InputProblem(answer.input, f"not drawn: {error}"))
             return
         self._write(drawn, self._folder / self._file_name(name))
         self._written += 1
 
     def _write(self, drawn: Image.Image, target: Path) -> None:
-        """Write a picture whole or not at all."""
+        """Write a picture atomically."""
         temporary = target.with_name(f".{target.name}.partial")
         try:
             if target.suffix.lower() in _LOSSY:
@@ -76,7 +76,7 @@ class DrawnPictures:
             raise UsageError(f"--save {target}: cannot be written: {reason(error)}") from None
 
     def _file_name(self, name: str) -> str:
-        """Return a name that no picture of this run has yet."""
+        """Return an unused file name."""
         stem, suffix = os.path.splitext(os.path.basename(name))
         suffix = suffix if suffix.lower() in (*_LOSSY, ".png") else ".png"
         found, number = stem, 2
@@ -87,7 +87,7 @@ class DrawnPictures:
         return found
 
     def report(self, quiet: bool) -> None:
-        """Print on standard error how many pictures were written, and which could not be drawn."""
+        """Print on standard error how many pictures were written, and which could not be."""
         if not quiet:
             complain(f"{count(self._written, 'picture')} with boxes in {self._folder}")
         if self._left_out:
@@ -96,7 +96,7 @@ class DrawnPictures:
 
 
 class SavedMaps(DrawnPictures):
-    """Writes the class map of each picture into a folder, NAME.png, and the picture with its classes in colour."""
+    """Writes the class map of each picture into a folder as NAME.png, and the picture with its classes in colour."""
 
     def __init__(self, folder: Path, names: Sequence[str], labels: Sequence[str]) -> None:
         super().__init__(folder, names)
@@ -104,7 +104,7 @@ class SavedMaps(DrawnPictures):
         self._maps = 0
 
     def save(self, input_name: str | int, pixels: np.ndarray) -> None:
-        """Write the map of a picture, as `class_maps.to_picture` returns it, and its overlay, if it is a file."""
+        """Write the map of a picture, as `class_maps.to_picture` returns it, and its overlay if the input is a file."""
         name = str(input_name)
         shown = "stdin" if name == STANDARD_INPUT else name
         target = self._folder / self._file_name(shown)
@@ -117,7 +117,7 @@ class SavedMaps(DrawnPictures):
             if picture.size != pixels.shape[::-1]:
                 raise InputError("it has another size than before")
             drawn = overlay(picture, pixels, self._labels)
-        except InputError as error:  # an array, or it has changed since it was read
+        except InputError as error:  # not a picture, or changed since it was answered
             if not is_array_file(name):
                 self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
             return

@@ -1,4 +1,4 @@
-"""Errors as exit statuses and one line for the user."""
+"""Exit statuses and one-line messages for errors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TERMINATED = 143
 
 
 class UsageError(Exception):
-    """A wrong use or an input that cannot be used; the message is one line for the user."""
+    """Wrong usage or unusable input. The message is one line for the user."""
 
 
 class Terminated(SystemExit):
-    """SIGTERM, or SIGHUP: the program ends as after Ctrl-C, with the exit status of the signal."""
+    """Raised on SIGTERM or SIGHUP; the program cleans up as after Ctrl-C and exits with the status of the signal."""
 
 
 def exit_status(error: BaseException) -> int | None:
-    """The exit status for an error that a user can cause; None for all others, which are faults of the program."""
-    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a machine that is full, a file that went
+    """Return the exit status of an error that a user can cause; None for bugs."""
+    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a full machine, a file that vanished
         return BAD_USAGE
-    # Imported when something went wrong, not before: the help must come up without NumPy.
+    # Imported only after an error: --help must not import NumPy.
     from ..models.errors import TrninferError
     from ..runtime.backend import BackendUnavailable
 
@@ -37,12 +37,12 @@ def exit_status(error: BaseException) -> int | None:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of an error, without the number and the file name that an OSError repeats."""
+    """Return the reason of an error, without an OSError's number and file name."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
 def complain(message: str) -> None:
-    """Print a message on standard error, if there is one: a line, or several where it is long or a terminal narrow."""
+    """Print a message on standard error, wrapped if it is long."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             lines = lines_of(f"trninfer: {message}")

@@ -1,4 +1,4 @@
-"""`trninfer ffnn`: feature batches to classes."""
+"""`trninfer ffnn`: classify batches of features."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Examples:
 
 @dataclass(frozen=True)
 class RowData:
-    """The rows of a run, the network that answers them, and the right answers."""
+    """The rows of a run, the network, and the correct answers."""
 
     data: Annotated[
         Path,
@@ -152,7 +152,7 @@ class RowData:
     ] = None
 
     def choose(self) -> Columns:
-        """The columns that are named; UsageError where that cannot be."""
+        """Return the selected columns. UsageError if they contradict each other."""
         from ..inference.columns import Columns, parse_names
 
         if self.labels is not None and self.label_column is not None:
@@ -164,7 +164,7 @@ class RowData:
         return Columns(features, drop, self.id_column, self.label_column)
 
     def open(self, features: int, columns: Columns) -> FeatureRows:
-        """The rows, to be closed; InputError for what holds none of `features` numbers."""
+        """Open the rows; InputError if they do not have `features` numbers."""
         from ..inference.features import read_feature_bytes, read_features
         from .row_inputs import read_standard_input
 
@@ -173,7 +173,7 @@ class RowData:
         return read_feature_bytes("standard input", read_standard_input(), features, self.header, columns)
 
     def read_truth(self, rows: FeatureRows, labels: tuple[str, ...]) -> np.ndarray | None:
-        """The right class of each row, -1 where it is not known; None without labels."""
+        """Return the correct class of each row, -1 if unknown; None without labels."""
         from ..inference.labels import column_classes, read_labels
 
         if self.labels is not None:
@@ -183,7 +183,7 @@ class RowData:
         return column_classes(rows.name, str(self.label_column), rows.sides.labels, labels)
 
     def load(self, quiet: bool) -> Model:
-        """The network; UsageError for one that does not read rows."""
+        """Load the network. UsageError if it does not read rows."""
         from ..inference.features import read_weights
         from ..models.inputs import FeatureInput, SeveralInputs
         from .backends import load

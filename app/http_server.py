@@ -1,4 +1,4 @@
-"""Listening for HTTP with uvicorn: connections that dawdle are closed, and a signal ends it once all is answered."""
+"""Serve HTTP with uvicorn: slow connections are closed, and a signal ends the server after pending answers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_CONNECTIONS = 512
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; UsageError where it cannot be."""
+    """Return a socket that listens at an address. UsageError if that fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # where it would let two servers have one port
+            if sys.platform != "win32":  # there it would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
             bound.listen(2048)
@@ -44,8 +44,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = lambda: None) -> HttpServer:
-    """Answer requests at a socket until a signal comes or `app.state.stop` is called; the server, which says how it
-    ended. `listening` is called when it has begun."""
+    """Answer requests at a socket until a signal arrives or `app.state.stop` is called; return the server.
+
+    `listening` is called once it accepts connections.
+    """
     config = uvicorn.Config(
         app,
         http=_Connection,
@@ -67,7 +69,7 @@ def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = l
 
 
 class HttpServer(uvicorn.Server):
-    """Stops on the first signal when all is answered, and on the second at once; `forced_by` is that signal."""
+    """Stops after pending answers on the first signal, and immediately on the second, stored in `forced_by`."""
 
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -76,14 +78,14 @@ class HttpServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening; signals are taken by now."""
+        """Start listening; signal handlers are installed by now."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         self._listening()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take SIGHUP as the signals that uvicorn takes, unless it is ignored, as by nohup."""
+        """Handle SIGHUP like uvicorn's signals unless it is ignored, as under nohup."""
         hangup: int | None = getattr(signal, "SIGHUP", None)
         is_taken = threading.current_thread() is threading.main_thread()
         if hangup is None or not is_taken or signal.getsignal(hangup) == signal.SIG_IGN:
@@ -97,27 +99,27 @@ class HttpServer(uvicorn.Server):
                 signal.signal(hangup, previous)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         if self.should_exit:
             self.forced_by = sig
             self.force_exit = True
-            logging.disable(logging.CRITICAL)  # connections cut off now need not be reported
+            logging.disable(logging.CRITICAL)  # connections cut off now are expected
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._cut_off)
         self.should_exit = True
 
     def _cut_off(self) -> None:
-        """Close all connections: from Python 3.12 on asyncio waits for them, whatever uvicorn does."""
+        """Close all connections: since Python 3.12 asyncio waits for them regardless of uvicorn."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
     def stop(self) -> None:
-        """Stop as by a signal."""
+        """Stop as after a signal."""
         self.should_exit = True
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed where the head of a request does not arrive, or its answer is not taken, in time."""
+    """A connection that is closed if a request's head does not arrive, or its answer is not read, in time."""
 
     _head: asyncio.TimerHandle | None = None
     _watch: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""`trninfer import`: a network from an ONNX file or a PyTorch state dict, as a model file of ours."""
+"""`trninfer import`: convert an ONNX file or a PyTorch state dict to a model file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def import_model(
     inputs: InputOptions,
     options: NetworkOptions,
 ) -> None:
-    """Import one network."""
+    """Import a network and write its model file."""
     from ..inference.picture_check import check_pictures
     from ..models.errors import ModelError
     from ..models.importing import import_network
@@ -87,7 +87,7 @@ def import_model(
         )
         raise typer.Exit(CHECK_FAILED)
     with _stage(output, imported) as staged:
-        imported = replace(imported, tensors=staged.model.tensors)  # of the file: they are held once
+        imported = replace(imported, tensors=staged.model.tensors)  # from the file, so that they are in memory once
         try:
             trial = None if options.unchecked else check_network(staged.model)
         except ModelError as error:
@@ -106,7 +106,7 @@ def import_model(
 
 
 def _stage(output: Path, imported: Imported) -> StagedModel:
-    """Write the model file under another name; UsageError where that cannot be done."""
+    """Write the model file under a temporary name. UsageError if that fails."""
     from ..models.files import StagedModel
 
     try:
@@ -120,7 +120,7 @@ def _unwritable(output: Path, error: OSError) -> UsageError:
 
 
 def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None) -> str:
-    """Describe an import: what was read, assumed, checked and, with an `output`, written."""
+    """Describe an import: what was read, assumed, checked and, given an `output`, written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
     from .network_text import describe_answers, describe_preprocessing, first_labels
@@ -148,7 +148,7 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
 
 
 def _accuracy(checked: PictureCheck) -> str:
-    """Format the number of correct pictures, as imported and in the usual alternatives."""
+    """Format the number of correct pictures, as imported and with the usual alternatives."""
     lines = [f"{way.name}: {way.correct} of {way.total} right" for way in checked.ways]
     if checked.left_out:
         lines[0] += f" ({checked.left_out} more were left out)"

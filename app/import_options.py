@@ -1,4 +1,4 @@
-"""Options of `trninfer import`, and their conversion to the importer's arguments."""
+"""Options of `trninfer import`, and their conversion to arguments of the importer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Options for turning pictures into the network's input; None if not given."""
+    """Options for converting pictures to the network's input; None if not given."""
 
     pictures: Annotated[
         Literal["digit", "photo"] | None,
@@ -84,7 +84,7 @@ class InputOptions:
     ] = None
 
     def read(self) -> PreprocessingOptions:
-        """The same as the importer takes it; UsageError for text that is not what it should be."""
+        """Convert to the importer's arguments. UsageError for malformed text."""
         from ..models.importing import PreprocessingOptions
 
         span = _numbers("--input-range", self.input_range)
@@ -186,7 +186,7 @@ class NetworkOptions:
         )
 
     def read_labels(self) -> tuple[str, ...] | None:
-        """The names of the classes; None where none are given."""
+        """Return the names of the classes; None if none are given."""
         if self.labels is None:
             return None
         if self.labels == IMAGENET and not Path(IMAGENET).exists():
@@ -197,7 +197,7 @@ class NetworkOptions:
 
 
 def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    """Finite numbers with commas between them."""
+    """Parse comma-separated finite numbers."""
     if text is None:
         return None
     try:
@@ -210,7 +210,7 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def _size(text: str | None) -> tuple[int, int] | None:
-    """HxW."""
+    """Parse HxW."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text, re.ASCII)
@@ -220,13 +220,13 @@ def _size(text: str | None) -> tuple[int, int] | None:
 
 
 def _read_labels(path: Path) -> tuple[str, ...]:
-    """The labels in a file or a pipe."""
+    """Read the labels from a file or a pipe."""
     from ..models.errors import ModelError
     from ..models.importing.labels import parse_labels
     from ..models.regular_files import describe, open_file_or_pipe
 
     try:
-        is_stdin = str(path) == "-" and not os.path.exists("/dev/stdin")  # which Windows does not have
+        is_stdin = str(path) == "-" and not os.path.exists("/dev/stdin")  # Windows lacks the flag
         with open(0, "rb", closefd=False) if is_stdin else open_file_or_pipe(_input_name(path)) as file:
             raw = file.read(MAX_LABEL_BYTES + 1)
     except (OSError, ValueError) as error:

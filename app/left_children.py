@@ -1,4 +1,4 @@
-"""Processes that a user's script starts and leaves running."""
+"""End processes that a user's script starts and leaves running."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-_SET_CHILD_SUBREAPER = 36  # of prctl, linux/prctl.h: orphans below this process become its children
-_TRACKER = b"multiprocessing.resource_tracker"  # it ends with this process, and first removes what is shared
-_ROUNDS = 100  # a process that is killed may just have started another
+_SET_CHILD_SUBREAPER = 36  # option of prctl (linux/prctl.h): adopt orphaned descendants
+_TRACKER = b"multiprocessing.resource_tracker"  # ends with this process, after it has removed shared memory
+_ROUNDS = 100  # a process may start another just before it is killed
 
 
 @contextlib.contextmanager
 def ending_children() -> Iterator[None]:
-    """End the processes that the block starts and leaves running, and those that they started. Linux only."""
+    """End the processes that the block leaves running, and their descendants. Linux only."""
     if not Path("/proc/self/stat").exists():
         yield
         return
@@ -35,7 +35,7 @@ def ending_children() -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Return the children of this process, other than multiprocessing's tracker."""
+    """Return the children of this process, except multiprocessing's tracker."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

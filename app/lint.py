@@ -1,4 +1,4 @@
-"""`trninfer lint`: what AWS's compiler would refuse in a kernel, without the compiler."""
+"""`trninfer lint`: find code in kernels that AWS's compiler would refuse, without the compiler."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..simulator.checking.lint import Finding
 
 
-_SECONDS = 20.0  # that running the kernels of a file may take
-_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})  # folders in a folder to check
+_SECONDS = 20.0  # time limit for running the kernels of a file
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})  # folders that are skipped
 
 
 def lint(
@@ -86,16 +86,16 @@ def lint(
 
 @dataclass
 class _Checked:
-    """Result of the files checked so far."""
+    """Results of the files checked so far."""
 
     findings: set[Finding] = field(default_factory=set)
-    reached: set[Path] = field(default_factory=set)  # files in which something was checked
-    without: list[Path] = field(default_factory=list)  # files that have no kernel of their own
+    reached: set[Path] = field(default_factory=set)  # files with checked functions
+    without: list[Path] = field(default_factory=list)  # files without a kernel
     unusable: bool = False
 
 
 def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
-    """Check a file; UsageError for shapes that cannot be read."""
+    """Check a file. UsageError if the shapes are malformed."""
     from ..simulator.checking.lint import SourceError, examine_file
 
     try:
@@ -113,7 +113,7 @@ def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> N
 
 
 def _python_files(folder: Path) -> list[Path]:
-    """The Python files and notebooks in a folder, not in hidden ones within. UsageError where there is none."""
+    """Return the Python files and notebooks in a folder, except in hidden subfolders. UsageError if there are none."""
     found = []
     for parent, names, files in os.walk(folder):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
@@ -124,7 +124,7 @@ def _python_files(folder: Path) -> list[Path]:
 
 
 def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[Finding]:
-    """Return the findings of running a file's kernels, but for lines that have one, in a process that may fail."""
+    """Return the findings from running a file's kernels in a subprocess, except on lines that have one already."""
     from ..simulator.checking.lint import Finding
     from ..simulator.running.trial import has_example, read_shapes
 
@@ -147,6 +147,6 @@ def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[F
 
 
 def _line(finding: Finding) -> str:
-    """A finding in one line, whose path is whole, since editors read it."""
+    """Format a finding on one line with the full path, which editors can open."""
     line = printable(str(finding))
     return shorten(line, LONGEST + len(printable(finding.path)))

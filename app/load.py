@@ -1,4 +1,4 @@
-"""`trninfer load`: requests to a server, and how long they take."""
+"""`trninfer load`: send requests to a server and report latencies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..inference.load_client import Address, LoadPlan, LoadResult, Message
 
 MOST_CONCURRENT = 512
-THREADS_OF_RATE = 64  # requests in flight at a rate, unless --concurrency says otherwise
+THREADS_OF_RATE = 64  # requests in flight with --rate, by default
 MOST_PICTURES = 1000
-MOST_PICTURE_BYTES = 64 << 20  # of all pictures together
+MOST_PICTURE_BYTES = 64 << 20  # limit for all pictures together
 
 HELP = """Send requests to a server, and report how long they take.
 
@@ -54,7 +54,7 @@ Exit status: 0; 2 wrong usage, or a server that answered nothing; 130 interrupte
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Options of a load."""
+    """Options of a load test."""
 
     model: Annotated[
         str | None,
@@ -123,13 +123,13 @@ class LoadOptions:
     quiet: QuietOption = False
 
     def plans(self) -> list[LoadPlan]:
-        """Return the loads, in the order in which they are run; UsageError for what exclude each other."""
+        """Return the loads in the order in which they run. UsageError for options that exclude each other."""
         from ..inference.load_client import LoadPlan
 
         threads = self.concurrency or ((THREADS_OF_RATE,) if self.rate else (1,))
         if self.rate and len(threads) > 1:
             raise UsageError("--rate takes one --concurrency: the most requests in flight")
-        # Requests that are counted end a load; those of a warm-up would be among them.
+        # --requests counts all requests, so a warm-up would be counted too.
         warmup = 0.0 if self.requests is not None else self.warmup
         return [
             LoadPlan(count, self.duration, rate, self.requests, warmup, self.timeout)
@@ -147,7 +147,7 @@ def load(
     *,
     options: LoadOptions,
 ) -> None:
-    """Load a server as the options say."""
+    """Run the loads against a server."""
     from ..inference.load_client import Address, LoadError, run_load, tensor_message, wait_until_ready
     from .output import check_output
     from .progress import progress_bar
@@ -181,7 +181,7 @@ def _title(plan: LoadPlan) -> str:
 
 
 def _pictures(paths: list[str], recursive: bool) -> list[Message]:
-    """Return a request for each picture; UsageError where there is none, or more than may be held."""
+    """Return a request for each picture. UsageError if there are none, or if they exceed the memory limit."""
     from ..inference.load_client import Message
     from ..inference.search import find_pictures
 
@@ -216,7 +216,7 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
 
 
 def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
-    """Print a row for each load, and what is to be known about them."""
+    """Print a row for each load, and notes on it."""
     from .reports.console import Column, cell, print_line, print_rows
 
     def numbers(heading: str, texts: list[str], rank: int = 0) -> Column:

@@ -1,4 +1,4 @@
-"""`-v`: what the program does, on standard error, from the loggers of its rooms (`trninfer.runtime` and so on)."""
+"""`-v`: log to standard error from the loggers of the packages (`trninfer.runtime` and so on)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ VerboseOption = Annotated[
 
 
 class _Lines(logging.Formatter):
-    """`trninfer: 0.52 s: text`, one line each."""
+    """Formats records as `trninfer: 0.52 s: text`, one line each."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"trninfer: {record.relativeCreated / 1000:.2f} s: {printable(record.getMessage())}"
 
 
 def log_to_stderr(verbose: int) -> None:
-    """Show what the package logs: nothing for 0, what it does for 1, each batch for 2."""
+    """Log nothing for 0, main steps for 1, each batch for 2."""
     logger = logging.getLogger("trninfer")
     for handler in [handler for handler in logger.handlers if isinstance(handler.formatter, _Lines)]:
         logger.removeHandler(handler)

@@ -1,7 +1,7 @@
-"""The command line: commands, exit statuses, and what becomes of errors and interruptions.
+"""The command line: commands, exit statuses, errors and interruptions.
 
-A command is imported where the command line names it, and imports what it needs when it runs: a start is short, and
-the help comes up without NumPy.
+A command's module is imported only when that command is used, and imports its dependencies when it runs: startup is
+fast, and --help does not import NumPy.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from .plain_values import PlainGroup, PlainValues
 _ENDING_SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP")
-    if hasattr(signal, name)  # the second not on Windows
+    if hasattr(signal, name)  # SIGHUP is missing on Windows
 )
 _GONE = "the current folder was removed; change to another one, or name files from the root (/...)"
-GARBAGE_THRESHOLDS = (50_000, 20, 20)  # objects, and rounds, between collections; Python has (700, 10, 10)
+GARBAGE_THRESHOLDS = (50_000, 20, 20)  # thresholds of the garbage collector; Python's default is (700, 10, 10)
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
-# The base of what typer raises for wrong options. It is Click's, which newer versions of typer bring with them.
+# Base class of typer's option errors. It is Click's; newer versions of typer bundle Click.
 _WrongCommandLine: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
-# Commands in the order of the help: the module and the function of each.
+# Commands in the order of the help: module and function.
 COMMANDS = {
     "classify": (".classify", "classify"),
     "detect": (".detect", "detect"),
@@ -54,7 +54,7 @@ COMMANDS = {
     "migrate": (".migrate", "migrate"),
     "simulate": (".simulate", "simulate"),
     "profile": (".profile", "profile"),
-    "import": (".import_model", "import_model"),  # the word is no name for a function
+    "import": (".import_model", "import_model"),  # a Python keyword cannot name a function
 }
 
 
@@ -75,7 +75,7 @@ def _root(
 
 
 def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
-    """Return the command line with the commands of these names."""
+    """Return the command line with the named commands."""
     app = typer.Typer(
         name="trninfer",
         cls=PlainGroup,
@@ -86,14 +86,14 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
         "interrupted; 143 terminated.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        add_completion=len(names) == len(COMMANDS),  # whose options come before a command
+        add_completion=len(names) == len(COMMANDS),  # its options precede the command
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
     for name in names:
         home, function = COMMANDS[name]
         module = import_module(home, __package__)
-        # Options after FILE of simulate are the script's.
+        # Options after FILE belong to the script.
         settings = {"allow_interspersed_args": False} if name == "simulate" else None
         kind = module.SimulateCommand if name == "simulate" else PlainValues
         app.command(name, cls=kind, context_settings=settings)(getattr(module, function))
@@ -101,8 +101,10 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
 
 
 def _needed(words: Sequence[str]) -> Collection[str]:
-    """Return the names of the commands that a command line needs: the one that it begins with, or all of them. A file
-    of options may name any, and so do the help, completion and hints at what was meant."""
+    """Return the commands that a command line needs: the one it starts with, or all of them.
+
+    All are needed for a --config file, help, completion and suggestions for misspelled commands.
+    """
     has_file = VARIABLE in os.environ or any(word.startswith("--config") for word in words)
     return words[:1] if words and words[0] in COMMANDS and not has_file else tuple(COMMANDS)
 
@@ -111,7 +113,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (by default that of the process) and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot show is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # do not fail on a name that the locale cannot encode
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status: Any = open_app(_needed(words))(args=words, prog_name="trninfer", standalone_mode=False)
@@ -119,7 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         status = INTERRUPTED
     except Terminated as end:
         status = end.code
-    except SystemExit:  # Click's, where the reader of standard output went away (--help | true)
+    except SystemExit:  # raised by Click if standard output was closed (--help | true)
         status = 0
     except _WrongCommandLine as error:
         complain(_describe(error, words))
@@ -154,32 +156,34 @@ def _is_folder_gone() -> bool:
 
 
 def _describe(error: Any, words: Sequence[str]) -> str:
-    """A wrong command line in one line, with where to read on; a file that looks like an option is pointed out."""
+    """Describe a wrong command line in one line, with the help to read. Points out a file whose name looks like an
+    option."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
     message = " ".join(error.format_message().split()).rstrip(".")
     files = [word for word in words if word.startswith("-") and word != "-" and os.path.lexists(word)]
     if files and hasattr(error, "option_name"):
         message += f"; the file {files[0]} goes by ./{files[0]}"
-    return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"  # pydantic's words, by way of typer
+    # pydantic's wording, forwarded by typer
+    return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"
 
 
 def main() -> None:
-    """The console script."""
-    # What starts up is kept to the end, so that looking for garbage among it, then and at the end, is for nothing.
+    """Entry point of the console script."""
+    # Modules live until exit, so collecting garbage among them is a waste of time.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     atexit.register(gc.freeze)
-    # One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall for
-    # milliseconds. NumPy reads this when it is first imported.
+    # One BLAS thread: tiles are too small for more, and threads that wait for a busy core stall for milliseconds. NumPy
+    # reads this on import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for number in _ENDING_SIGNALS:
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, partial(_terminate, os.getpid()))
     _leave(run())
 
 
 def _leave(status: int) -> None:
-    """Exit with a status, without Python's finalization while threads of a `DaemonPool` run."""
+    """Exit with a status; skip Python's finalization while threads of a `DaemonPool` run."""
     pools = sys.modules.get(f"{__name__.rpartition('.app.')[0]}.inference.daemon_pool")
     if pools is None or not pools.is_any_alive():
         sys.exit(status)
@@ -191,7 +195,7 @@ def _leave(status: int) -> None:
 
 
 def _terminate(main_process: int, number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C; a second signal changes nothing. A child that a script has forked ends without a word."""
+    """Handle a signal as Ctrl-C is handled; a second one has no effect. A forked child of a script exits silently."""
     if os.getpid() != main_process:
         os._exit(128 + number)
     signal.signal(number, signal.SIG_IGN)

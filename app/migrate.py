@@ -1,4 +1,4 @@
-"""`trninfer migrate`: kernels of older NKI dialects in NKI 0.7."""
+"""`trninfer migrate`: rewrite kernels of older NKI dialects in NKI 0.7."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def migrate(
 
 
 def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> int:
-    """Migrate one file, whatever became of the others; return its exit status."""
+    """Migrate one file, regardless of the others; return its exit status."""
     try:
         check_output(target, "--in-place" if in_place else "--output")
         migration, old = _migrated(path)
@@ -74,7 +74,7 @@ def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> in
         return BAD_USAGE
     try:
         well = _report(path, old, migration, check)
-    except Exception as error:  # of the checks: the file is migrated, and written
+    except Exception as error:  # an error of the checks; the file is migrated and written
         complain(_fault(path, 0, f"its checks ended with {type(error).__name__}: {error}"))
         well = False
     try:
@@ -95,7 +95,7 @@ def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _migrated(path: Path) -> tuple[Migration, str]:
-    """A file's migration, and its text."""
+    """Return a file's migration and its text."""
     from ..simulator.checking.lint import SourceError, read_source
 
     if path.suffix == ".ipynb":
@@ -107,7 +107,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
             raise
         raise UsageError('migrate needs libcst, which is not installed: pip install "trninfer[migrate]"') from None
     try:
-        text = COOKIE.sub(r"\g<1>utf-8", read_source(path, str(path)))  # as it is written
+        text = COOKIE.sub(r"\g<1>utf-8", read_source(path, str(path)))  # the output is UTF-8
         return migrate_source(text), text
     except SourceError as error:
         raise UsageError(str(error)) from None
@@ -122,7 +122,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
 
 
 def _fault(path: Path, line: int, message: str) -> str:
-    """The line for what went wrong by no fault of the user."""
+    """Format a message about a fault of trninfer itself."""
     return f"{path}{f':{line}' if line else ''}: a fault of trninfer, please report it: {message}"
 
 

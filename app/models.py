@@ -1,4 +1,4 @@
-"""`trninfer models`: what is bundled."""
+"""`trninfer models`: list the bundled models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for people on a network: how pictures become its input, and what its outputs mean."""
+"""Describe a network for people: how pictures become its input, and what its outputs mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def first_labels(labels: tuple[str, ...]) -> str:
-    """The first few labels."""
+    """Return the first few labels as text."""
     return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 

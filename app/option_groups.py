@@ -1,4 +1,4 @@
-"""Options in groups: a dataclass of them becomes a command's parameters, one a field."""
+"""Option groups: the fields of a dataclass become parameters of a command."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from .text import parse_number
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
-    """A reader of an option's whole number within bounds, in plain digits: Python reads `1_0` and others too."""
+    """Return a parser of whole numbers within bounds, plain digits only: int() also accepts `1_0` and other scripts."""
 
     def read(text: str | int) -> int:
-        if isinstance(text, int):  # a default
+        if isinstance(text, int):  # a default value
             return text
         if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= int(text) <= most:
             return int(text)
         bounds = f"from {least} up" if most == math.inf else f"from {least} to {most}"
-        raise typer.BadParameter(f"{text!r} is no whole number {bounds}.")
+        raise typer.BadParameter(f"{text!r} is not a whole number {bounds}.")
 
     return read
 
 
 def fraction(text: str | float) -> float:
-    """Read an option's share, 0 to 1, in plain digits."""
+    """Parse a fraction from 0 to 1, plain digits only."""
     if isinstance(text, float):  # a default
         return text
     if re.fullmatch(r"[0-9]{0,3}(\.[0-9]{0,12})?", text) and any(map(str.isdecimal, text)) and float(text) <= 1:
         return float(text)
-    raise typer.BadParameter(f"{text!r} is no share from 0 to 1, such as 0.97.")
+    raise typer.BadParameter(f"{text!r} is not a fraction from 0 to 1, such as 0.97.")
 
 
 def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command as typer reads it: a parameter that is a dataclass of options becomes one parameter a field.
+    """Make a function with dataclass parameters a typer command with a parameter per field.
 
-    Of fields that several groups have, the first group has the option, and the others what they are by default. The
-    help stands beside the command, which it would drown.
+    If several groups share a field, the first one has the option; the others get their defaults. The help text is
+    separate because it would dwarf the function.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,19 +77,19 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def _annotation(hint: Any) -> Any:
-    """A parameter's annotation as it was written: Python 3.10 puts an Optional around it where the default is None,
-    and typer does not look for its option inside."""
+    """Return a parameter's annotation as written: Python 3.10 wraps it in Optional if the default is None, and typer
+    does not look inside."""
     return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass of options, and what each is where the command line says nothing."""
-    empty = inspect.Parameter.empty  # of what must be given
+    """Return the fields of a dataclass of options with their defaults."""
+    empty = inspect.Parameter.empty  # the field is required
     return {field.name: empty if field.default is MISSING else field.default for field in fields(kind)}
 
 
 def seconds(least: float, most: float) -> Any:
-    """Return a reader of an option's seconds within bounds."""
+    """Return a parser of seconds within bounds."""
 
     def read(text: str | float) -> float:
         if isinstance(text, float):  # a default
@@ -97,6 +97,6 @@ def seconds(least: float, most: float) -> Any:
         with contextlib.suppress(ValueError):
             if least <= (value := parse_number(text)) <= most:
                 return value
-        raise typer.BadParameter(f"{text!r} is no number of seconds from {least:g} to {most:g}.")
+        raise typer.BadParameter(f"{text!r} is not a number of seconds from {least:g} to {most:g}.")
 
     return read

@@ -1,4 +1,4 @@
-"""The options that commands share, each defined once. Nothing heavy is imported here: the help must come up at once."""
+"""Options shared by commands, each defined once. Nothing heavy is imported here, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has 
 
 
 def output_path(text: str) -> Path | None:
-    """The file of --output; None for standard output."""
+    """Parse --output; None is standard output."""
     return None if text == "-" else Path(text)
 
 
@@ -136,7 +136,7 @@ QuietOption = Annotated[
 
 
 def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> None:
-    """UsageError where options of float8_e4m3 were given for another dtype."""
+    """Raise UsageError if float8_e4m3 options are given with another dtype."""
     given = {"--calibrate": calibrate is not None, "--eight-bits": eight_bits != DEFAULT_LAUNCHES.eight_bits}
     for name, is_given in given.items():
         if is_given and dtype != "float8_e4m3":
@@ -225,8 +225,8 @@ class RunOptions:
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:
-        """UsageError where --output, --trace or --report would take the place of a file that is read. An --output that
-        --resume goes on from is read and written."""
+        """Raise UsageError if --output, --trace or --report would overwrite a file that is read, except an --output
+        with --resume."""
         output = None if getattr(self, "resume", False) else self.output
         written = (("--output", output), ("--trace", self.trace), ("--report", self.report_file))
         check_kept((name for name in read if name is not None), *written)
@@ -234,7 +234,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AnswerOptions(RunOptions):
-    """Further options of commands that answer inputs."""
+    """Additional options of commands that answer inputs."""
 
     form: Annotated[
         LabelFormat,
@@ -301,7 +301,7 @@ class AnswerOptions(RunOptions):
 
     @property
     def is_shared(self) -> bool:
-        """True if batches are answered by workers in processes of their own."""
+        """True if batches are answered by worker processes."""
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
@@ -342,7 +342,7 @@ class AnswerOptions(RunOptions):
 
 @dataclass(frozen=True)
 class PictureOptions(AnswerOptions):
-    """Options of classify beside its pictures."""
+    """Options of classify other than its pictures."""
 
     batch_size: BatchSizeOption = 16
     ship: Annotated[
@@ -390,6 +390,6 @@ class PictureOptions(AnswerOptions):
 
 @dataclass(frozen=True)
 class RowOptions(AnswerOptions):
-    """Options of ffnn beside its features."""
+    """Options of ffnn other than its features."""
 
     batch_size: BatchSizeOption = 2048

@@ -1,4 +1,4 @@
-"""Destinations of reports: standard output, or a file that is written whole or not at all."""
+"""Destinations of reports: standard output, or a file that is written atomically."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from typing import IO, BinaryIO
 
 from .errors import UsageError, reason
 
-PARTIAL = ".partial"  # after the name of an --output: the file in which its answers wait until they are all there
+PARTIAL = ".partial"  # suffix of the log that holds the answers for an --output until the report is complete
 
 
-_TARGETS: dict[Path, Path] = {}  # the files that paths led to when they were checked
+_TARGETS: dict[Path, Path] = {}  # resolved targets of paths at the time of the check
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """UsageError where `path` could not be written to; called before the work, not after it."""
+    """Raise UsageError if `path` is not writable. Called before the work, not after it."""
     if path is None:
         return
     try:
         os.stat(path)
     except FileNotFoundError:
-        pass  # it will be made
-    except (OSError, ValueError) as error:  # links that lead in circles, a name that is too long, and such
+        pass  # it will be created
+    except (OSError, ValueError) as error:  # circular links, names that are too long, and so on
         raise UsageError(f"{option} {path}: {reason(error)}") from None
     target = _TARGETS[path] = Path(os.path.realpath(path))
     if target.name.endswith(PARTIAL):
-        raise UsageError(f"{option} {path}: names that end in {PARTIAL} are those of unfinished answers; give another")
+        raise UsageError(
+            f"{option} {path}: names that end in {PARTIAL} are reserved for unfinished answers; give another"
+        )
     if target.is_dir():
         raise UsageError(f"{option} {path}: is a folder; give the name of a file")
     if not target.parent.is_dir():
@@ -42,7 +44,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 
 
 def check_files(output: Path | None, trace: Path | None, report: Path | None) -> None:
-    """UsageError where a file of --output, --trace or --report could not be written, or two of them are one."""
+    """Raise UsageError if a file of --output, --trace or --report is not writable, or if two of them are the same."""
     named: dict[str, str] = {}
     for option, path in (("--output", output), ("--trace", trace), ("--report", report)):
         check_output(path, option)
@@ -56,7 +58,7 @@ def check_files(output: Path | None, trace: Path | None, report: Path | None) ->
 
 
 def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) -> None:
-    """UsageError where one of the files that are written, each with the option that names it, is one that is read."""
+    """Raise UsageError if a file to be written, given with its option, is also read."""
     there: dict[tuple[int, int], str] = {}
     for option, path in written:
         if path is not None and path.is_file():
@@ -66,17 +68,19 @@ def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) ->
         with contextlib.suppress(OSError, ValueError):
             status = os.stat(name)
             if (status.st_dev, status.st_ino) in there:
-                raise UsageError(f"{there[status.st_dev, status.st_ino]}: is a file that is read; give another name")
+                raise UsageError(
+                    f"{there[status.st_dev, status.st_ino]}: this file is read as input; give another name"
+                )
 
 
 def is_special(path: Path) -> bool:
-    """True if the path is a device or a pipe, which is written to and never replaced."""
+    """True if the path is a device or a pipe, which is written to but never replaced."""
     target = Path(os.path.realpath(path))
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def _is_device(target: Path) -> bool:
-    """True for a device or a pipe; a link, which was made during the work, is replaced like a file."""
+    """True for a device or a pipe; False for a link made during the work, which is replaced like a file."""
     with contextlib.suppress(OSError):
         mode = os.lstat(target).st_mode
         return not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)
@@ -84,18 +88,18 @@ def _is_device(target: Path) -> bool:
 
 
 def stream_of(output: Path | None) -> IO[str] | None:
-    """Return the stream whose width and colours a text is laid out for: standard output; None for a file."""
+    """Return the stream whose width and colours apply: standard output, or None for a file."""
     return sys.stdout if output is None else None
 
 
 def write_output(text: str, path: Path | None, option: str = "--output") -> None:
-    """Write a report to the file that an option names, or to standard output where there is no path. A reader that
-    went away is no error."""
+    """Write a report to the file that an option names, or to standard output without a path. A closed pipe is not an
+    error."""
     write_chunks((text,), path, option)
 
 
 def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--output") -> None:
-    """Write a report that comes in pieces, as `write_output` writes one."""
+    """Write a report that arrives in pieces; otherwise like `write_output`."""
     with open_output(path, option) as write:
         for chunk in chunks:
             if not write(chunk):
@@ -103,17 +107,17 @@ def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--outp
 
 
 def _target(path: Path) -> Path:
-    """Return the file that a path led to before the work: a link stays a link, and one that was made in the meantime is
-    not followed."""
+    """Return the file that a path referred to before the work: links stay links, and links made meanwhile are not
+    followed."""
     return _TARGETS.get(path) or Path(os.path.realpath(path))
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None, option: str = "--output") -> Iterator[Callable[[str], bool]]:
-    """Yield a function that writes pieces of a report and returns True while someone reads them.
+    """Yield a function that writes a piece of a report and returns True while the output is still read.
 
-    A regular file takes its place once all is written, and keeps what it held where anything goes wrong before.
-    UsageError where it cannot be written.
+    A regular file is replaced once everything is written, and left as it was after an error. UsageError if it is not
+    writable.
     """
     if path is None:
         yield write_stdout
@@ -127,9 +131,9 @@ def open_output(path: Path | None, option: str = "--output") -> Iterator[Callabl
 
 
 def write_stdout(text: str) -> bool:
-    """Write to standard output, and return whether anyone reads it: a reader that went away (`| head`) is no error.
+    """Write to standard output; return False if the reader closed it (`| head`), which is not an error.
 
-    UsageError where it cannot be written.
+    UsageError if it cannot be written.
     """
     if sys.stdout is None:
         raise UsageError("standard output is closed; --output FILE writes to a file")
@@ -137,7 +141,7 @@ def write_stdout(text: str) -> bool:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # What is still in the buffer would be tried again at exit, with a message: send it nowhere.
+        # Python would flush the buffer again at exit and print an error: discard it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise UsageError(f"standard output cannot be written: {reason(error)}") from None
@@ -146,8 +150,8 @@ def write_stdout(text: str) -> bool:
 
 
 def write_stderr(text: str) -> None:
-    """Write to standard error as far as there is one."""
-    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+    """Write to standard error, ignoring errors."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: closed
         if sys.stderr is not None:
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -197,7 +201,7 @@ def _replacing_file(target: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
-    """A file for bytes that takes its place once all is written; UsageError where it cannot be written."""
+    """Open a binary file that replaces `path` once everything is written. UsageError if it is not writable."""
     try:
         with _replacing_file(_target(path)) as file:
             yield file
@@ -206,13 +210,13 @@ def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
 
 
 def write_bytes(content: bytes, path: Path, option: str) -> None:
-    """Write a file whole or not at all; UsageError where it cannot be written."""
+    """Write a file atomically. UsageError if it is not writable."""
     with open_binary(path, option) as file:
         file.write(content)
 
 
 def _umask() -> int:
-    """The process's umask, which mkstemp does not go by."""
+    """Return the process's umask, which mkstemp ignores."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""The pictures of `classify` and `detect`: arguments and lines of `--from-list`, and those left to answer."""
+"""The pictures of `classify` and `detect`: arguments and lines of `--from-list`, less those answered already."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from .text import count, spell
 if TYPE_CHECKING:
     from ..runtime.workers.worker import Prepare
 
-_TITLES = {"classify": "classifying", "detect": "detecting", "segment": "segmenting"}  # of progress, by command
-MAX_LIST_BYTES = 256 << 20  # of a list of files: some millions of names
+# titles of the progress bar, by command
+_TITLES = {"classify": "classifying", "detect": "detecting", "segment": "segmenting"}
+MAX_LIST_BYTES = 256 << 20  # limit for a list of files: some millions of names
 
 
 class PictureInputs:
-    """Pictures by their names, and what was named and is none. `sizes`, where given, gets those of pictures read."""
+    """Pictures by name, and names without a picture. `sizes`, if given, receives the sizes of the pictures."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class PictureInputs:
         self._seconds = options.picture_timeout
         self._batches: PictureBatches | PictureSources | None = None
         self._refused: list[InputProblem] = []
-        # What --verify compares with is computed here, so then the pictures are read here too; and a file of arrays
-        # may hold many inputs, which are shared out one by one.
+        # --verify computes the golden model here, so the pictures are read here too. A file of arrays may hold many
+        # inputs, which are distributed one by one.
         here = options.verify or any(is_array_file(name) for name in names)
         self.prepare: Prepare | None = (
             decoder(spec, options.picture_timeout) if options.is_shared and not here else None
@@ -63,22 +64,24 @@ class PictureInputs:
 
     @property
     def problems(self) -> list[InputProblem]:
-        """Return the names without a picture, then the pictures that could not be read so far, and those that workers
-        refused."""
+        """Return names without a picture, unreadable pictures so far, and those that workers refused."""
         unread = self._batches.problems if self._batches is not None else []
         return self._named_wrongly + unread + self._refused
 
     def describe(self, answered: int) -> str:
-        """`3 pictures`."""
+        """Return a count, such as `3 pictures`."""
         return count(answered, "picture")
 
     def identity(self) -> Identity:
-        """Nothing: a picture is known by its name."""
+        """Return an empty identity: pictures are known by name."""
         return {}
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Leave out those answered. Reports spell out bytes that are no UTF-8, so that two names may read alike in one:
-        UsageError where it is not known which of the two has the answer."""
+        """Skip the answered pictures.
+
+        Reports escape bytes that are not UTF-8, so two names may look the same in one. UsageError if an answer could
+        belong to either.
+        """
         alike = Counter(map(spell, self._names))
         left = []
         for name in self._names:
@@ -94,7 +97,7 @@ class PictureInputs:
         return len(left)
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
-        """The pictures that can be read, or what workers are to read."""
+        """Yield readable pictures, or the sources that workers read."""
         if self.prepare is None:
             self._batches = PictureBatches(
                 self._watched(), self._spec, size, self._answered, self._seconds, self._sizes
@@ -109,16 +112,16 @@ class PictureInputs:
         return self._names if self.states is None else self.states.watch(self._names)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Note that a worker could not answer a picture."""
+        """Record a picture that a worker could not answer."""
         self._refused.append(InputProblem(name, reason))
 
 
 def find_named_pictures(
     arguments: Sequence[str], recursive: bool, from_list: str | None
 ) -> tuple[list[str], list[InputProblem]]:
-    """The pictures of the arguments, then those in the list, each once; and what names none.
+    """Return the pictures of the arguments, then those in the list, without duplicates; and names without a picture.
 
-    UsageError where the list cannot be read, and where it and a picture both are to come from standard input.
+    UsageError if the list is unreadable, or if both the list and a picture come from standard input.
     """
     listed = read_list(from_list) if from_list is not None else []
     if not arguments and not listed:
@@ -133,7 +136,7 @@ def find_named_pictures(
 
 
 def read_list(path: str) -> list[str]:
-    """The names in a list of files ("-" for standard input): one a line, as they are, empty lines left out.
+    """Return the names in a list of files ("-" for standard input), one per line; empty lines are skipped.
 
     Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError where
     the list cannot be read, is larger than MAX_LIST_BYTES or no text (a picture, UTF-16, `find -print0`).
@@ -150,7 +153,7 @@ def read_list(path: str) -> list[str]:
         raise UsageError(f"--from-list {path}: {describe(error)}") from None
     if len(content) > MAX_LIST_BYTES:
         raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
-    if b"\0" in content:  # that no name can hold
+    if b"\0" in content:  # not allowed in a name
         raise UsageError(f"--from-list {path}: holds NUL bytes; a text file of names is needed, one a line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

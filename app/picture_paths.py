@@ -32,7 +32,7 @@ class PicturePaths:
     ] = None
 
     def check_named(self, resume: bool, command: str, others: bool = False) -> None:
-        """UsageError if nothing is named, unless there are `others`, or if --resume could not recognise the answer to
+        """Raise UsageError if nothing is named (unless there are `others`), or if --resume is used with
         standard input."""
         if not self.paths and self.from_list is None and not others:
             raise UsageError(
@@ -42,7 +42,7 @@ class PicturePaths:
             raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
 
     def find(self) -> tuple[list[str], list[InputProblem]]:
-        """The names of the pictures, and what was named and is none."""
+        """Return the names of the pictures, and the arguments that match none."""
         from .picture_inputs import find_named_pictures
 
         if not self.paths and not self.from_list:

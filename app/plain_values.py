@@ -1,5 +1,4 @@
-"""Values of options read without pydantic, by which typer converts every value, and whose import takes as long as
-NumPy's."""
+"""Parse option values without pydantic, which typer uses for every value and which takes as long to import as NumPy."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
-Convert = Callable[[Any, Any], Any]  # of a context and a value, as Click's Parameter.process_value
+Convert = Callable[[Any, Any], Any]  # (context, value), like Click's Parameter.process_value
 
 
 class _PlainHelp:
-    """The flag --help, which typer adds, read here."""
+    """The flag --help that typer adds, parsed here."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the flag, or None."""
@@ -24,11 +23,11 @@ class _PlainHelp:
 
 
 class PlainGroup(_PlainHelp, TyperGroup):
-    """A group of commands whose --help is read here."""
+    """A command group whose --help is parsed here."""
 
 
 class PlainValues(_PlainHelp, TyperCommand):
-    """A command whose text, choices, flags and options with a parser are read here, and what is wrong by typer."""
+    """A command whose text, choices, flags and parsed options are read here; typer reports errors."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -44,7 +43,7 @@ def _read_plainly(parameter: Any, kind: Any) -> None:
 
 
 def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: Any) -> Any:
-    """Return the value of a parameter, after its callback, as `convert` would."""
+    """Return the value of a parameter after its callback, as `convert` would."""
     base, *settings = get_args(kind)
     parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
     several = parameter.multiple or parameter.nargs != 1
@@ -63,7 +62,7 @@ def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: A
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
-    """True if a value is one of this type already; False for types that typer may have more to say on."""
+    """True if a value already has this type; False for types that typer may convert further."""
     if get_origin(kind) is list:
         return isinstance(value, (list, tuple)) and all(_is_plain(item, get_args(kind)[0]) for item in value)
     if get_origin(kind) is Literal:

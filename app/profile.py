@@ -1,4 +1,4 @@
-"""`trninfer profile`: a profile that somebody measured, beside the prediction of the same kernel."""
+"""`trninfer profile`: compare a measured profile with the prediction of the same kernel."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _measured(run: MeasuredRun, steps: int) -> Iterator[str]:
 
 
 def _predict(kernel: Path, target: str | None) -> Run:
-    """The last launch of a script."""
+    """Return the last launch of a script."""
     from ..simulator import NkiValidationError
     from ..simulator.running.script import run_script
 
@@ -130,7 +130,7 @@ def _beside(measured: MeasuredRun, run: Run) -> Iterator[str]:
     from ..simulator import Run
     from ..simulator.profiles import compare
 
-    counted = Run(run.prediction, (), run.name, profiled=True)  # the launch as a profile counts it
+    counted = Run(run.prediction, (), run.name, profiled=True)  # the launch, counted as profiles do
     error = 100 * (counted.latency_us / (measured.total_ns / 1000) - 1) if measured.total_ns else 0.0
     yield f"{run.name} on {run.target}: predicted {counted.latency_us:.2f} us ({error:+.1f} %)"
     yield ""

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where that is a terminal."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A function that takes how many of `total` are done; it draws nothing off a terminal or with `quiet`.
+    """Yield a function to call with the number done so far; no bar is drawn with `quiet` or outside a terminal.
 
-    The bar shows how many are done, how many a second, and the time that is left.
+    The bar shows the count, the rate and the remaining time.
     """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None

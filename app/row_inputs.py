@@ -1,4 +1,4 @@
-"""The rows of `ffnn`: which data they are, how they are named, and where to go on."""
+"""The rows of `ffnn`: their identity, their names, and which are left to answer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .errors import UsageError
 from .journal.identity import Identity
 from .text import count
 
-MAX_PIPED_BYTES = 1 << 30  # of standard input, which is held whole
-HASHED_ROWS = 4096  # at a time
-MAX_REFUSED = 1000  # rows, after which the file is taken for something else
+MAX_PIPED_BYTES = 1 << 30  # limit for standard input, which is held in memory
+HASHED_ROWS = 4096  # rows hashed at a time
+MAX_REFUSED = 1000  # more refused rows mean that the file is something else
 
 
 class RowInputs:
-    """Rows of a file, known by their ids where they have some, else by their numbers."""
+    """Rows of a file, named by their ids if there are any, else by number."""
 
     command = "ffnn"
     progress_title = "classifying rows"
-    prepare = None  # rows are sent as they are
-    states = None  # `identity` has that of the file
+    prepare = None  # rows are sent unchanged
+    states = None  # the file's state is in `identity`
 
     def __init__(self, path: Path, rows: FeatureRows, header: str = "auto", columns: Columns | None = None) -> None:
         self._path = path
@@ -44,11 +44,11 @@ class RowInputs:
         self.problems: list[InputProblem] = []
 
     def describe(self, answered: int) -> str:
-        """`3 rows of 64 features`."""
+        """Return a count, such as `3 rows of 64 features`."""
         return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
 
     def identity(self) -> Identity:
-        """Return the identity of the file (its name, size and time of change; of standard input a hash of its numbers)
+        """Return the identity of the file (name, size and modification time; for standard input a hash of its numbers)
         and of the columns."""
         if str(self._path) == STANDARD_INPUT:
             data: list[str | int] = [STANDARD_INPUT, len(self._rows), self._hash()]
@@ -75,7 +75,7 @@ class RowInputs:
         return digest.hexdigest()
 
     def right_class(self, truth: np.ndarray, answer: Prediction) -> int | None:
-        """The right class of an answer, by those of all rows; None where it is not known (below 0)."""
+        """Return the correct class of an answer; None if unknown (negative)."""
         found = int(truth[self._row_of(answer.input)])
         return found if found >= 0 else None
 
@@ -83,7 +83,7 @@ class RowInputs:
         return int(name) if self._ids is None else self._rows_of[str(name)]
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Leave out the rows answered; UsageError where some are none of these."""
+        """Skip the answered rows. UsageError if some are not in the file."""
         rows = len(self._rows)
         if not answered <= (set(range(rows)) if self._ids is None else self._rows_of.keys()):
             raise UsageError(f"--resume: the {len(answered)} rows answered are not of these {rows} rows")
@@ -91,7 +91,7 @@ class RowInputs:
         return rows - len(answered)
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """The rows that are left, with their ids or numbers."""
+        """Yield the remaining rows with their ids or numbers."""
         first = 0
         while first in self._answered:
             first += 1
@@ -102,14 +102,14 @@ class RowInputs:
         self.refuse(row if self._ids is None else self._ids[row], reason)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Note that a row could not be answered. InputError where that is so of more than MAX_REFUSED."""
+        """Record a row that could not be answered. InputError after more than MAX_REFUSED."""
         self.problems.append(InputProblem(name, reason))
         if len(self.problems) > MAX_REFUSED:
             raise InputError(f"{self._path}: more than {MAX_REFUSED} rows cannot be used; row {name}: {reason}")
 
 
 def read_standard_input() -> bytes:
-    """All that is piped in; UsageError where that is nothing, or more than MAX_PIPED_BYTES."""
+    """Return everything piped in. UsageError if it is empty or larger than MAX_PIPED_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("--data -: no table is piped into standard input")
     try:

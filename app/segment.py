@@ -1,4 +1,4 @@
-"""`trninfer segment`: pictures to a class for each pixel."""
+"""`trninfer segment`: find a class for each pixel of pictures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Examples:
 
 @dataclass(frozen=True)
 class SegmentOptions(PictureOptions):
-    """Options of segment beside its pictures."""
+    """Options of segment other than its pictures."""
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson"],
@@ -81,7 +81,7 @@ class SegmentOptions(PictureOptions):
             help="Exit with 1 where the mean IoU that --labels finds is below this share.",
         ),
     ] = None
-    # Options of labels, which maps do not have.
+    # Options for labels, which do not apply to maps.
     top_k: ClassVar[None] = None  # type: ignore[misc]
     compare_backends: ClassVar[bool] = False  # type: ignore[misc]
 
@@ -100,7 +100,7 @@ LabelsOption = Annotated[
 def segment(
     pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: SegmentOptions
 ) -> None:
-    """Find the class of each pixel in the pictures that are named."""
+    """Find the class of each pixel in the named pictures."""
     started = time.perf_counter()
     options.check()
     pictures.check_named(options.resume, "segment")
@@ -129,7 +129,7 @@ def segment(
 
 
 def _other_command(model: Model) -> str:
-    """Name the command for a network without a map."""
+    """Return the error message for a network without a map, with the right command."""
     from ..models.inputs import FeatureInput
 
     network = model.network
@@ -151,7 +151,7 @@ def _task(
     options: SegmentOptions,
     sizes: dict[str | int, tuple[int, int]],
 ) -> Task:
-    """Return the work beside the run itself: maps, the files that are saved, and the score."""
+    """Return the task: make maps, save files, and score."""
     from ..inference.map_scoring import MapLabels, MapScorer
     from ..inference.predictions import Prediction
     from ..inference.segmenting import Segmenter

@@ -1,4 +1,5 @@
-"""`trninfer doctor --selftest`: every kernel and the bundled networks against the golden models, and what to send."""
+"""`trninfer doctor --selftest`: check every kernel and the bundled networks against the golden models, and write the
+archive."""
 
 from __future__ import annotations
 
@@ -31,15 +32,15 @@ from .progress import progress_bar
 from .redact import Redactor
 from .reports.selftest import SelfTest, document_of, join_documents, render, render_machine
 
-FEATURE_ROWS = 8  # of samples/digits-X.bin
+FEATURE_ROWS = 8  # rows of samples/digits-X.bin
 COMPILE_TARGETS = ("trn2", "trn3")  # what NKI 0.7 compiles for
-_DATE = (2026, 1, 1, 0, 0, 0)  # of every file in the archive: when it ran is in it
+_DATE = (2026, 1, 1, 0, 0, 0)  # timestamp of every file in the archive; the report has the real time
 
 
 def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
-    """Run it all, write report and archive, and return the exit status. `machine` is what doctor found.
+    """Run all checks, write report and archive, and return the exit status. `machine` holds doctor's checks.
 
-    The archive is written whatever comes out, also where the chip is lost on the way.
+    The archive is written in any case, even if the chip is lost midway.
     """
     folder = cache_folder()
     log = None if folder is None else folder / FAILURE_LOG
@@ -59,8 +60,8 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
 
 
 def run_compile_only(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
-    """Compile every kernel and the bundled networks for the target that is asked for, else for trn2 and trn3; the rest
-    is as in `run_selftest`."""
+    """Compile every kernel and the bundled networks for the given target, else for trn2 and trn3; otherwise like
+    `run_selftest`."""
     targets = (options.target,) if options.target else COMPILE_TARGETS
     path = archive or Path(f"trninfer-selftest-{'-'.join(targets)}-compiler-{options.dtype}.zip")
     check_output(path, "--archive")
@@ -86,8 +87,8 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
 
 
 def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
-    """Run the checks and the networks, with what comes of them in `test`; return what interrupted them, if anything:
-    what has been found by then is worth sending."""
+    """Run the checks and the networks and add their results to `test`. Return what interrupted them, if anything:
+    earlier results are still worth sending."""
     beside = SimulatedBackend(backend.info.target) if test.on_chip else None
     verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
     try:
@@ -109,7 +110,7 @@ def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
 def _finish(
     tests: list[SelfTest], options: RunOptions, path: Path, machine: list[dict[str, Any]], more: dict[str, str]
 ) -> int:
-    """Write archive and report, and return the exit status: the worst of the tests."""
+    """Write archive and report, and return the worst exit status of the tests."""
     folder = cache_folder()
     redactor = Redactor({str(folder): "<cache>"} if folder is not None else None)
     document = redactor.value(join_documents([document_of(test, machine) for test in tests]))
@@ -143,13 +144,13 @@ def _written(log: Path | None) -> float:
 
 
 def _installed() -> str:
-    """Return the packages that are installed, as pip lists them."""
+    """Return the installed packages, as pip lists them."""
     found = {(each.metadata["Name"], each.version) for each in importlib.metadata.distributions()}
     return "".join(f"{name}=={version}\n" for name, version in sorted(found, key=lambda item: str(item[0]).lower()))
 
 
 def _samples() -> Iterator[tuple[Model, tuple[str, ...], np.ndarray]]:
-    """Give the bundled networks with samples for them."""
+    """Yield the bundled networks with their sample inputs."""
     ignore_warnings()
     model = load_model("digits-cnn")
     assert isinstance(model.network.input, ImageInput)

@@ -1,4 +1,4 @@
-"""Several inputs of `classify`: `--input NAME=FILE`, and pictures for the input that is left out."""
+"""Several inputs of `classify`: `--input NAME=FILE`, and pictures for the remaining input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .text import count
 
 
 def parse_inputs(words: Sequence[str]) -> dict[str, str]:
-    """Return the files of `--input NAME=FILE` by name; UsageError for other words and names that come twice."""
+    """Parse `--input NAME=FILE` into files by name. UsageError if malformed or repeated."""
     sources: dict[str, str] = {}
     for word in words:
         name, equals, source = word.partition("=")
@@ -42,7 +42,7 @@ def open_several(
     problems: list[InputProblem],
     options: PictureOptions,
 ) -> Inputs:
-    """The examples of a network of several inputs; UsageError where pictures are missing or too many."""
+    """Open the examples of a network of several inputs. UsageError if pictures are missing or not needed."""
     streamed = find_streamed(spec, given)
     if streamed is None:
         if names or problems:
@@ -57,7 +57,7 @@ def open_several(
 
 
 class _StreamedStates(FileStates):
-    """The states of the files of one input among several."""
+    """States of the files of one input among several."""
 
     def __init__(self, paths: Sequence[str], check: ResumeCheck, streamed: str) -> None:
         super().__init__(paths, check)
@@ -76,7 +76,7 @@ class _StreamedStates(FileStates):
 
 
 class _OneStreamed(PictureInputs):
-    """Pictures for one input beside others that are the same for all of them."""
+    """Pictures for one input, combined with fixed values for the others."""
 
     def __init__(
         self,
@@ -88,23 +88,23 @@ class _OneStreamed(PictureInputs):
         options: PictureOptions,
     ) -> None:
         super().__init__(names, problems, streamed[1], options)
-        self.prepare = None  # rows are packed here
+        self.prepare = None  # rows are packed in this process
         self._several, self._given, self._streamed = spec, given, streamed[0]
         if self.states is not None:
             self.states = _StreamedStates(names, options.resume_check, streamed[0])
 
     def identity(self) -> Identity:
-        """The inputs that are given."""
+        """Return the identity of the fixed inputs."""
         return _identity(self._given)
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Leave out those answered, which are known by the names of all inputs."""
+        """Skip the answered examples, which are known by the names of all inputs."""
         left = [name for name in self._names if self._name(name) not in answered]
         self._names = left
         return len(left)
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
-        """Rows of all inputs."""
+        """Yield batches with all inputs."""
         self._batches = PictureBatches(self._watched(), self._spec, size, seconds=self._seconds)
         return PackedBatches(self._several, self._given, self._streamed, self._batches)
 
@@ -113,7 +113,7 @@ class _OneStreamed(PictureInputs):
 
 
 class _AllGiven:
-    """Examples all of whose inputs are given."""
+    """A single example, all of whose inputs are given with --input."""
 
     command = "classify"
     progress_title = "classifying"
@@ -126,7 +126,7 @@ class _AllGiven:
         self.problems: list[InputProblem] = []
 
     def describe(self, answered: int) -> str:
-        """`3 inputs`."""
+        """Return a count, such as `3 inputs`."""
         return count(answered, "input")
 
     def identity(self) -> Identity:
@@ -143,12 +143,12 @@ class _AllGiven:
         return given_batches(self._spec, self._given, size, self._answered)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Note that a worker could not answer."""
+        """Record an example that a worker could not answer."""
         self.problems.append(InputProblem(name, reason))
 
 
 def _identity(given: GivenInputs) -> Identity:
-    """Return the identity of the inputs, by the contents of their arrays: a file may have changed since an
+    """Return the identity of the inputs: a hash of their arrays, since a file may have changed since an
     interruption."""
     sums = {name: f"{zlib.crc32(array.tobytes()):08x}" for name, array in given.arrays.items()}
     return {"inputs": {name: f"{Path(given.sources[name]).name} {sums[name]}" for name in sorted(sums)}}

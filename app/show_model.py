@@ -1,4 +1,4 @@
-"""`trninfer models show`: a network in a file, without running it."""
+"""`trninfer models show`: describe a network file without running it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ..models.outputs import NamedOutput
     from .options import Format
 
-SHOWN_LABELS = 10  # of an output, in the table; machine formats have all
+SHOWN_LABELS = 10  # labels per output in the table; machine formats have all
 
 
 def show_model(name: str, form: Format, output: Path | None) -> None:
-    """Print what a bundled model, a model file or an ONNX file is."""
+    """Describe a bundled model, a model file or an ONNX file."""
     from ..runtime.open_model import open_model
     from .output import stream_of, write_output
     from .reports.console import render_records
@@ -40,7 +40,7 @@ def show_model(name: str, form: Format, output: Path | None) -> None:
 
 
 def to_record(model: Model, name: str) -> dict[str, Any]:
-    """The same as plain values, for machine formats."""
+    """Return the description as plain values, for machine formats."""
     from ..models.bundled import parse_accuracy
 
     network = model.network
@@ -114,11 +114,11 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
 
 
 def _advice(model: Model, name: str) -> str:
-    """Return how to change what is shown; empty for networks that no import made."""
+    """Return how to change what is shown; empty for networks that were not imported."""
     if name.lower().endswith((".onnx", ".onnx.gz")):
         told = f"trninfer import {name} -o FILE.safetensors"
     elif model.metadata.get("imported_from"):
-        told = "trninfer import of the file it is from"
+        told = "trninfer import of its original file"
     else:
         return ""
     options = "the options in parentheses" if model.assumed else "options"
@@ -134,10 +134,10 @@ def _inputs(network: Network) -> list[tuple[str, Any]]:
 
 
 def _is_numbered(named: NamedOutput) -> bool:
-    """True if the labels are the numbers of the classes."""
+    """True if the labels are just the class numbers."""
     return named.labels == tuple(map(str, range(len(named.labels))))
 
 
 def _sizes(network: Network) -> dict[str, int]:
-    """The number of parameters of each layer, by name."""
+    """Return the number of parameters of each layer, by name."""
     return {layer.name: sum(math.prod(shape) for shape in layer.tensors().values()) for layer in network.layers}

@@ -1,4 +1,4 @@
-"""`trninfer simulate`: any script or kernel file with `import nki`, on the simulator."""
+"""`trninfer simulate`: run any script or kernel file with `import nki` on the simulator."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ SANITIZE_HELP = (
 
 
 class SimulateCommand(PlainValues):
-    """The command, with a flag that may have a value: `--sanitize=numeric`; Click would take FILE for the value of a
-    bare `--sanitize`."""
+    """A command with a flag that may have a value, `--sanitize=numeric`; Click would take FILE as the value of a bare
+    `--sanitize`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read `--sanitize=KIND`, before FILE, as the option it means."""
+        """Replace `--sanitize=KIND` before FILE with the option it means."""
         valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
@@ -142,7 +142,7 @@ def simulate(
     output_format: FormatOption = "table",
     compare_archive: CompareArchiveOption = None,
 ) -> None:
-    """Run a file, print each launch, and write the trace and page that were asked for."""
+    """Run a file, print each launch, and write the requested trace and page."""
     from ..simulator import NkiValidationError
 
     _check(file, trace, report, output_format)
@@ -178,8 +178,11 @@ def simulate(
 
 @dataclass
 class _Launches:
-    """Launches of a script, shown as they come. `name` is the script's as it was given, `lines` how many of a kernel's
-    lines are shown, `keeps` whether whole runs are kept, `archived` what launches are compared with."""
+    """Prints launches of a script as they finish.
+
+    `name` is the script's path as given, `lines` the number of kernel lines to show, `keeps` True if whole runs are
+    kept, and `archived` the launches to compare with.
+    """
 
     source: Path
     name: str
@@ -193,7 +196,7 @@ class _Launches:
     findings: int = 0
 
     def observe(self, run: Run, shapes: list[str]) -> None:
-        """Show a launch, and keep what is asked for later."""
+        """Print a launch, and keep it for later reports."""
         from ..simulator.running.script import line_of, lines_of, summary
 
         found = [f"  {finding}".replace(str(self.source), self.name) for finding in run.findings]
@@ -207,14 +210,14 @@ class _Launches:
             for each in self.archived
             if (each.check.kernel, each.target, each.operands) == (run.name, run.target, shapes)
         ]
-        if len(alike) == 1:  # layers of networks may differ in their program alone
+        if len(alike) == 1:  # layers of a network may differ only in their program
             self.matched += 1
             paired = alike[0].beside(run)
-            if paired not in self.compared:  # as the same launch again is
+            if paired not in self.compared:  # skip repeated launches
                 self.compared.append(paired)
 
     def show_compared(self, archive: Path) -> None:
-        """Print launches beside what the archive has of them, and how many it has nothing of."""
+        """Print launches with the archive's results, and the number of launches that it lacks."""
         from .reports.compared import render_compared
 
         if self.compared:
@@ -252,11 +255,11 @@ class _Options:
     target: str | None
     sanitize: bool | str
     disable_dge: bool
-    diverts_output: bool  # of the script to standard error
+    diverts_output: bool  # the script's standard output goes to standard error
 
 
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
-    """Run a script, migrated in memory if it is in an older dialect; its status, and whether it was."""
+    """Run a script, migrated in memory if it uses an older dialect; return its status and whether it was migrated."""
     from ..simulator.running.kernel import disabled_dge
     from ..simulator.running.script import Edits, run_script
     from .left_children import ending_children
@@ -274,10 +277,11 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
 
 
 def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
-    """Have modules of older NKI dialects migrated while `stack` is open; the text of the script if it is in one."""
+    """Migrate imported modules of older NKI dialects while `stack` is open; return the migrated script, None if it is
+    current."""
     try:
         from ..simulator.migrate.in_memory import migrated, migrated_imports
-    except ImportError:  # without libcst, which `trninfer migrate` asks for: the import of neuronxcc says so
+    except ImportError:  # libcst is missing; the script's import of neuronxcc reports it
         return None
     stack.enter_context(warnings.catch_warnings())
 
@@ -294,7 +298,7 @@ def _show(lines: list[str]) -> None:
 
 
 def _sweep(arguments: list[str], sweeps: list[str], target: str | None) -> int:
-    """Run the variants of a script and print them; the exit status."""
+    """Run the variants of a script, print them, and return the exit status."""
     from ..simulator import NkiValidationError
     from ..simulator.search.sweep import read_axis, sweep
 
@@ -307,7 +311,7 @@ def _sweep(arguments: list[str], sweeps: list[str], target: str | None) -> int:
 
 
 def _check(file: Path, trace: Path | None, report: Path | None, output_format: str) -> None:
-    """UsageError where there is no such script, or a file could not be written."""
+    """Raise UsageError if the script does not exist or a file is not writable."""
     if output_format not in FORMATS:
         raise UsageError(f"--format {output_format}: allowed: {', '.join(FORMATS)}")
     if not file.is_file():
@@ -319,9 +323,9 @@ def _check(file: Path, trace: Path | None, report: Path | None, output_format: s
 
 
 def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | None, report: Path | None) -> bool:
-    """Write what was asked for, each whatever becomes of the other; True if all went well.
+    """Write the requested files independently; return True if all succeeded.
 
-    Where the script removed the folder that a file goes to, it is made again.
+    A folder that the script removed is created again.
     """
     from ..simulator import write_trace
     from .reports.html import page_of_launches
@@ -344,7 +348,8 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
 
 
 def _tell_lint(file: Path, name: str) -> None:
-    """A line about what no run shows: the simulator runs Python itself, the compiler a part of it."""
+    """Print a line with lint findings, which a run cannot show: the simulator runs any Python, the compiler only a
+    subset."""
     from ..simulator.checking.lint import SourceError, check_file
 
     try:

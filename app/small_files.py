@@ -1,4 +1,4 @@
-"""Files of options and constants: small, and read whole."""
+"""Read small files of options and constants."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .errors import UsageError
 
 
 def read_small_file(path: Path, name: str, most: int) -> bytes:
-    """Return what a file or a pipe holds, at most `most` bytes; `name` is how messages call it.
+    """Return the contents of a file or pipe, at most `most` bytes; `name` is used in messages.
 
-    A pipe that nobody writes to is not waited for. UsageError where the file cannot be read or is larger.
+    Does not wait for a pipe without a writer. UsageError if the file is unreadable or too large.
     """
-    from ..models.regular_files import describe, open_file_or_pipe  # here: the help comes up without NumPy
+    from ..models.regular_files import describe, open_file_or_pipe  # imported here to keep --help free of NumPy
 
     try:
         with open_file_or_pipe(path) as file:
@@ -22,5 +22,5 @@ def read_small_file(path: Path, name: str, most: int) -> bytes:
     if len(content) > most:
         raise UsageError(f"{name}: larger than {most} bytes")
     if not content and path.is_fifo():
-        raise UsageError(f"{name}: nothing came through this pipe")
+        raise UsageError(f"{name}: this pipe is empty")
     return content

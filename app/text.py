@@ -1,24 +1,24 @@
-"""Words for people: names that no terminal can be tricked with, and numbers of things."""
+"""Text for people: names that are safe to print on a terminal, wrapped messages, and numbers."""
 
 from __future__ import annotations
 
 import re
 
-LONGEST = 300  # characters of a line for people
-MOST_LINES = 20  # of a message
+LONGEST = 300  # characters per line
+MOST_LINES = 20  # lines per message
 
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)")
-# Spaces that no line ends at: within quoted commands, and between a number and its unit.
+# Spaces where lines do not break: within quoted commands, and between a number and its unit.
 _UNBROKEN = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[kMGT]?i?B(?:/s)?|[kMGT]?FLOP(?:/s)?)(?![\w]))")
-_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # of characters; the others stand for bytes of file names
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # unpaired surrogates other than escaped file name bytes
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """`text` as one line that no terminal can be tricked with: control characters, stray bytes and characters that
-    `encoding` lacks are spelled out.
+    """Return `text` as one line that is safe on a terminal.
 
-    File names may hold newlines, escape sequences and bytes that are no UTF-8; labels of model files anything that JSON
-    can write, halves of characters (lone surrogates) among it.
+    Control characters, stray bytes and characters that `encoding` lacks are escaped. File names may contain newlines,
+    escape sequences and bytes that are not UTF-8; labels of model files may contain anything in JSON, including lone
+    surrogates.
     """
     known = spell(text)
     shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
@@ -26,21 +26,21 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
-    """A text of at most `most` characters: of a longer one the begin and the end."""
+    """Shorten a text to `most` characters by cutting out its middle."""
     return text if len(text) <= most else f"{text[: most - 95]} ... {text[-90:]}"
 
 
 def lines_of(message: str) -> list[str]:
-    """A message as lines that people can read: printable, each of at most LONGEST characters.
+    """Split a message into printable lines of at most LONGEST characters.
 
-    One that is longer is parted at its semicolons, so that many things that are wrong are a line each; those of quoted
-    commands are left alone.
+    Longer messages are split at semicolons, so that each of several problems is on its own line; semicolons in quoted
+    commands are kept.
     """
     shown = printable(message)
     if len(shown) <= LONGEST:
         return [shown]
     lines: list[str] = []
-    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # which nothing printable holds
+    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # not in any printable text
     for part in (part.replace("\0", "; ") for part in kept.split("; ")):
         if lines and len(lines[-1]) + 2 + len(part) <= LONGEST:
             lines[-1] += f"; {part}"
@@ -51,9 +51,9 @@ def lines_of(message: str) -> list[str]:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Return a line as lines of at most `width` characters that end at words, the later ones indented.
+    """Wrap a line at words into lines of at most `width` characters; later lines are indented.
 
-    Quoted commands, and numbers with their units, stay whole: a command that is longer than a line can be copied.
+    Quoted commands, and numbers with their units, are not split: a long command can be copied.
     """
     import textwrap
 
@@ -66,18 +66,18 @@ def wrapped(line: str, width: int) -> list[str]:
 
 
 def spell(name: str) -> str:
-    """A file's name as JSON and CSV hold it: bytes that are no UTF-8, and halves of characters, are spelled out."""
+    """Return a file name as JSON and CSV hold it, with non-UTF-8 bytes and lone surrogates escaped."""
     whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", name)
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def parse_number(text: str) -> float:
-    """A number as people write it; ValueError for `1_0` and digits of other scripts too, which Python alone reads."""
+    """Parse a plain number. ValueError for `1_0` and for digits of other scripts, both of which float() accepts."""
     if not text.isascii() or "_" in text:
         raise ValueError(f"no number: {text!r}")
     return float(text)
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """`1 picture`, `2 pictures`; `several` is the plural where it is not formed by an s."""
+    """Format `1 picture`, `2 pictures`; `several` is an irregular plural."""
     return f"{number} {noun if number == 1 else several or noun + 's'}"

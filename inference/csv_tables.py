@@ -255,7 +255,7 @@ def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str
         return f", column {column + 1}: is empty"
     if cell.strip().lower() in MISSING:
         return f", column {column + 1}: {cell[:40]!r}, a missing value; all must be numbers"
-    return f", column {column + 1}: {cell[:40]!r} is no number{hint}"
+    return f", column {column + 1}: {cell[:40]!r} is not a number{hint}"
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -109,7 +109,7 @@ def read_weights(folder: Path) -> Model:
     for name in ("W1", "b1", "W2", "b2"):
         size = _size(folder / f"{name}.bin")
         if not size or size % 4:
-            raise InputError(f"{folder / name}.bin: {size} bytes are no whole number of float32")
+            raise InputError(f"{folder / name}.bin: {size} bytes are not a whole number of float32")
         if size > MAX_LOADED_BYTES:
             raise InputError(f"{folder / name}.bin: {size} bytes; at most {MAX_LOADED_BYTES} are held")
         counts[name] = size // 4

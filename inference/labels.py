@@ -61,7 +61,7 @@ def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequen
             found = known.get(text[:-2])
         if found is None and text:
             where = f"{table}: row {row}, column {column[:40]!r}"
-            raise InputError(f"{where}: {text[:40]!r} is no label of the model, nor the number of one")
+            raise InputError(f"{where}: {text[:40]!r} is neither a label of the model nor a class number")
         if found is not None:
             classes[row] = found
     return classes
@@ -100,7 +100,7 @@ def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np
         known = numbers.get(text)
         if known is None:
             where = f"line {position + first_line}" if first_line else f"item {position}"
-            raise ValueError(f"{where}: {text[:40]!r} is no label of the model, nor the number of one")
+            raise ValueError(f"{where}: {text[:40]!r} is neither a label of the model nor a class number")
         classes[position] = known
     return classes
 

@@ -154,7 +154,7 @@ def _classes_of(
             classes[name] = int(label)
         else:
             advice = "" if expect else "; --expect FILE.csv gives the classes of pictures"
-            problems.append(InputProblem(name, f"{label!r} is no class of the network{advice}"))
+            problems.append(InputProblem(name, f"{label!r} is not a class of the network{advice}"))
     return classes
 
 

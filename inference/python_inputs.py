@@ -205,7 +205,7 @@ def prepare_picture(
     if hasattr(value, "read"):
         return convert_image(open_image(io.BytesIO(read_content(value))), spec, note_size)
     if not is_array(value):
-        raise InputError(f"{type(value).__name__} is no picture; give a path, bytes, a file, a PIL image or an array")
+        raise InputError(f"{type(value).__name__} is not a picture: path, bytes, file, PIL image or array")
     return _from_array(as_array(value), spec, layout, note_size)
 
 

@@ -35,7 +35,7 @@ _STEP = re.compile(
     re.M | re.S,
 )
 _SITE = re.compile(r"<!-- site: ([\w.-]+): ")
-_HOST = re.compile(r"\n*(?:^(?:backend sim: .* on this machine|auto took the simulator: .*)\n)+", re.M)
+_HOST = re.compile(r"\n*(?:^(?:backend sim: .* on this machine|auto chose the simulator: .*)\n)+", re.M)
 
 
 def fill_tutorial(text: str) -> str:

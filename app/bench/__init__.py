@@ -1,1 +1,1 @@
-"""`trninfer bench`: networks, single kernels and published suites, a file each, and the command over them."""
+"""`trninfer bench`: the command, and one module each for networks, kernels and published suites."""

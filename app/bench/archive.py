@@ -1,4 +1,4 @@
-"""`trninfer bench --compare-archive`: an archive of the self-test beside today's predictions."""
+"""`trninfer bench --compare-archive`: compare a self-test archive with current predictions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from .subject import BenchSubject
 
 
 def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) -> None:
-    """Print predictions, AWS's estimates and measured times, in columns of their own, by kernel and by engine.
+    """Print predictions, AWS's estimates and measured times in separate columns, by kernel and by engine.
 
-    `is_alone`: no other option says what to time. UsageError where there is one, and for a file that is no archive.
+    `is_alone` is True if no other option names something to time. UsageError otherwise, and for a file that is not an
+    archive.
     """
     from ...runtime.selftest.archive import ArchiveError, compare_archive
     from ..output import stream_of, write_output

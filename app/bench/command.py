@@ -1,4 +1,4 @@
-"""`trninfer bench`: how long networks, single kernels and published problems take."""
+"""`trninfer bench`: time networks, single kernels and published problems."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def bench(
     sweep: SweepOptions,
     options: RunOptions,
 ) -> None:
-    """Time what is named, and hold it against an earlier bench where one is given."""
+    """Time the subject, and compare with an earlier bench if one is given."""
     started = time.perf_counter()
     subject = subject.named()
     combined, options = options, sweep.first(options)
@@ -141,7 +141,7 @@ def compared(
     constants: Values,
     started: float,
 ) -> None:
-    """Time one combination, and hold it against a baseline where there is one."""
+    """Time one combination, and compare it with the baseline if there is one."""
     from ..reports.machine import to_document
     from ..reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
     from .measure import measure

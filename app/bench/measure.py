@@ -1,4 +1,4 @@
-"""Timing what a bench is of: networks, one kernel, or a suite."""
+"""Time the subject of a bench: networks, one kernel, or a suite."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ Timelines = list[tuple[str, object]]  # row and timeline, in the order of the la
 
 
 def measure(subject: BenchSubject, options: RunOptions, started: float, constants: Values) -> tuple[Report, Timelines]:
-    """The report on what was timed, and its timelines where the backend keeps them; predicted with other `constants`
-    of the timing model, by target, where there are any."""
+    """Return the report and, if the backend keeps them, the timelines.
+
+    `constants` replace constants of the timing model, by target.
+    """
     if subject.suite is not None:
         if (ignored := subject.ignored(options)) and not options.quiet:
             complain(f"{', '.join(ignored)}: no effect on a suite, whose cases have their own")
-        options = replace(options, backend="sim", target=None)  # a suite is predicted, whatever is here
+        options = replace(options, backend="sim", target=None)  # suites are always predicted
     note = choice_note(options.backend)
     backend = open_backend(options)
-    target = None if subject.suite is not None else backend.info.target  # a suite has its own
+    target = None if subject.suite is not None else backend.info.target  # suites set their own targets
     with another_machine(backend.info.name, target, constants):
         return _measured(subject, options, started, note, backend)
 

@@ -1,4 +1,4 @@
-"""The bench of networks, layer by layer."""
+"""Time networks layer by layer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .subject import BenchSubject
 def bench_networks(
     report: Report, subject: BenchSubject, backend: Backend, options: RunOptions
 ) -> list[tuple[str, object]]:
-    """Fill in the layers of one model or of all that are bundled, and how they were lowered where that is asked for;
-    their timelines."""
+    """Add the layers of one model, or of all bundled ones, to the report, and their lowering if requested; return their
+    timelines."""
     model = subject.model
     names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
     verdicts: list[Verification] = []
@@ -59,8 +59,10 @@ def bench_networks(
 def _bench_network(
     session: Session, verify: bool, calibration: Calibration | None
 ) -> tuple[Result, Verification | None]:
-    """The result of one batch; with `verify`, of random inputs that the golden model computes too. A network in 8 bits
-    has the inputs that its scales are of: random ones may go beyond."""
+    """Return the result of one batch. With `verify`, run random inputs and compare with the golden model.
+
+    A network in 8 bits runs its calibration inputs, since random ones may exceed its scales.
+    """
     if not verify:
         return session.time(session.batch_size), None
     shape = (session.batch_size, *session.model.network.input.shape)

@@ -1,4 +1,4 @@
-"""The report of a bench: as any report, with the sections that only a bench has."""
+"""Write the report of a bench, with its additional sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .subject import BenchSubject
 
 
 def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
-    """The `bench` section of the JSON document: what was asked for, for a later bench to compare itself with."""
+    """Return the `bench` section of the JSON document, which later comparisons check against."""
     networks = subject.suite is None and subject.kernel is None
     batch_size = options.batch_size if networks else None
     return {"kernel": subject.kernel, "shape": subject.sizes, "batch_size": batch_size}
@@ -27,8 +27,10 @@ def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
 def write_bench(
     report: Report, section: dict[str, Any], comparison: BaselineComparison | None, options: RunOptions
 ) -> None:
-    """Write a report like `reports.emit`, with its sections: in JSON as fields, in NDJSON a line each; the comparison
-    also as a table, which a machine format leaves to standard error."""
+    """Write a report like `reports.emit`, with the sections of a bench: fields in JSON, a line each in NDJSON.
+
+    The comparison is also printed as a table, on standard error if standard output has a machine format.
+    """
     output = options.output
     if options.form == "table":
         stream = stream_of(output)

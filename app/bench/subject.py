@@ -28,7 +28,7 @@ def _suites() -> list[str]:
 
 
 def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
-    """`m=64,k=` and such: the sizes that are not given yet, after those that are."""
+    """Complete --shape: return `m=64,k=` and so on, adding the sizes not given yet."""
     from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
 
     given, comma, _ = incomplete.rpartition(",")
@@ -42,7 +42,7 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """Subject of a bench: at most one of a model, a kernel and a suite; all bundled models if none is named."""
+    """Subject of a bench: a model, a kernel or a suite; all bundled models if none is named."""
 
     name: Annotated[
         str | None,
@@ -125,13 +125,13 @@ class BenchSubject:
     ] = None
 
     def named(self) -> BenchSubject:
-        """The subject with its model in `model`; UsageError where two are named."""
+        """Return the subject with its model in `model`. UsageError if two models are named."""
         if self.name is not None and self.model is not None:
             raise UsageError(f"{self.name} and --model {self.model} both name a network; give one of them")
         return replace(self, model=self.model if self.name is None else self.name)
 
     def check(self, options: RunOptions, compared: bool) -> None:
-        """UsageError where the options do not go with it."""
+        """Raise UsageError if the options do not apply to the subject."""
         if self.advise and (self.suite is not None or self.kernel is not None):
             raise UsageError("--advise is for networks; trninfer simulate shows the lines of a kernel")
         if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
@@ -182,7 +182,7 @@ class BenchSubject:
                 raise UsageError(f"--graph and {option} both name {path}; each writes a file of its own")
 
     def ignored(self, options: RunOptions) -> list[str]:
-        """The options that were given and that a suite, which has its own, does not go by."""
+        """Return the options that were given but have no effect on a suite."""
         plain = RunOptions()
         pairs = {
             "--dtype": options.dtype != plain.dtype,
@@ -193,7 +193,7 @@ class BenchSubject:
 
     @property
     def sizes(self) -> dict[str, str] | None:
-        """`m=128,n=64` as {"m": "128", "n": "64"}; None without a kernel. UsageError for what is no shape."""
+        """Return `m=128,n=64` as {"m": "128", "n": "64"}; None without a kernel. UsageError if malformed."""
         if self.kernel is None:
             return None
         shape: dict[str, str] = {}

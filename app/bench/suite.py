@@ -1,4 +1,4 @@
-"""The bench of a published suite."""
+"""Time the cases of a published suite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..reports.report import Report
 
 
 def bench_suite(report: Report, suite: str, options: RunOptions, sources: Path | None = None) -> None:
-    """Fill in the cases of a suite, which has its own targets and dtypes. `sources`: checkouts of published kernels."""
+    """Add the cases of a suite to the report. `sources` is a folder with checkouts of the published kernels."""
     cases = load_suite(suite)
     report.model = suite
     report.latency_note = None

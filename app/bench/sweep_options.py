@@ -1,4 +1,4 @@
-"""Options of a bench that take several values: each combination is timed."""
+"""Options of a bench that accept several values; each combination is timed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Values = tuple[Any, ...]
 
 
 def several(read: Callable[[str], Any]) -> Callable[[str | Values], Values]:
-    """A reader of values with commas between, each once."""
+    """Return a parser of comma-separated values without duplicates."""
 
     def read_all(text: str | Values) -> Values:
         if isinstance(text, tuple):  # a default
@@ -35,16 +35,16 @@ def several(read: Callable[[str], Any]) -> Callable[[str | Values], Values]:
 
 
 def picture_size(text: str) -> tuple[int, int]:
-    """Read `224` or `160x320` as (height, width)."""
+    """Parse `224` or `160x320` as (height, width)."""
     match = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", text)
     height, width = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not height or not width:
-        raise typer.BadParameter(f"{text!r} is no size of pictures, such as 224 or 160x320.")
+        raise typer.BadParameter(f"{text!r} is not a picture size, such as 224 or 160x320.")
     return height, width
 
 
 def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
-    """A reader of a word out of several."""
+    """Return a parser for one of several words."""
 
     def read(text: str) -> str:
         if text not in allowed:
@@ -55,7 +55,7 @@ def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def microseconds(text: str | None) -> float | None:
-    """`100us`, `1.5ms` or `0.2s` as microseconds."""
+    """Parse `100us`, `1.5ms` or `0.2s` as microseconds."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|\u00b5s|ms|s)\s*", text, re.ASCII)
@@ -68,8 +68,7 @@ def microseconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Options of a sweep, timed in every combination. `dtype`, `batch_size` and `target` hold their values in the order
-    given."""
+    """Options of a sweep. `dtype`, `batch_size` and `target` hold their values in the order given."""
 
     dtype: Annotated[
         Any,
@@ -129,16 +128,16 @@ class SweepOptions:
 
     @property
     def is_sweep(self) -> bool:
-        """True if there is more than one combination, or an option needs a sweep."""
+        """True if there are several combinations, or if an option requires a sweep."""
         count = len(self.dtype) * len(self.batch_size) * len(self.target or (None,))
         return count > 1 or self.input_size is not None or self.latency_limit is not None or self.cores is not None
 
     def first(self, options: RunOptions) -> RunOptions:
-        """The options with the first value of each."""
+        """Return the options with the first value of each."""
         return next(self.combinations(options))
 
     def combinations(self, options: RunOptions) -> Iterator[RunOptions]:
-        """The options with every combination, batch sizes fastest; UsageError for too many."""
+        """Return the options of every combination, batch sizes varying fastest. UsageError if there are too many."""
         targets = self.target or (options.target,)
         if len(self.dtype) * len(self.batch_size) * len(targets) > MOST:
             raise UsageError(f"more than {MOST} combinations of --batch-size, --target and --dtype")

@@ -1,4 +1,4 @@
-"""`bench --set`: predictions for a machine with other constants of the timing model."""
+"""`bench --set`: predict for a machine with other timing constants."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..small_files import read_small_file
 from ..text import parse_number
 
 _TARGETS = ("trn1", "trn2", "trn3")
-_MOST_BYTES = 1 << 20  # of a file of constants
+_MOST_BYTES = 1 << 20  # size limit of a file of constants
 
 Values = dict[str, dict[str, float]]  # by target, then by name
 
 
 def parse_constants(given: Sequence[str]) -> Values:
-    """The values of every `--set`, by target.
+    """Return the values of every `--set` by target.
 
-    `name=value` holds for all targets. `@FILE` names a JSON file: {"name": value, ...} for all targets, or an object of
-    these for each target. What is given later replaces what a file has. UsageError for anything else.
+    `name=value` applies to all targets. `@FILE` names a JSON file: {"name": value, ...} for all targets, or an object
+    that maps targets to such objects. Later values override earlier ones. UsageError for anything else.
     """
     values: Values = {target: {} for target in _TARGETS}
     named: set[str] = set()
@@ -42,14 +42,14 @@ def parse_constants(given: Sequence[str]) -> Values:
         try:
             number = parse_number(value)
         except ValueError:
-            raise UsageError(f"--set: {name} must be a number, came {value!r}") from None
+            raise UsageError(f"--set: {name} must be a number, not {value!r}") from None
         for constants in values.values():
             constants[name] = number
     return values if any(values.values()) else {}
 
 
 def _read(path: Path) -> Values:
-    """The constants in a file, by target."""
+    """Return the constants in a file, by target."""
     content = read_small_file(path, f"--set @{path}", _MOST_BYTES)
     try:
         document = json.loads(content)
@@ -65,14 +65,14 @@ def _numbers(path: Path, constants: Any, where: str) -> dict[str, float]:
         raise UsageError(f'--set: {path}: {where}must be an object of constants, as {{"dma_sustained": 500}}')
     for name, value in constants.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UsageError(f"--set: {path}: {where}{name} must be a number, came {value!r}")
+            raise UsageError(f"--set: {path}: {where}{name} must be a number, not {value!r}")
     return {name: float(value) for name, value in constants.items()}
 
 
 @contextmanager
 def another_machine(backend: str, target: str | None, constants: Mapping[str, Mapping[str, float]]) -> Iterator[None]:
-    """Predict for `target`, all targets without one, with these constants, by target; UsageError where nothing is
-    predicted or a constant is impossible."""
+    """Use these constants for `target`, or for all targets without one. UsageError if the backend does not predict or a
+    constant is out of range."""
     if not constants:
         yield
         return

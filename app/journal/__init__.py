@@ -1,1 +1,1 @@
-"""Answers on their way to `--output`: a batch at a time, with a journal to go on from after an interruption."""
+"""Write answers to `--output` batch by batch, with a journal from which an interrupted run can be resumed."""

@@ -1,9 +1,9 @@
-"""Answers in a file as they come, so that neither memory nor an interruption limits how many there may be.
+"""Log answers to a file as they arrive, so that neither memory nor an interruption limits their number.
 
-While a run writes to `FILE`, its answers are in `FILE.partial`: a first line with the run's `Identity`,
-then a line of JSON an answer. When the run has ended, FILE is written from it in the format asked for, and FILE.partial
-is removed. After an interruption it stays, and `--resume` goes on from it. A run holds a lock on it, so that two that
-write to one FILE do not mix.
+While a run writes to `FILE`, its answers are in `FILE.partial`: first a line with the run's `Identity`, then one line
+of JSON per answer. At the end, FILE is written from it in the requested format, and FILE.partial is removed. After an
+interruption it is kept, and `--resume` continues from it. A run holds a lock on it, so that two runs cannot write to
+the same FILE.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from .identity import Identity, check_identity
 from .states import States
 
 _KIND = "trninfer answers"
-_LOCKED_BYTE = (1 << 31) - 2  # the last that Windows can lock, which lets nobody else read it then
-_CHUNK = 1 << 20  # bytes read at once
-_MAX_LINE = 1 << 28  # bytes of an answer; a thousand labels take some hundred thousand, a large image 80 million
+_LOCKED_BYTE = (1 << 31) - 2  # the last byte that Windows can lock; a locked byte cannot be read by others
+_CHUNK = 1 << 20  # bytes per read
+_MAX_LINE = 1 << 28  # bytes per answer; a thousand labels need about 100 kB, a large image 80 MB
 
 
 class AnswerLog:
-    """Answers in a file: in that of `open_log`, or in one without a name.
+    """Answers in a named log (`open_log`) or in an unnamed temporary file.
 
-    `count` is their number, `earlier` the number of those from an earlier run. The inputs of the latter are `answered`;
-    those from a report are `reported` too: their names are as reports write them. Answers of an earlier run whose
-    inputs have changed since, by `states`, do not count; `changed` is their number.
+    `count` is the number of answers, `earlier` the number from an earlier run. The inputs of the latter are in
+    `answered`; those from a report, whose names are spelled as in reports, also in `reported`. `changed` counts earlier
+    answers that are ignored because their input's state has changed.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None, states: States | None = None) -> None:
         self._file = file
         self.path = path
         self._states = states
-        self._left_out: set[int] = set()  # where answers end that do not count
+        self._left_out: set[int] = set()  # end offsets of ignored answers
         self.changed = 0
-        self._end = 0  # of the last whole line
-        self._first = 0  # where the answers begin
+        self._end = 0  # end of the last whole line
+        self._first = 0  # start of the answers
         self.count = 0
         self.earlier = 0
         self.answered: set[str | int] = set()
         self.reported: set[str | int] = set()
-        self.copied = 0  # answers that this run took from a report
+        self.copied = 0  # answers copied from a report
 
     @classmethod
     def temporary(cls) -> AnswerLog:
-        """A log that goes with the run."""
+        """Return a log that is deleted with the run."""
         return cls(tempfile.TemporaryFile(buffering=0), None)
 
     def append(self, predictions: Iterable[Prediction], marks: dict[str, Any] | None = None) -> None:
-        """Add answers, each with `marks` or, without, the state of its input; OSError where the disk is full, with all
-        earlier ones kept."""
+        """Add answers, each with its `marks` or, by default, the state of its input. OSError if the disk is full;
+        earlier answers are kept."""
         lines = [
             json.dumps({**_record(prediction), **(self._marks(prediction.input) if marks is None else marks)}) + "\n"
             for prediction in predictions
@@ -83,11 +83,11 @@ class AnswerLog:
                 yield _prediction(record)
 
     def close(self, keep: bool = False) -> None:
-        """End the log and, unless it is to be kept, remove its file."""
-        if sys.platform == "win32":  # removes no file that is open
+        """Close the log and, unless `keep`, remove its file."""
+        if sys.platform == "win32":  # cannot remove an open file
             self._file.close()
         if self.path is not None and not keep:
-            self.path.unlink(missing_ok=True)  # while it is locked, so that nobody else has it
+            self.path.unlink(missing_ok=True)  # removed under the lock, so that no other run can open it
         self._file.close()
 
     def begin(self, identity: Identity) -> None:
@@ -100,14 +100,16 @@ class AnswerLog:
     def holds_answers(self) -> bool:
         """True if an interrupted run left answers."""
         self._end = os.fstat(self._file.fileno()).st_size
-        return len(list(islice(self._records(0), 2))) > 1  # the first line is no answer
+        return len(list(islice(self._records(0), 2))) > 1  # the first line is the identity
 
     def go_on(self, identity: Identity, labels: tuple[str, ...]) -> None:
-        """Take over the answers of an earlier run; UsageError where it was asked for something else, or where a line is
-        no answer of a network with these labels. A last line that was cut off is left out."""
+        """Take over the answers of an earlier run. A truncated last line is ignored.
+
+        UsageError if that run had another identity, or if a line is not an answer of a network with these labels.
+        """
         self._end = os.fstat(self._file.fileno()).st_size
         header, end = next(self._records(0), (None, 0))
-        if header is None:  # the run did not come further
+        if header is None:  # interrupted before any answer
             self.begin(identity)
             return
         check_identity(str(self.path), header, identity)
@@ -115,7 +117,9 @@ class AnswerLog:
         for number, (record, position) in enumerate(self._records(self._first), 2):
             answer = check_prediction(record, labels)
             if answer is None:
-                raise UsageError(f"--resume: {self.path}: line {number} is no answer of this model; remove the file")
+                raise UsageError(
+                    f"--resume: {self.path}: line {number} is not an answer of this model; remove the file"
+                )
             if self._counts(answer, record):
                 self.answered.add(answer.input)
                 if record.get("reported"):
@@ -128,7 +132,7 @@ class AnswerLog:
         self.count = self.earlier = len(self.answered)
 
     def _counts(self, answer: Prediction, marks: dict[str, Any]) -> bool:
-        """True for the first answer to an input that is as it was then."""
+        """True for the first answer to an input that has not changed since."""
         if answer.input in self.answered:
             return False
         if self._states is None or self._states.is_current(answer.input, marks.get("state"), "reported" in marks):
@@ -137,7 +141,7 @@ class AnswerLog:
         return False
 
     def take_over(self, predictions: Iterable[Prediction], written_ns: int) -> None:
-        """Add answers of an earlier run from its report, which was written at `written_ns`."""
+        """Add answers of an earlier run from its report, written at `written_ns`."""
         marks = {"reported": True, "state": {"before": written_ns}}
         for prediction in predictions:
             if self._counts(prediction, marks):
@@ -159,7 +163,7 @@ class AnswerLog:
         self._end += len(content)
 
     def _records(self, position: int) -> Iterator[tuple[dict[str, Any], int]]:
-        """The whole lines from `position` on, and where each of them ends."""
+        """Yield the whole lines from `position` on, with their end offsets."""
         rest = b""
         while position + len(rest) < self._end and len(rest) < _MAX_LINE:
             self._file.seek(position + len(rest))
@@ -179,11 +183,11 @@ class AnswerLog:
 def open_log(
     target: Path, identity: Identity, labels: tuple[str, ...], resume: bool, states: States | None = None
 ) -> AnswerLog:
-    """The log of a run that writes to `target`, locked; with `resume`, with the answers of an interrupted one whose
-    inputs are as they were, by `states`.
+    """Open and lock the log of a run that writes to `target`.
 
-    UsageError where another run has it, where the answers are of another kind of run, where there are any that nobody
-    asked to go on from, or where the file is not ours.
+    With `resume`, it contains the answers of an interrupted run whose inputs are unchanged according to `states`.
+    UsageError if another run holds the lock, if the answers belong to a different kind of run, if there are answers but
+    no `resume`, or if the file is not a log.
     """
     path = Path(f"{target}{PARTIAL}")
     try:
@@ -195,7 +199,7 @@ def open_log(
                 log.begin(identity)
                 return log
             if not file.read(len(_KIND) + 20).startswith(f'{{"type": "{_KIND}"'.encode()):
-                raise UsageError(f"{path}: is in the way and not of an interrupted run; remove it or move it away")
+                raise UsageError(f"{path}: exists but is not from an interrupted run; remove it or move it away")
             if resume:
                 log.go_on(identity, labels)
             elif log.holds_answers():
@@ -216,7 +220,7 @@ def open_log(
 
 
 def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
-    """A record of any origin as an answer of a network with these labels; None where it is none."""
+    """Return a record of any origin as an answer of a network with these labels; None if it is not one."""
     try:
         answer = _prediction(record)
     except (KeyError, TypeError, ValueError):
@@ -241,14 +245,14 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
 
 
 def _is_sound(output: OutputAnswer) -> bool:
-    """True if one of several outputs has the types that an answer has."""
+    """True if one of several outputs has the field types of an answer."""
     numbers = (output.probability, *(chance.probability for chance in output.top), *(output.values or ()))
     finite = all(number is None or (type(number) is float and math.isfinite(number)) for number in numbers)
     return finite and type(output.name) is str and (output.label is None) == (output.values is not None)
 
 
 def _record(prediction: Prediction) -> dict[str, Any]:
-    """An answer as a line of the log; `_prediction` reads it."""
+    """Return an answer as a line of the log; the inverse of `_prediction`."""
     record = answer_record(prediction)
     if prediction.map is not None:
         record["preview"] = prediction.map.preview
@@ -259,7 +263,7 @@ def _record(prediction: Prediction) -> dict[str, Any]:
 
 def _prediction(record: dict[str, Any]) -> Prediction:
     name, outputs = record["input"], record.get("outputs", [])
-    if isinstance(outputs, dict):  # of a report
+    if isinstance(outputs, dict):  # from a report
         outputs = [{"name": key, **output} for key, output in outputs.items()]
     return Prediction(
         InputNames(name) if isinstance(name, dict) else name,
@@ -276,7 +280,7 @@ def _prediction(record: dict[str, Any]) -> Prediction:
 
 
 def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
-    """The fields that each output of an answer has."""
+    """Return the fields of each output of an answer."""
     values = record.get("values")
     return {
         "label": record["label"],
@@ -288,15 +292,15 @@ def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open_locked(path: Path, target: Path) -> BinaryIO:
-    """The file of a log, empty or as an earlier run left it, with this run's lock on it."""
+    """Open the file of a log, empty or as an earlier run left it, and lock it."""
     writing = flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW")
     while True:
         file = os.fdopen(os.open(path, writing, 0o666), "r+b", buffering=0)
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path}: is in the way and not a regular file")
+                raise UsageError(f"{path}: exists and is not a regular file")
             _lock(file, target)
-            # The run that had the lock may have removed the file in the meantime.
+            # The run that held the lock may have removed the file meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
                     return file
@@ -312,11 +316,11 @@ def _lock(file: BinaryIO, target: Path) -> None:
     except BlockingIOError:
         raise UsageError(f"{target}: another run is writing to it") from None
     except OSError:
-        return  # a file system without locks, as some networks have
+        return  # a file system without locks, such as some network mounts
 
 
 def _try_lock(file: BinaryIO) -> None:
-    """Lock a file as long as it is open; BlockingIOError where somebody else has."""
+    """Lock a file until it is closed. BlockingIOError if another process holds the lock."""
     try:
         import fcntl
     except ImportError:

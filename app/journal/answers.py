@@ -1,6 +1,6 @@
-"""Answers on their way from the network to the report, in memory only as long as they have to be.
+"""Carry answers from the network to the report without holding them all in memory.
 
-CSV and NDJSON go to standard output as they come. Everything else waits in an `AnswerLog` until the report is whole.
+CSV and NDJSON are streamed to standard output. Other formats wait in an `AnswerLog` until the report is complete.
 """
 
 from __future__ import annotations
@@ -28,34 +28,33 @@ from .states import States
 class AnswerOutput(Protocol):
     """Destination of answers."""
 
-    earlier: int  # answers of an interrupted run that are there already
-    on_screen: bool  # whether a terminal shows answers as they come, so that nothing else may be drawn there
+    earlier: int  # answers taken over from an interrupted run
+    on_screen: bool  # answers are streamed to a terminal, so no progress bar can be drawn
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
         """Add answers; return True if more are wanted."""
 
     def answered(self) -> set[str | int]:
-        """The inputs that an interrupted run has answered."""
+        """Return the inputs that an interrupted run has answered."""
 
     def reported(self) -> set[str | int]:
-        """Those of them that are known from a report, by their names as reports write them."""
+        """Return those of them known from a report, by their names in reports."""
 
     def __iter__(self) -> Iterator[Prediction]:
-        """All answers, where they are kept."""
+        """Iterate over all answers, if they are kept."""
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
-        """Write the report, with all answers; `shown` labels of each in a table where they were asked for."""
+        """Write the report with all answers; tables show `shown` labels of each, if given."""
 
 
 @contextlib.contextmanager
 def open_answers(
     options: AnswerOptions, identity: Identity, labels: tuple[str, ...], states: States | None
 ) -> Iterator[AnswerOutput]:
-    """Open the destination of a run's answers, as its options say. `states` has the inputs unchanged since an earlier
-    run.
+    """Open the destination of a run's answers. `states` identifies inputs that are unchanged since an earlier run.
 
-    Where the run ends before its report is written, what has been answered is kept if it goes to a file. UsageError
-    where --resume cannot be done.
+    If the run ends before its report is written, answers on their way to a file are kept. UsageError if --resume is
+    impossible.
     """
     form, output = options.form, options.output
     if output is None or is_special(output):
@@ -75,7 +74,7 @@ def open_answers(
 
 
 class _Streamed:
-    """Answers that are written as they come, and forgotten."""
+    """Answers that are written as they arrive and not kept."""
 
     earlier = 0
 
@@ -117,7 +116,7 @@ class _Streamed:
 
 
 class _Logged:
-    """Answers that wait in a file for the rest of the report."""
+    """Answers that are kept in a file until the report is complete."""
 
     on_screen = False
 
@@ -147,7 +146,7 @@ class _Logged:
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
         if self._form == "table":
-            # All at once: the widths of columns follow from all rows.
+            # All at once, since column widths depend on all rows.
             report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
             emit(report, self._form, self._output, quiet)
             return
@@ -165,7 +164,7 @@ class _Logged:
 
 
 def _rows(answer: Prediction) -> list[Prediction]:
-    """An answer in a table, a row for each of its labels; the input is in the first."""
+    """Return the table rows of an answer, one per label; the first has the input's name."""
     names = (answer.input, *[""] * (len(answer.top) - 1))
     return [
         Prediction(name, chance.label, chance.class_index, chance.probability, ())
@@ -174,7 +173,7 @@ def _rows(answer: Prediction) -> list[Prediction]:
 
 
 def _print_beside(report: Report, quiet: bool) -> None:
-    """Print on standard error, beside a machine format: the tables, and each input that could not be used."""
+    """Print tables and unusable inputs on standard error, in addition to a machine format."""
     from ..reports import table as report_table
 
     if not quiet:
@@ -202,7 +201,7 @@ def _open_log(options: AnswerOptions, identity: Identity, labels: tuple[str, ...
 
 @contextlib.contextmanager
 def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
-    """Removes the log when all went well; else keeps it and prints its name."""
+    """Remove the log on success; otherwise keep it and print its name."""
     if log.earlier and not quiet:
         complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
     if log.changed and not quiet:

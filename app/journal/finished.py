@@ -1,4 +1,4 @@
-"""Answers read back from a report that was written before, for `--resume`."""
+"""Read answers back from a finished report, for `--resume`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _MAX_LINE = 1 << 28  # bytes
 def read_finished(
     path: Path, form: AnswerFormat, identity: Identity, labels: tuple[str, ...], change: Change = as_is
 ) -> Iterator[Prediction]:
-    """The answers in a CSV or NDJSON report, for a network with these labels; cells of a CSV go through `change`.
+    """Return the answers in a CSV or NDJSON report of a network with these labels; `change` is applied to CSV cells.
 
-    A last line that was cut off is left out, and so are lines of errors, whose inputs are tried again. A CSV has an
-    answer's first label only. UsageError for another file, and where a report says that it was asked for otherwise.
+    A truncated last line is ignored, and so are errors, whose inputs are tried again. A CSV has only an answer's first
+    label. UsageError for other files, and for a report with other options.
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
-    if form not in allowed:  # a csv has neither pictures without boxes nor masks
+    if form not in allowed:  # a CSV lacks pictures without boxes, and masks
         raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be added to")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
         for number, record in records:
             answer = check_prediction(record, labels)
             if answer is None:
-                raise UsageError(f"--resume: {path}: line {number} is no answer of this model in {form}")
+                raise UsageError(f"--resume: {path}: line {number} is not an answer of this model in {form}")
             if form == "ndjson" and len(answer.top) != min(identity["top_k"], len(labels)):
                 raise UsageError(f"--resume: the answers in {path} were made with top-k {len(answer.top)}")
             yield answer
@@ -60,7 +60,7 @@ def _ndjson_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]
 
 
 def _csv_records(path: Path, identity: Identity, change: Change) -> Iterator[tuple[int, Any]]:
-    limit = csv.field_size_limit(_MAX_LINE)  # an embedding is long
+    limit = csv.field_size_limit(_MAX_LINE)  # embeddings are long
     try:
         reader = csv.reader(line.decode() for line in _whole_lines(path))
         if next(reader, None) != list(PREDICTION_COLUMNS):
@@ -84,10 +84,10 @@ def _is_numbered(identity: Identity) -> bool:
 def _csv_record(
     name: str, label: str, index: str, probability: str, error: str, *, rows: bool
 ) -> dict[str, Any] | None:
-    """The fields of an answer, whose input is a number where inputs are rows; None for a line with an error."""
+    """Return the fields of an answer, whose input is a number for rows; None for an error."""
     if error:
         return None
-    values = not index  # of a network that gives them, in place of a label
+    values = not index  # the network outputs values rather than labels
     return {
         "input": int(name) if rows else name,
         "label": None if values else label,

@@ -1,4 +1,4 @@
-"""Identity of a run: everything that decides its answers, so that an interrupted run is resumed in the same way."""
+"""Identity of a run: everything that its answers depend on, so that a resumed run produces the same ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def identify(command: str, model: Model, backend: BackendInfo, dtype: str, top_k
 
 
 def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> None:
-    """UsageError where the answers in the file `name` were asked for in another way than now."""
+    """Raise UsageError if the answers in the file `name` were made with a different identity."""
     for key, value in identity.items():
         if key in earlier and earlier[key] != value:
             what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}

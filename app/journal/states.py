@@ -1,4 +1,4 @@
-"""The state of a picture's file when it was answered, by which `--resume` notices that it has changed since."""
+"""State of a picture's file when it was answered, so that `--resume` notices changes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from ..errors import UsageError
 from ..options import ResumeCheck
 from ..text import spell
 
-_EXAMPLE = re.compile(r"\[[0-9]+\]$")  # of a file of arrays: x.npy[3]
-_CHUNK = 1 << 20  # bytes hashed at once
+_EXAMPLE = re.compile(r"\[[0-9]+\]$")  # an example of an array file: x.npy[3]
+_CHUNK = 1 << 20  # bytes per read while hashing
 
 
 class States(Protocol):
-    """The states of inputs, to be kept beside their answers."""
+    """States of inputs, stored with their answers."""
 
     def take(self, name: str | int) -> dict[str, Any] | None:
-        """Return the state of an input when it was read; None if none is known."""
+        """Return the state of an input when it was read; None if unknown."""
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
-        """True if an input, by its name in a report if `reported`, is still in the state in which it was answered."""
+        """True if an input is still in the state in which it was answered. If `reported`, its name is spelled as in
+        reports."""
 
 
 class FileStates:
-    """The states of files: size and time of the last change, and for the check `hash` the SHA-256 of the contents.
+    """States of files: size and modification time, and for the check `hash` the SHA-256 of the contents.
 
-    Each is noted before the file is read: one that changes meanwhile is answered once too often, never too seldom.
+    The state is taken before the file is read: a file that changes meanwhile is answered again rather than missed.
     """
 
     def __init__(self, paths: Sequence[str], check: ResumeCheck) -> None:
@@ -40,7 +41,7 @@ class FileStates:
         self._by_spelling: dict[str, list[str]] | None = None
 
     def watch(self, paths: Sequence[str]) -> Iterator[str]:
-        """Each of the paths, once its state is noted."""
+        """Yield the paths after taking the state of each."""
         for path in paths:
             state = self._state(path, contents=self._check == "hash")
             if state is not None:
@@ -78,7 +79,7 @@ class FileStates:
         return all(now[key] == state.get(key) for key in ("size", "changed_ns"))
 
     def _paths_of(self, name: str, reported: bool) -> list[str]:
-        """The files that a name stands for: several where a report writes their names alike."""
+        """Return the files that a name may refer to: several if a report spells their names alike."""
         if self._by_spelling is None:
             self._by_spelling = {}
             for path in self._paths:
@@ -92,7 +93,7 @@ class FileStates:
 
     @staticmethod
     def _state(path: str, contents: bool) -> dict[str, Any] | None:
-        """None for anything but a readable file, whose error is reported when it is read."""
+        """Return the state of a readable file, else None; errors are reported when the file is read."""
         try:
             if not contents:
                 status = os.stat(path)

@@ -1,1 +1,1 @@
-"""Reports of commands: as a table, for programs, as an HTML page, beside an earlier run, as a timeline."""
+"""Reports of commands: tables, machine formats, HTML pages, comparisons with earlier runs, timelines."""

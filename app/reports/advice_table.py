@@ -1,4 +1,4 @@
-"""Advice on making a network faster, for a terminal."""
+"""Print advice on making a network faster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .resources import short
 
 
 def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
-    """For each network what a faster resource would save, and what to do, numbered."""
+    """Print, for each network, what a faster resource would save, and numbered advice."""
     for each in networks:
         table = new_table(f"{each.network}: a resource twice as fast")
         table.add_column("resource")

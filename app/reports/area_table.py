@@ -1,4 +1,4 @@
-"""Areas of class maps in a terminal and as lines of CSV, and the intersection over union of classes."""
+"""Print the areas of class maps and the intersection over union of classes; areas also as CSV records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .console import BOX, cell, new_table, print_line
 from .report import Report
 
 AREA_COLUMNS = ("input", "label", "class_index", "pixels", "share", "error")
-SHOWN_AREAS = 8  # of a picture; the others are one row
-SHOWN_CLASSES = 20  # of more, those with the lowest IoU
+SHOWN_AREAS = 8  # rows per picture; the remaining areas are summed in one row
+SHOWN_CLASSES = 20  # if there are more classes, those with the lowest IoU are shown
 
 
 def area_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
-    """Return a record of AREA_COLUMNS for each class of a picture, which is called `name`."""
+    """Return a record of AREA_COLUMNS for each class of a picture called `name`."""
     return [{"input": name, **vars(area)} for area in (answer.map.areas if answer.map is not None else ())]
 
 
@@ -57,14 +57,14 @@ def map_score_line(score: MapScore) -> str:
 
 
 def worst_ious(score: MapScore, most: int) -> list[ClassIou]:
-    """The classes by index; of more than `most`, those with the lowest IoU, the lowest first."""
+    """Return the indices of at most `most` classes, lowest IoU first if some are left out."""
     if len(score.classes) <= most:
         return list(score.classes)
     return sorted(score.classes, key=lambda each: each.iou)[:most]
 
 
 def print_map_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of maps, if there is one; the table of classes is left out if `quiet`."""
+    """Print the score of maps, if there is one; with `quiet`, without the table of classes."""
     score = report.map_score
     if score is None:
         return

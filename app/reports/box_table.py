@@ -1,4 +1,4 @@
-"""Boxes in a terminal: a row each, and their mean average precision."""
+"""Print boxes, one per row, and their mean average precision."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..text import count
 from .console import BOX, cell, new_table, print_line
 from .report import Report
 
-SMALL_CONFIDENCE = 0.01  # below it, next to all boxes count
-SHOWN_CLASSES = 20  # of more, those with the lowest precision
+SMALL_CONFIDENCE = 0.01  # COCO evaluates practically all boxes; limits below this are close enough
+SHOWN_CLASSES = 20  # if there are more classes, those with the lowest precision are shown
 
 
 def print_boxes(console: Console, report: Report) -> None:
-    """Print a row for each box; a picture without boxes has a row too."""
+    """Print a row for each box, and one for each picture without boxes."""
     if not report.predictions:
         return
     table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -49,7 +49,7 @@ def score_line(score: BoxScore, limits: Limits | None) -> str:
 
 
 def print_box_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of boxes, if there is one; the table of classes is left out if `quiet`."""
+    """Print the score of boxes, if there is one; with `quiet`, without the table of classes."""
     score = report.box_score
     if score is None:
         return

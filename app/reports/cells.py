@@ -1,4 +1,4 @@
-"""Cells of a CSV on their way to a terminal or to a spreadsheet, neither of which takes text as text."""
+"""Escape CSV cells for terminals and spreadsheets, both of which interpret some text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..text import printable
 
 Change = Callable[[str], str]
 
-# With which a formula begins in one spreadsheet or another (OWASP, CSV Injection), also in the wide forms of Asia.
+# First characters of formulas in common spreadsheets (OWASP, CSV Injection), including their full-width forms.
 _FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
 def as_is(cell: str) -> str:
-    """A cell for programs and files."""
+    """Return a cell unchanged, for programs and files."""
     return cell
 
 
 def guard(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: one that it might has an apostrophe in front."""
+    """Prefix an apostrophe if a spreadsheet would read the cell as a formula."""
     return f"'{cell}" if _may_be_formula(cell) else cell
 
 
@@ -41,8 +41,7 @@ def change_of(form: str, output: Path | None, safe: bool) -> Change:
 
 
 def _may_be_formula(cell: str) -> bool:
-    """True if a cell, behind any apostrophes, begins as a formula does, and is neither a number, or several, nor one
-    character alone."""
+    """True if a cell, after any apostrophes, starts like a formula and is neither numeric nor a single character."""
     bare = cell.lstrip("'")
     if len(bare) < 2 or bare[0] not in _FORMULA:
         return False

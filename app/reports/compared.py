@@ -1,4 +1,4 @@
-"""Predictions beside AWS's estimates and measured times of an archive of the self-test: a table, and records."""
+"""Compare the predictions, AWS's estimates and measured times of a self-test archive: a table and records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _USE = ("kernel", "engine", "busy, predicted", "busy, AWS's estimate")
 
 
 def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[str] | None) -> str:
-    """Return a table of times, one of engines where AWS's use of them is known, and a line for each kernel that says
-    where the prediction is off."""
+    """Return a table of times, a table of engines if AWS's utilization is known, and a line for each kernel that
+    explains the error of the prediction."""
     times = [
         (
             _name(each),
@@ -33,7 +33,7 @@ def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[s
         for engine, shares in _shares(each).items()
     ]
     if use:
-        text += render_records("engines: shares of the time in which they are busy", _USE, use, stream)
+        text += render_records("engines: share of the time that each is busy", _USE, use, stream)
     return text + "".join(f"{_name(each)}: {each.explanation}\n" for each in compared)
 
 
@@ -47,6 +47,6 @@ def _name(each: ComparedKernel) -> str:
 
 
 def _shares(each: ComparedKernel) -> dict[str, tuple[float | None, float | None]]:
-    """Return what the prediction and AWS's estimate say of each engine that either knows."""
+    """Return the utilization of each engine, as predicted and as estimated by AWS."""
     engines = dict.fromkeys((*each.engines, *each.aws_engines))
     return {engine: (each.engines.get(engine), each.aws_engines.get(engine)) for engine in engines}

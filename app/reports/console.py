@@ -1,4 +1,4 @@
-"""Tables as text that fits 80 columns, wider where there is room, in ASCII for terminals of any kind."""
+"""Tables as text for 80 columns or wider, in ASCII for terminals of any kind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rich.text import Text
 from ...inference import palette
 from ..text import printable, wrapped
 
-ONE_LINE = 80  # columns from which on a row of figures is one line
-TIGHT = 70  # below it, records are no tables
-HEADING = 14  # columns of a heading, beyond which it wraps
-NAME = 24  # columns that names have at least, before figures are left out
-GAP = 2  # between columns
-NARROW = 40  # a window that is narrower wraps what it shows
-WIDE = 200  # of a file or a pipe, which have no width of their own
+ONE_LINE = 80  # minimum width at which a row of figures is one line
+TIGHT = 70  # below this width, records are printed one value per line
+HEADING = 14  # width at which a heading wraps
+NAME = 24  # minimum width of names; columns of figures are dropped first
+GAP = 2  # spaces between columns
+NARROW = 40  # minimum layout width; a narrower window wraps the lines
+WIDE = 200  # width for files and pipes
 
 _ENCODING = ContextVar("encoding of what is printed to", default="utf-8")
 
@@ -33,8 +33,8 @@ BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
 
 def render_records(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], stream: IO[str] | None) -> str:
-    """A plain table of records, whose last column takes the room that is left; in a window narrower than TIGHT a line
-    for each value instead."""
+    """Return a plain table of records whose last column uses the remaining width; below TIGHT columns, one value per
+    line."""
 
     def fill(console: Console) -> None:
         if console.width < TIGHT:
@@ -68,7 +68,7 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     console = Console(
         file=text,
         width=max(width, NARROW),
-        height=1,  # of no use to tables, but what is not given is looked for in COLUMNS, which may hold anything
+        height=1,  # unused by tables; without it, rich reads the environment, which may hold anything
         force_terminal=terminal,
         color_system="auto" if terminal else None,
         highlight=False,
@@ -85,7 +85,7 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
 
 
 def new_table(title: str | None = None) -> Table:
-    """A table without columns yet. A title wraps at the width of the table."""
+    """Return a table without columns. A title wraps at the width of the table."""
     return Table(
         title=None if title is None else cell(title, "bold"),
         title_justify="left",
@@ -98,19 +98,19 @@ def new_table(title: str | None = None) -> Table:
 
 
 def cell(value: str, style: str = "") -> Text:
-    """Text as it is: no markup, no control characters; what cannot be printed is spelled out, and so has a width."""
+    """Return literal text: no markup, no control characters, unprintable characters escaped."""
     return Text(printable(value, _ENCODING.get()), style)
 
 
 def print_line(console: Console, message: str, style: str = "") -> None:
-    """Print a message; where it is longer than a line, it ends at words."""
+    """Print a message, wrapped at words."""
     for line in wrapped(cell(message).plain, console.width):
         console.print(Text(line, style), soft_wrap=True)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table of figures: its heading, its cells, and its rank: the highest is dropped first."""
+    """A column of a table of figures: heading, cells and rank. The highest rank is dropped first."""
 
     heading: str
     cells: Sequence[Text]
@@ -119,20 +119,20 @@ class Column:
 
     @property
     def lines(self) -> list[str]:
-        """The heading, a long one over several lines."""
+        """Return the heading, wrapped into lines."""
         return textwrap.wrap(self.heading, HEADING) or [""]
 
     @property
     def width(self) -> int:
-        """The columns of the terminal that it takes."""
+        """Return the width in terminal columns."""
         return max([*map(len, self.lines), *(text.cell_len for text in self.cells)])
 
 
 def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bool = False) -> None:
-    """Print a table whose rows are a line each, the first column of names.
+    """Print a table with one line per row; the first column has names.
 
-    Where not all columns fit, those of the highest rank are left out and named in a line below; `wide` shows all. Below
-    ONE_LINE columns the name has a line of its own, above its figures.
+    If not all columns fit, those of the highest rank are left out and named in a line below; `wide` shows all. Below
+    ONE_LINE columns the name is on its own line, above its figures.
     """
     stacked = console.width < ONE_LINE and not wide
     names, *figures = columns
@@ -173,7 +173,7 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
 
 
 def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
-    """Return the columns that fit into `room`: the highest ranks are left out first, one always stays."""
+    """Return the columns that fit into `room` after dropping the highest ranks; at least one is kept."""
     shown = list(columns)
     while len(shown) > 1 and _width(shown) > room:
         shown.remove(max(shown, key=lambda column: column.rank))
@@ -185,7 +185,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _level(column: Column, level: int, height: int) -> str:
-    """Return a line of a heading, set at the foot of `height` lines."""
+    """Return a line of a heading, aligned at the bottom of `height` lines."""
     return ([""] * (height - len(column.lines)) + column.lines)[level]
 
 
@@ -196,7 +196,7 @@ def _set(text: Text, width: int, right: bool) -> Text:
 
 
 def _shortened(text: Text, width: int) -> Text:
-    """Return the text, a long one without its middle: the ends of layers' names tell them apart."""
+    """Return the text, with its middle cut out if it is long: layer names differ at their ends."""
     if text.cell_len <= width:
         return text
     head = (width - 2) // 3

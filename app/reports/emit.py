@@ -1,4 +1,4 @@
-"""A report in the form that was asked for, to the file or stream that was asked for."""
+"""Write a report in the requested format to the requested file or stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .report import Report
 
 
 def emit(report: Report, form: ReportFormat, output: Path | None, quiet: bool, csv_safe: bool = False) -> None:
-    """Write a report to `output` or standard output in its form, and beside a machine format its tables to stderr."""
+    """Write a report to `output` or standard output; with a machine format, also print its tables on standard error."""
     from . import machine as report_machine
     from . import table as report_table
 
@@ -29,7 +29,7 @@ def emit(report: Report, form: ReportFormat, output: Path | None, quiet: bool, c
 
 
 def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Path | None) -> None:
-    """Write a list of plain records (models, checks of this machine) in a machine format."""
+    """Write plain records (models, machine checks) in a machine format."""
     from . import machine as report_machine
 
     write_output(report_machine.render_rows(rows, command, form, change_of(form, output, False)), output)

@@ -1,4 +1,4 @@
-"""`--report`: what a command found as one page of HTML that needs nothing else, no network among it."""
+"""`--report`: write the results of a command as one self-contained HTML page that loads nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ def write_report(
     timelines: Sequence[tuple[str, Any]] = (),
     comparison: BaselineComparison | None = None,
 ) -> None:
-    """Write a report as a page, whole or not at all; nothing without a path.
+    """Write a report as an HTML page, atomically; do nothing without a path.
 
-    `timelines` are (row, `Launch.timeline`) of launches that follow each other, as `Session.timelines` has them where
-    the backend was asked to keep them; without them the page has no timeline. UsageError where the file cannot be
-    written.
+    `timelines` are (row, `Launch.timeline`) pairs of consecutive launches, as in `Session.timelines` if the backend
+    keeps them; without them the page has no timeline. UsageError if the file is not writable.
     """
     if path is None:
         return
@@ -34,7 +33,7 @@ def write_report(
 
 
 def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
-    """The page of kernels that a script launched, in their order, on the simulator."""
+    """Return a page for the kernels that a script launched on the simulator, in launch order."""
     from ...runtime.backend import BackendInfo
     from ...runtime.timing import LayerTiming
     from .html_page import render_page
@@ -75,7 +74,7 @@ def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """Names with a number after those that come again."""
+    """Number the names that occur more than once."""
     counts: dict[str, int] = {}
     found = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Boxes on a page of HTML: pictures with their boxes drawn, and the precision of each class."""
+"""Boxes on an HTML page: pictures with their boxes drawn, and the precision of each class."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .report import Report
 from .thumbnails import drawn_thumbnail
 
 SHOWN_PICTURES = 48
-SHOWN_BOXES = 12  # of a picture, in words
+SHOWN_BOXES = 12  # boxes listed as text per picture
 
 
 def boxes_section(report: Report) -> Markup:
-    """Return the first pictures with their boxes."""
+    """Return a section with the first pictures and their boxes."""
     shown = report.predictions[:SHOWN_PICTURES]
     total = len(report.predictions) if report.answer_count is None else report.answer_count
     more = f"The first {len(shown)} of {total:,} pictures." if len(shown) < total else None
@@ -29,7 +29,7 @@ def boxes_section(report: Report) -> Markup:
 
 
 def _figure(answer: Prediction) -> Markup:
-    """A picture with its boxes, and a line for each of the first boxes."""
+    """Return a picture with its boxes, and a line for each of the first boxes."""
     boxes = answer.boxes or ()
     source = drawn_thumbnail(str(answer.input), boxes, answer.size)
     lines = [
@@ -54,7 +54,7 @@ def _figure(answer: Prediction) -> Markup:
 
 
 def box_score_section(report: Report) -> Markup | None:
-    """The mean average precision of a report, by class; None where boxes were not scored."""
+    """Return the mean average precision by class; None if boxes were not scored."""
     score = report.box_score
     if score is None:
         return None

@@ -1,4 +1,4 @@
-"""The charts of a page that need no script: where the time goes, and the roofline."""
+"""Charts that need no script: where the time goes, and the roofline."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 960, 470
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 20, 56
-_PARTS = (0.55, 0.35, 0.75, 0.2)  # of a sloping roof, at which its name may stand
-RING = 1.1  # times what the model counts, from which what the array did is drawn too
-_FP32_PASSES = 4  # of the PE array in a float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
+_PARTS = (0.55, 0.35, 0.75, 0.2)  # candidate positions of the label on a sloping roof
+RING = 1.1  # minimum ratio of executed to model FLOPs at which both are drawn
+_FP32_PASSES = 4  # passes of the PE array per float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
 
 
 def bound_class(layer: LayerTiming) -> str:
-    """The class that colours a layer by what bounds it."""
+    """Return the CSS class for the resource that bounds a layer."""
     return layer.bound_by or "unknown"
 
 
 def time_bar(table: LayerTable) -> Markup:
-    """One bar of a network's time, a segment each layer, coloured by what bounds it."""
+    """Return a bar of a network's time, a segment per layer, coloured by its bound."""
     total = table.total_us
     segments = []
     for layer in table.layers:
@@ -52,7 +52,7 @@ def time_bar(table: LayerTable) -> Markup:
 
 
 def resource_bar(critical: Mapping[str, float]) -> Markup:
-    """One bar of the critical path, a segment each resource, and a line with their figures."""
+    """Return a bar of the critical path, a segment per resource, and a line with the figures."""
     total = sum(critical.values()) or 1.0
     parts = by_size(critical)
     segments = [
@@ -85,14 +85,14 @@ def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
 
 def resource_legend(resources: Collection[str], lead: str = "colours") -> Markup:
     """Return a legend of the colours of some resources, in the order of `TITLES`."""
-    names = (*TITLES.items(), ("unknown", "none: beside other rows, or not known"))
+    names = (*TITLES.items(), ("unknown", "none: overlapped by other rows, or unknown"))
     items = [element("li", element("span", class_=f"swatch {key}"), name) for key, name in names if key in resources]
     return element("ul", element("li", lead), items, class_="legend")
 
 
 @dataclass(frozen=True)
 class Roof:
-    """A limit: FLOP/s where `slope` is False, else bytes/s."""
+    """A limit: FLOP/s, or bytes/s if `slope`."""
 
     name: str
     value: float
@@ -101,7 +101,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Point:
-    """A layer on the roofline: FLOP a byte, FLOP/s of the model and (0 where it is not known) of the PE array."""
+    """A layer on the roofline: FLOP/byte, FLOP/s of the model, and FLOP/s of the PE array (0 if unknown)."""
 
     name: str
     intensity: float
@@ -112,7 +112,7 @@ class Point:
 
 
 def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
-    """The limits of a NeuronCore: its PE array, its HBM and its 16 DMA engines (`simulator.timing.constants`)."""
+    """Return the limits of a NeuronCore: its PE array, HBM and 16 DMA engines (`simulator.timing.constants`)."""
     from ...simulator.machine.chip import PARTITIONS, TARGETS
     from ...simulator.timing.constants import machine
 
@@ -129,7 +129,8 @@ def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
 
 
 def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
-    """The layers that compute and move something, and the names of those that have no place on the chart."""
+    """Return the layers with both arithmetic and traffic, and the names of the others, which have no place on the
+    chart."""
     found, without = [], []
     total = sum(table.total_us for table in tables)
     for table in tables:
@@ -147,12 +148,12 @@ def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
 
 
 def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -> Markup:
-    """The roofline as SVG, log-log: each layer a circle whose area is its share of the time."""
+    """Return the roofline as SVG, log-log: each layer is a circle whose area is its share of the time."""
     limits = roofs(target, dtype)
     layers, without = points(tables)
     axes = _Axes(layers, limits)
     marks = [*axes.grid()]
-    circles = [  # the smaller ones above the larger ones
+    circles = [  # smaller circles on top
         (point, axes.x(point.intensity), axes.y(point.rate), 4 + 14 * math.sqrt(point.share))
         for point in sorted(layers, key=lambda point: -point.share)
     ]
@@ -235,7 +236,7 @@ class _Axes:
     def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
         flat = [roof.value for roof in limits if not roof.slope]
         ridge = max(flat) / min(roof.value for roof in limits if roof.slope)
-        # At least two decades left of the ridge and two below the lowest flat roof, where the layers are few and fast.
+        # At least two decades left of the ridge and below the lowest flat roof, even if few layers are there.
         intensities = [*(point.intensity for point in layers), ridge / 100, ridge]
         rates = [*(point.rate for point in layers), *(p.hardware_rate for p in layers if p.hardware_rate)]
         rates += [min(flat) / 100, max(flat)]
@@ -243,17 +244,17 @@ class _Axes:
         self.high = math.log10(max(intensities)) + 0.9, math.log10(max(rates)) + 0.35
 
     def x(self, intensity: float) -> float:
-        """Units from the left."""
+        """Return the x coordinate."""
         share = (math.log10(intensity) - self.low[0]) / (self.high[0] - self.low[0])
         return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, rate: float) -> float:
-        """Units from the top."""
+        """Return the y coordinate."""
         share = (math.log10(rate) - self.low[1]) / (self.high[1] - self.low[1])
         return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
     def grid(self) -> list[Markup]:
-        """Lines and figures at the decades."""
+        """Return lines and labels at the decades."""
         marks = []
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         for decade in range(self.low[0], math.floor(self.high[0]) + 1):
@@ -272,8 +273,7 @@ class _Axes:
         return marks
 
     def roof(self, roof: Roof, limits: Sequence[Roof], circles: Sequence[tuple[float, float, float]]) -> Markup:
-        """A roof as a line up to where it meets the highest of the other kind, with its name and figure where no circle
-        is in the way."""
+        """Return a roof as a line up to the highest of the other kind, labelled where no circle is in the way."""
         peak = max(other.value for other in limits if not other.slope)
         highest = roof.value == max(other.value for other in limits if other.slope == roof.slope)
         if roof.slope:

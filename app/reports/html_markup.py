@@ -1,4 +1,4 @@
-"""HTML and SVG as text that is escaped unless it was built here, and the units that reports are written in."""
+"""Build HTML and SVG with escaping, and format the units of reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from ..text import printable
 
-_EMPTY = ("meta", "img", "path", "rect", "circle", "line")  # have no end tag where nothing is inside
+_EMPTY = ("meta", "img", "path", "rect", "circle", "line")  # void elements: no end tag if empty
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is HTML already and is not escaped again."""
 
     __slots__ = ()
 
@@ -21,10 +21,10 @@ Content: TypeAlias = "str | Iterable[Content] | None"
 
 
 def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
-    """An element; plain strings are escaped, None is left out.
+    """Return an element; plain strings are escaped, None is skipped.
 
-    Attributes are named as in Python: a trailing underscore is dropped, others become hyphens. One that is None or
-    False is left out, True has no value.
+    Attributes are named as in Python: a trailing underscore is dropped, other underscores become hyphens. None and
+    False omit the attribute; True gives it no value.
     """
     words = [tag]
     for key, value in attributes.items():
@@ -37,7 +37,7 @@ def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
 
 
 def fragment(*content: Content) -> Markup:
-    """Contents after each other."""
+    """Concatenate contents."""
     parts: list[Markup] = []
     for item in content:
         if item is None:
@@ -52,24 +52,24 @@ def fragment(*content: Content) -> Markup:
 
 
 def _safe(text: str) -> str:
-    """Text without a meaning to HTML; control characters and stray bytes are spelled out."""
+    """Escape text for HTML; control characters and stray bytes are spelled out."""
     return escape(printable(text), quote=True)
 
 
 def microseconds(value: float) -> str:
-    """Microseconds in a table: four digits or more."""
+    """Format microseconds with at least four digits."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
 
 
 def percent(share: float) -> str:
-    """0.25 as `25.0 %`, 0.0025 as `0.25 %`; what is less than 0.01 % but not nothing says so."""
+    """Format 0.25 as `25.0 %` and 0.0025 as `0.25 %`; nonzero values below 0.01 % as `< 0.01 %`."""
     if 0 < share < 0.0001:
         return "< 0.01 %"
     return f"{100 * share:.{1 if share >= 0.00995 or not share else 2}f} %"
 
 
 def quantity(value: float, unit: str) -> str:
-    """Three digits with a decimal prefix and a unit."""
+    """Format a value with three digits, a decimal prefix and a unit."""
     for prefix in ("", "k", "M", "G"):
         if value < 999.5:
             return f"{value:.0f} {prefix}{unit}" if value >= 99.95 or not prefix else f"{value:.3g} {prefix}{unit}"
@@ -78,5 +78,5 @@ def quantity(value: float, unit: str) -> str:
 
 
 def shape_text(shape: Iterable[int]) -> str:
-    """1x3x224x224."""
+    """Format a shape as 1x3x224x224."""
     return "\u00d7".join(map(str, shape))

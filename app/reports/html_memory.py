@@ -1,4 +1,4 @@
-"""SBUF and PSUM over the time of a launch, as charts that need no script, and whose the peak is."""
+"""Charts of SBUF and PSUM use during a launch, with the tiles at the peak."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from .html_tables import Heading, cell, table
 from .resources import short
 
 _WIDTH, _HEIGHT, _LEFT, _FOOT = 1000, 130, 84, 22
-_MOST_POINTS = 1000  # of a curve: of each pixel's worth of them the highest
+_MOST_POINTS = 1000  # limit for a curve, which keeps the maximum per pixel
 SHOWN_TILES = 6
 SHOWN_LINES = 12
 _TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
 
 
 def memory_section(run: Any) -> Markup:
-    """Both memories of a launch: a curve, and the tiles that live at the peak."""
+    """Return both memories of a launch: a curve, and the tiles alive at the peak."""
     parts = [_memory(run, region) for region in ("sbuf", "psum")]
-    lead = (
-        "Bytes of a partition that tiles take, from their first write to their last access, as the launch is scheduled."
-    )
+    lead = "Bytes per partition of live tiles (from first write to last access) over the scheduled launch."
     return element(
         "section",
         element("h2", "What SBUF and PSUM hold"),
@@ -75,7 +73,7 @@ def _memory(run: Any, region: str) -> Markup:
 
 
 def _curve(use: Any, end: float, title: str) -> Markup:
-    """Bytes over time as steps, and the capacity as a line where the curve comes near it."""
+    """Return the curve of bytes over time, with a line for the capacity if the curve comes near it."""
     high = max(use.peak_bytes, 1)
     top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
 
@@ -105,7 +103,7 @@ def _curve(use: Any, end: float, title: str) -> Markup:
 
 
 def _thinned(points: Any) -> list[tuple[float, int]]:
-    """The points, or of each of _MOST_POINTS groups in a row the highest and the last."""
+    """Return the points, reduced to the highest and last of each of _MOST_POINTS groups."""
     step = -(-len(points) // _MOST_POINTS)
     if step <= 1:
         return list(points)
@@ -118,12 +116,12 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 
 
 def _spent(critical: Mapping[str, float]) -> str:
-    """Return what the time of a line was spent on, the most first."""
+    """Return what the time of a line was spent on, largest first."""
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 
 def line_section(runs: Any) -> Markup | None:
-    """The lines of kernels by their critical time; None where no launch has lines."""
+    """Return the source lines of kernels with their critical time; None if no launch has lines."""
     headings: list[Heading] = [
         ("line", False), ("source", False), ("critical us", True), ("spent on", False), ("busy us", True),
         ("instructions", True),

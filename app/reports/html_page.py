@@ -1,4 +1,4 @@
-"""The page of `--report`: its sections in order, with style and script from the files beside this one."""
+"""The HTML page of `--report`: its sections in order, with the style and script from the files in this folder."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison
     from .report import Report
 
-# Nothing may be loaded from anywhere: should a name that is shown ever pass for markup, it still could not ask for
-# anything.
+# Nothing may be loaded: even if a displayed name were taken for markup, it could not request anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-ONE_LAUNCH = "run_network"  # the kernel of a row that stands for a launch of all layers
+ONE_LAUNCH = "run_network"  # kernel of a row that represents a launch of all layers
 
 _TERMS = (
     ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
@@ -38,17 +37,17 @@ _TERMS = (
     ("HBM traffic", "bytes read from and written to the memory of the device"),
 )
 _PREDICTED_TERMS = (
-    ("critical path", "what each nanosecond was spent on, walked back from the end along what was waited for"),
-    ("time of a layer", "that of its own instructions on the critical path; 0 where they all run beside others'"),
-    ("bound by", "the resource with most of the critical time of the row"),
-    ("MFU", "the model's multiplications, of those the PE array could do in 16 bits, in every dtype"),
-    ("HFU", "the same of all that the array did: zeros that fill it, warm-up and transposes among it"),
-    ("of a row", "MFU, HFU and bandwidth are over the time in which its own instructions and DMAs run"),
+    ("critical path", "what each nanosecond was spent on, traced back from the end through what each step waited for"),
+    ("time of a layer", "time of its own instructions on the critical path; 0 if all are overlapped by others"),
+    ("bound by", "the resource with the largest share of the row's critical time"),
+    ("MFU", "model FLOPs as a share of the PE array's peak in 16 bits, for every dtype"),
+    ("HFU", "the same for all FLOPs executed, including padding, warm-up and transposes"),
+    ("of a row", "MFU, HFU and bandwidth are relative to the time in which its own instructions and DMAs run"),
 )
 
 
 def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison: BaselineComparison | None) -> str:
-    """The whole page; see `html_report.write_report`."""
+    """Return the whole page; see `html.write_report`."""
     name = report.model or " and ".join(table.title.partition(":")[0] for table in report.tables)
     title = f"trninfer {report.command}: {name}"
     body = element(
@@ -114,12 +113,12 @@ def _header(report: Report, name: str) -> Markup:
 
 
 def _label(report: Report) -> str:
-    """Return the kind of times: predicted; measured, host round trip."""
+    """Return the kind of times: "predicted" or "measured, host round trip"."""
     return report.latency_label or report.latency_kind
 
 
 def _tiles(report: Report) -> Markup | None:
-    """The figures that matter most."""
+    """Return tiles with the most important figures."""
     layers = [layer for table in report.tables for layer in table.layers]
     if not layers:
         return None
@@ -170,7 +169,7 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
             f"(tolerance {found.tolerance:.2g}), {found.disagreements} disagreements, {found.near_ties} near-ties",
         )
     if report.none is not None and report.none.count:
-        lines.append(element("li", f"none of what the network knows: {report.none.count} of {report.none.total}"))
+        lines.append(element("li", f"not a class of the network: {report.none.count} of {report.none.total}"))
     if report.score is not None:
         text = score_line(report.score)
         if report.fail_under is None:
@@ -215,12 +214,12 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
 
 
 def _is_of_kernels(report: Report, timelines: Sequence[tuple[str, Any]]) -> bool:
-    """True if the page shows kernels by themselves, whose source lines are of use to a reader."""
+    """True if the page shows single kernels, whose source lines are useful to the reader."""
     return report.command == "simulate" or (report.model is None and len(timelines) == 1)
 
 
 def _memory(timelines: Sequence[tuple[str, Any]]) -> Markup | None:
-    """Return the memory section of the launch that takes longest."""
+    """Return the memory section of the longest launch."""
     runs = [run for _, run in timelines if hasattr(run, "memory_use") and run.program]
     return memory_section(max(runs, key=lambda run: run.latency_us)) if runs else None
 

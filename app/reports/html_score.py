@@ -1,4 +1,4 @@
-"""Scores of answers on a page of HTML: a table of classes, and the confusion matrix in shades."""
+"""Scores on an HTML page: a table of classes, and the confusion matrix in shades."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .html_markup import Markup, element
 from .report import Report
 from .score_table import ratio, score_line, worst_classes
 
-MATRIX_CLASSES = 40  # up to which the confusion matrix is shown whole
+MATRIX_CLASSES = 40  # limit for showing the whole confusion matrix
 SHOWN_CLASSES = 60
 SHOWN_CONFUSIONS = 30
 _COLUMNS = ("label", "inputs", "precision", "recall", "F1")
@@ -77,5 +77,5 @@ def _confusions(score: Score) -> Markup:
             kind = "hit" if each.label == given else "miss"
             cells.append(element("td", str(number or ""), class_=kind, style=f"--share: {share}%"))
         rows.append(element("tr", element("th", each.label, scope="row"), cells))
-    note = element("p", "A row for each right label, a column for each answer.", class_="note")
+    note = element("p", "A row for each correct label, a column for each answer.", class_="note")
     return element("div", element("h3", "Confusion matrix"), note, _table(("", *labels), rows, "matrix"))

@@ -1,4 +1,4 @@
-"""The tables of a page. They can be read without a script; with one, a click on a heading sorts them."""
+"""Tables of an HTML page: readable without a script, sortable by a click on a heading with one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, NetworkAdvice, Report
 
-SHOWN_AREAS = 6  # of a picture
+SHOWN_AREAS = 6  # areas per picture
 
-Heading = tuple[str, bool]  # text, whether the column has numbers
+Heading = tuple[str, bool]  # text, True for a column of numbers
 
 
 def cell(text: str, value: float | None = None, class_: str | None = None) -> Markup:
-    """A cell; one with a number is set to the right, and sorted by it."""
+    """Return a cell; one with a number is right-aligned and sorts by it."""
     number = None if value is None else f"{value:.17g}"
     return element("td", text, class_="num" if class_ is None and number else class_, data_value=number)
 
@@ -40,7 +40,7 @@ def table(
     foot: Markup | None = None,
     class_: str = "scroll",
 ) -> Markup:
-    """A table that scrolls by itself where the window is narrow."""
+    """Return a table that scrolls horizontally in a narrow window."""
     head = [element("th", text, scope="col", class_="num" if number else None) for text, number in headings]
     return element(
         "div",
@@ -59,7 +59,7 @@ def table(
 
 
 def layer_table(layers: LayerTable, label: str) -> Markup:
-    """A row a launch of a kernel. `label` is the kind of its times."""
+    """Return a table with a row per kernel launch. `label` is the kind of its times."""
     columns = layer_columns(layers, label)
     rows = [element("tr", [_layer_cell(column, row, layers) for column in columns]) for row in layers.layers]
     foot = []
@@ -103,7 +103,7 @@ def _quantity_cell(value: float, unit: str) -> Markup:
 
 
 def comparison_table(comparison: BaselineComparison) -> Markup:
-    """Each row's change against the baseline."""
+    """Return a table of each row's change from the baseline."""
     headings: list[Heading] = [
         ("layer", False), ("baseline us", True), ("now us", True), ("change", True), ("", False),
     ]  # fmt: skip
@@ -128,7 +128,7 @@ def _compared(row: ComparedRow) -> Markup:
 
 
 def worker_table(cores: Cores, label: str) -> Markup:
-    """The workers side by side: the time of each that answered, and how long the busiest made it wait."""
+    """Return a table of the workers that answered, with their times and how long the busiest one made them wait."""
     lines = [
         element(
             "tr",
@@ -143,7 +143,7 @@ def worker_table(cores: Cores, label: str) -> Markup:
 
 
 def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
-    """Predicted beside published times."""
+    """Return a table of predicted and published times."""
     headings: list[Heading] = [
         ("problem", False), ("predicted us", True), ("published us", True), ("kernel", False),
         ("published is", False), ("metric", False), ("predicted / published", True), ("note", False),
@@ -168,9 +168,9 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
 
 
 def what_if_table(advice: NetworkAdvice) -> Markup:
-    """Each resource twice as fast."""
+    """Return a table of the effect of doubling the speed of each resource."""
     headings: list[Heading] = [
-        ("twice as fast", False), ("critical us", True), ("all then takes us", True), ("saves", True),
+        ("twice as fast", False), ("critical us", True), ("total would be us", True), ("saves", True),
     ]  # fmt: skip
     rows = [
         element(
@@ -186,7 +186,7 @@ def what_if_table(advice: NetworkAdvice) -> Markup:
 
 
 def sweep_table(points: Sequence[SweepPoint]) -> Markup:
-    """A row each batch size, target and dtype; a bar for the inputs a second."""
+    """Return a table with a row per batch size, target and dtype, and bars of the throughput."""
     cores = next((point.cores for point in points if point.cores is not None), None)
     shapes = any(point.input_shape for point in points)
     headings: list[Heading] = [
@@ -230,7 +230,7 @@ def sweep_table(points: Sequence[SweepPoint]) -> Markup:
 
 
 def _starred(point: SweepPoint) -> str:
-    """The size of a batch, with a star at the best one."""
+    """Format the batch size, with a star at the best one."""
     return f"{point.batch_size} \u2605" if point.best else str(point.batch_size)
 
 
@@ -277,7 +277,7 @@ def _picture(answer: Prediction, report: Report) -> Markup:
 
 
 def _areas(found: ClassMap, report: Report) -> Markup:
-    """The largest classes of a picture, each behind its colour."""
+    """Return the largest classes of a picture, each after its colour."""
     items = []
     for area in found.areas[:SHOWN_AREAS]:
         swatch = element("i", style=f"background:{class_color(area.class_index, report.map_labels)}")
@@ -286,7 +286,7 @@ def _areas(found: ClassMap, report: Report) -> Markup:
 
 
 def _probability(value: float | None) -> Markup:
-    """A probability with a bar."""
+    """Return a probability with a bar."""
     if value is None:
         return cell("")
     bar = element("span", class_="meter plain", style=f"width:{100 * min(max(value, 0.0), 1.0):.2f}%")

@@ -1,7 +1,7 @@
-"""The engines' timeline of a page: launches after each other, thinned to what a browser draws at once.
+"""The engine timeline of a page: consecutive launches, thinned to what a browser can draw at once.
 
-Nothing is dropped: instructions of one engine that start close together become one block, which shows their number
-and how long the engine was busy in it.
+Nothing is dropped: instructions of one engine that start close together are merged into one block, which shows their
+number and the time that the engine was busy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..text import printable
 from .html_charts import resource_legend
 from .html_markup import Markup, element, fragment, microseconds
 
-MAX_BLOCKS = 20_000  # on the page: some 800 KB, and drawn within a frame or two
-MAX_LANES = 6  # of DMA queues in one direction; those beyond share the last
-BINS = 480  # of the picture shown without scripts, and on paper
+MAX_BLOCKS = 20_000  # limit per page: about 800 KB, drawn within a frame or two
+MAX_LANES = 6  # DMA queues per direction; further ones share the last lane
+BINS = 480  # columns of the static picture for print and without scripts
 _PACKAGE = Path(__file__).resolve().parents[2]
-_ROUNDING_NS = 1e-3  # by which two instructions of one engine may seem to overlap
+_ROUNDING_NS = 1e-3  # apparent overlap of two instructions due to rounding
 
 ENGINES = {
     "tensor": "Tensor Engine",
@@ -33,7 +33,7 @@ ENGINES = {
 
 
 class InstructionSpan(NamedTuple):
-    """One instruction; nanoseconds from the start of the first launch."""
+    """An instruction; times in nanoseconds from the start of the first launch."""
 
     start: float
     end: float
@@ -46,7 +46,7 @@ class InstructionSpan(NamedTuple):
 
 @dataclass
 class Block:
-    """One instruction, or `count` of them that keep their engine busy for `busy` nanoseconds."""
+    """An instruction, or `count` merged ones that keep their engine busy for `busy` nanoseconds."""
 
     start: float
     end: float
@@ -60,7 +60,7 @@ class Block:
 
 
 class LaunchSpan(NamedTuple):
-    """A launch: its row's name, when it starts, when the kernel's own work does, and its end; nanoseconds."""
+    """A launch: its row's name, its start, the start of the kernel's own work, and its end, in nanoseconds."""
 
     name: str
     start: float
@@ -78,25 +78,25 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Launches and the tracks of what they did."""
+    """Launches and their tracks."""
 
     launches: tuple[LaunchSpan, ...]
     tracks: tuple[Track, ...]
 
     @property
     def total_ns(self) -> float:
-        """The end of the last launch."""
+        """Return the end of the last launch."""
         return self.launches[-1].end if self.launches else 0.0
 
     @property
     def instructions(self) -> int:
-        """On all tracks but that of the critical path."""
+        """Return the number of instructions on all tracks except the critical path."""
         return sum(len(track.spans) for track in self.tracks if track.kind != "critical")
 
 
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
-    """The timelines of (name, `simulator.Run`) after each other; the parts of a run, if any, are shown as launches
-    are, its layers by their names."""
+    """Join the timelines of consecutive (name, `simulator.Run`) pairs. The layers of a run are shown by name, like
+    launches."""
     launches: list[LaunchSpan] = []
     tracks: dict[tuple[str, int], list[InstructionSpan]] = {}
     clock = 0.0
@@ -145,7 +145,7 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
 
 
 def _track(engine: str) -> tuple[str, int]:
-    """`dma load 9` as ("dma load", 5): queues beyond the last lane share it. On two cores, after "core 1 "."""
+    """Map `dma load 9` to ("dma load", 5): further queues share the last lane. A prefix "core 1 " is kept."""
     if engine in ENGINES or engine.rpartition(" ")[2] in ENGINES:
         return engine, 0
     kind, _, number = engine.rpartition(" ")
@@ -153,14 +153,14 @@ def _track(engine: str) -> tuple[str, int]:
 
 
 def _place(key: tuple[str, int]) -> tuple[str, int, int]:
-    """Return the sort key of a track: the critical path, then core by core the engines and the DMA queues."""
+    """Return the sort key of a track: the critical path, then each core's engines and DMA queues."""
     core, kind = _core_of(key[0])
     order = ("critical", *ENGINES, "dma load", "dma store")
     return ("" if kind == "critical" else core), order.index(kind), key[1]
 
 
 def _core_of(kind: str) -> tuple[str, str]:
-    """`core 1 dma load` as ("core 1 ", "dma load"); the first is "" where there is one core."""
+    """Split `core 1 dma load` into ("core 1 ", "dma load"); the first is "" with one core."""
     return (kind[:7], kind[7:]) if kind.startswith("core ") else ("", kind)
 
 
@@ -174,7 +174,7 @@ def _title(kind: str, lane: int) -> str:
 
 
 def _short(line: tuple[str, int]) -> str:
-    """The kernel's file and line without the folders that only this machine has."""
+    """Return the kernel's file name and line without its folder."""
     if not line[0]:
         return ""
     path = PurePath(line[0])
@@ -183,10 +183,10 @@ def _short(line: tuple[str, int]) -> str:
 
 
 def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
-    """The blocks of each track, `limit` in all at the most, and the nanoseconds within which starts were merged.
+    """Return the blocks of each track, at most `limit` in all, and the merge resolution in nanoseconds.
 
-    Those are 0 where nothing was merged but DMA queues that share a lane; else the finest grid of 1, 2, 4, ... ns that
-    meets the limit is taken.
+    The resolution is 0 if only DMA queues that share a lane were merged; otherwise the finest grid of 1, 2, 4, ... ns
+    that meets the limit is used.
     """
     resolution = 0.0
     while True:
@@ -197,7 +197,8 @@ def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
 
 
 def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
-    """Spans, by start, as blocks: those of one launch that overlap, or that start in one cell of a grid, are one."""
+    """Merge spans, ordered by start, into blocks: spans of one launch that overlap or start in the same cell of
+    a grid."""
     blocks: list[Block] = []
     for span in spans:
         last = blocks[-1] if blocks else None
@@ -219,7 +220,7 @@ def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
 
 
 def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
-    """The section of the page: the canvas with its data, a picture where there is no script, and what was merged."""
+    """Return the timeline section: the canvas with its data, a static picture, and a note on merged blocks."""
     blocks, resolution = thin(timeline, MAX_BLOCKS)
     shown = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
     told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
@@ -263,12 +264,12 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
 
 
 def used_resources(timeline: Timeline) -> set[str]:
-    """Return the resources whose colours the timeline shows: engines, DMA, and those of the critical path."""
+    """Return the resources whose colours the timeline shows: engines, DMA, and those on the critical path."""
     steps = {span.op.partition(":")[0] for track in timeline.tracks if track.kind == "critical" for span in track.spans}
     return steps | {"dma_bandwidth" if track.kind == "dma" else track.kind for track in timeline.tracks} - {"critical"}
 
 
-_CAPTION = "How busy each engine was over the time, from none of it at the foot of a row to all of it at its top."
+_CAPTION = "Utilization of each engine over time, from 0 % at the bottom of its row to 100 % at the top."
 
 
 def _spoken(timeline: Timeline, kind: str) -> str:
@@ -277,7 +278,7 @@ def _spoken(timeline: Timeline, kind: str) -> str:
 
 
 def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
-    """The data of the canvas; times in nanoseconds, texts once."""
+    """Return the data of the canvas; times in nanoseconds, each text stored once."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
@@ -306,12 +307,12 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
         "tracks": tracks,
         "texts": list(texts),
     }
-    # A script element ends at the first "</script", whatever is around it, and is not read as HTML before.
+    # A script element ends at the first "</script", regardless of context.
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def utilisation(timeline: Timeline) -> Markup:
-    """Draw the use of each engine over time, a row each, 1000 units wide."""
+    """Draw the utilization of each engine over time, one row each, 1000 units wide."""
     edges = np.linspace(0.0, timeline.total_ns, BINS + 1)
     height, gap = 34, 10
     rows: list[Markup] = []
@@ -344,8 +345,8 @@ def utilisation(timeline: Timeline) -> Markup:
 
 
 def _shares(intervals: list[tuple[float, float]], edges: np.ndarray) -> np.ndarray:
-    """Return the share (0..1) of each bin, between edges [n + 1], covered by disjoint ordered intervals:
-    float64 [n]."""
+    """Return the fraction (0..1) of each bin, between edges [n + 1], covered by disjoint ordered intervals: float64
+    [n]."""
     if not intervals or edges[-1] <= 0:
         return np.zeros(len(edges) - 1)
     bounds = np.maximum.accumulate(np.array(intervals, np.float64).ravel())  # start, end, start, end, ...

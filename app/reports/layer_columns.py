@@ -29,14 +29,14 @@ class LayerColumn:
     heading: str
     kind: Kind
     text: Callable[[LayerTiming], str]
-    value: Callable[[LayerTiming], float | None] | None = None  # what the page sorts by; None: the text
-    rank: int = 0  # a terminal without room drops the columns of the highest ranks first
+    value: Callable[[LayerTiming], float | None] | None = None  # sort key on the page; None sorts by the text
+    rank: int = 0  # a narrow terminal drops the highest ranks first
     total: Callable[[Sequence[LayerTiming]], float] | None = None  # the value in the last row, if it adds up
     unit: Callable[[float], str] = microseconds
 
     @property
     def is_number(self) -> bool:
-        """True if cells are set to the right."""
+        """True if cells are right-aligned."""
         return self.value is not None
 
 

@@ -1,4 +1,4 @@
-"""The passes that a network was lowered by, as plain text."""
+"""Print the graph of a network after each lowering pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_lowering(networks: list[NetworkLowering]) -> str:
-    """Return the launches of each network with their graphs after each pass, a node a line."""
+    """Return the launches of each network with their graphs after each pass, one node per line."""
     return "".join(f"{printable(line)}\n" for network in networks for line in _network_lines(network))
 
 
@@ -31,7 +31,7 @@ def _network_lines(network: NetworkLowering) -> Iterator[str]:
 def _title(launch: ShownLaunch) -> str:
     words = [launch.name, f"kernel {launch.kernel}", f"inputs {launch.pictures}"]
     if launch.predicted_us is not None:
-        words.append(f"predicted {launch.predicted_us:.1f} us beside the launch itself")
+        words.append(f"predicted {launch.predicted_us:.1f} us plus the launch")
     if launch.instructions is not None:
         words.append(f"{launch.instructions} instructions")
     return ", ".join(words)

@@ -32,8 +32,11 @@ PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 
 
 def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
-    """A report as JSON (one document), NDJSON (an object a line, by `type`), CSV (its answers, or its layers), whose
-    cells of text go through `change`, or Markdown (tables of its layers)."""
+    """Return a report as JSON (one document), NDJSON (one object per line, with a `type`), CSV (answers, or layers) or
+    Markdown (layer tables).
+
+    `change` is applied to text cells of a CSV.
+    """
     if form == "markdown":
         label = report.latency_label or report.latency_kind
         return "\n".join(markdown_table(table, label) for table in report.tables)
@@ -43,7 +46,8 @@ def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
 def chunks(
     report: Report, form: Format | Literal["coco"], answers: Iterable[Prediction], change: Change = as_is
 ) -> Iterator[str]:
-    """The report in pieces, with `answers` in place of its own, each of them in memory only while it is written."""
+    """Yield the report in pieces, with `answers` in place of its own; each answer is in memory only while it is
+    written."""
     if form == "coco":
         assert report.coco is not None
         yield from coco_chunks(answers, report.coco)
@@ -78,7 +82,7 @@ def _columns(command: str) -> tuple[str, ...]:
 
 
 def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
-    """Answers in CSV or NDJSON, a line each; in CSV, boxes and areas have a line each."""
+    """Return answers in CSV or NDJSON, one per line; in CSV, one line per box or area."""
     answers = tuple(answers)
     if form == "csv" and any(answer.boxes is not None for answer in answers):
         lines = [line for answer in answers for line in box_lines(answer, _input_text(answer.input))]
@@ -117,7 +121,7 @@ def end(report: Report, form: Format, change: Change = as_is) -> str:
 
 
 def render_rows(rows: list[dict[str, Any]], command: str, form: Format, change: Change = as_is) -> str:
-    """Plain records: in JSON as the field that is named like the command, else a record a line."""
+    """Return plain records: in JSON under the name of the command, otherwise one record per line."""
     if form == "json":
         return json.dumps({"schema_version": SCHEMA_VERSION, "command": command, command: rows}, indent=2) + "\n"
     if form == "ndjson":
@@ -130,7 +134,7 @@ def render_rows(rows: list[dict[str, Any]], command: str, form: Format, change: 
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """The report as the JSON document of schema_version 1."""
+    """Return the report as the JSON document of schema_version 1."""
     total_us = report.total_us
     layers = []
     for table in report.tables:
@@ -189,7 +193,7 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def _scores(report: Report) -> dict[str, Any]:
-    """The score of labels, boxes or maps, under its name."""
+    """Return the score of labels, boxes or maps under its field name."""
     found: dict[str, Any] = {}
     if report.score is not None:
         found["score"] = _score(report.score)
@@ -201,7 +205,7 @@ def _scores(report: Report) -> dict[str, Any]:
 
 
 def _floor(table: LayerTable) -> dict[str, Any]:
-    """The least time of a network, and how many times that it takes."""
+    """Return the lower bound of a network's time, and the ratio of its time to it."""
     floor = table.floor
     assert floor is not None
     network = table.prefix.removesuffix("/") or None
@@ -215,11 +219,11 @@ def _floor(table: LayerTable) -> dict[str, Any]:
 
 
 def _comparison(comparison: BackendComparison) -> dict[str, Any]:
-    """The `compare_backends` section of the document."""
+    """Return the `compare_backends` section of the document."""
     rows = []
     for row in comparison.rows:
         record = {**dataclasses.asdict(row), "ratio": row.ratio, "passed": row.passed}
-        record["error"] = row.error if math.isfinite(row.error) else None  # JSON knows no infinity
+        record["error"] = row.error if math.isfinite(row.error) else None  # JSON has no infinity
         rows.append(record)
     return {
         "passed": comparison.passed,
@@ -231,8 +235,7 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
 
 
 def prediction_record(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as the document has it: `outputs` by name, and only where there are several, and boxes where
-    there are any."""
+    """Return a prediction as in the document: `outputs` by name if there are several, and boxes if there are any."""
     record = _named(answer_record(prediction))
     outputs = record.pop("outputs")
     if outputs:
@@ -245,7 +248,7 @@ def _input_text(name: str | int) -> str | int:
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose `input` and `message` any reader can take; several inputs become an object."""
+    """Return a record whose `input` and `message` are valid Unicode; several inputs become an object."""
     name = record["input"]
     if isinstance(name, InputNames):
         record["input"] = {key: spell(source) for key, source in name.sources.items()}
@@ -257,7 +260,7 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Iterator[str]:
-    """The document as json.dumps writes it, with the answers put in one by one."""
+    """Yield the document as json.dumps would write it, inserting the answers one by one."""
     head, tail = json.dumps({**document, "predictions": []}, indent=2).split('"predictions": []', 1)
     yield f'{head}"predictions": ['
     separator = "\n    "
@@ -277,14 +280,14 @@ def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], change: Change = 
         plain.writeheader()
     for row in rows:
         cells = {key: _cell(value, change) for key, value in row.items()}
-        # A carriage return alone ends a line for most readers, but is not quoted for it.
+        # Most readers treat a lone carriage return as a line end, but the csv module does not quote it.
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
         (quoted if has_return else plain).writerow(cells)
     return text.getvalue()
 
 
 def _names(record: type[Any]) -> tuple[str, ...]:
-    """The fields of a record, in their order."""
+    """Return the fields of a record, in order."""
     return tuple(field.name for field in dataclasses.fields(record))
 
 
@@ -293,7 +296,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _cell(value: Any, change: Change) -> Any:
-    """Shapes as 1x64x32, records as JSON, changed text; everything else as it is."""
+    """Format shapes as 1x64x32 and records as JSON, apply `change` to text, and return other values unchanged."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`bench --graph`: a network as a picture, layers from top to bottom, coloured by the time that each takes."""
+"""`bench --graph`: draw a network from top to bottom, layers coloured by time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .html_markup import Markup, element, fragment, microseconds
 from .report import LayerTable
 
 _WIDTH, _HEIGHT, _DOWN, _GAP, _LANE, _EDGE, _TOP = 216, 58, 30, 18, 16, 24, 64
-_LETTERS = 30  # of a label that fits into a box
+_LETTERS = 30  # longest label that fits into a box
 _LIGHT, _DARK = palette.SURFACES_LIGHT, palette.SURFACES_DARK
-# Programs that draw SVG without style sheets take the light colours from the attributes.
+# Renderers without style sheets use the light colours in the attributes.
 _STYLE = (
     "@media screen and (prefers-color-scheme: dark) {"
     f" .back {{ fill: {_DARK['card']} }} text {{ fill: {_DARK['ink']} }}"
@@ -23,7 +23,7 @@ _STYLE = (
     f" .box {{ fill: color-mix(in srgb, {_DARK['heat']} var(--warmth), {_DARK['line']}) }} }}"
 )
 
-Slot = tuple[str, str, int]  # a layer ("", name, 0), or an edge that passes a row: (reader, layer read, row)
+Slot = tuple[str, str, int]  # a layer ("", name, 0), or an edge crossing a row: (reader, layer read, row)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GraphTitle:
 
 
 def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
-    """Return an SVG of the network, each layer with its name, kind, shape of one example and microseconds."""
+    """Return an SVG of the network; each layer shows its name, kind, example shape and microseconds."""
     times = {row.name: row.latency_us for row in table.layers}
     names = {INPUT, *(layer.name for layer in network.layers)}
     rows = _arrange(network)
@@ -78,8 +78,8 @@ def _warmest(times: Mapping[str, float], names: set[str]) -> float:
 
 
 def _arrange(network: Network) -> list[list[Slot]]:
-    """Rows of layers, each below all that it reads, with a lane in every row that an edge passes; in each row in the
-    order of the middle of what they read."""
+    """Return rows of layers, each below all its inputs, with a lane in every row that an edge crosses. Slots of a row
+    are ordered by the mean position of their inputs."""
     ranks = {INPUT: 0}
     rows: dict[int, list[Slot]] = {0: [("", INPUT, 0)]}
     above: dict[Slot, list[Slot]] = {}
@@ -109,7 +109,7 @@ def _row_width(row: list[Slot]) -> float:
 
 
 def _centres(row: list[Slot]) -> dict[Slot, float]:
-    """The middle of each slot of a row, from the middle of the row."""
+    """Return the centre of each slot, relative to the centre of the row."""
     centres, x = {}, -_row_width(row) / 2
     for slot in row:
         wide = _LANE if slot[0] else _WIDTH
@@ -119,7 +119,7 @@ def _centres(row: list[Slot]) -> dict[Slot, float]:
 
 
 def _places(rows: list[list[Slot]]) -> dict[Slot, tuple[float, float]]:
-    """The middle of each slot's upper side."""
+    """Return the top centre of each slot."""
     return {
         slot: (x, _TOP + rank * (_HEIGHT + _DOWN)) for rank, row in enumerate(rows) for slot, x in _centres(row).items()
     }
@@ -128,7 +128,7 @@ def _places(rows: list[list[Slot]]) -> dict[Slot, tuple[float, float]]:
 def _edge(
     reader: str, read: str, rows: list[list[Slot]], places: Mapping[Slot, tuple[float, float]], width: float
 ) -> Markup:
-    """The line from a layer that is read down to its reader, through its lanes."""
+    """Return the path from a layer down through its lanes to a reader."""
     x, y = places["", read, 0]
     words = [f"M{x + width / 2:.1f} {y + _HEIGHT:.0f}"]
     start = x
@@ -137,7 +137,7 @@ def _edge(
         a, b, half = start + width / 2, stop + width / 2, _DOWN / 2
         words.append(f"C{a:.1f} {top - half:.0f} {b:.1f} {top - half:.0f} {b:.1f} {top:.0f}V{top + _HEIGHT:.0f}")
         start = stop
-    path = " ".join(words).rpartition("V")[0]  # it ends where its reader begins
+    path = " ".join(words).rpartition("V")[0]  # the path ends at the top of its reader
     return element("path", d=path, fill="none", stroke=_LIGHT["faint"], stroke_width=1.2, class_="edge")
 
 

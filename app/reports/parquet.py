@@ -1,4 +1,4 @@
-"""Answers as a Parquet file, by pyarrow where it is installed."""
+"""Write answers as a Parquet file with pyarrow, if it is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def import_pyarrow() -> Any:
-    """The module `pyarrow`, with `parquet`; UsageError with what to install where it is not here."""
+    """Return the module `pyarrow`, with `parquet`. UsageError with an installation hint if it is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -32,11 +32,11 @@ def import_pyarrow() -> Any:
 def write_parquet(
     path: Path, answers: Iterable[Prediction], errors: Sequence[InputProblem] = (), option: str = "--output"
 ) -> None:
-    """Write answers, whole or not at all, a row each; then a row for each input that could not be answered.
+    """Write answers atomically, one row each, then a row for each input that could not be answered.
 
-    Columns: input (text, or the number of a row), label, class_index, probability, error; values (a list) in place of
-    the three where the network gives values; outputs (JSON) of a network of several. UsageError where the file cannot
-    be written.
+    Columns: input (text, or the number of a row), label, class_index, probability, error; values (a list) instead of
+    these three if the network outputs values; outputs (JSON) if it has several outputs. UsageError if the file is not
+    writable.
     """
     pyarrow = import_pyarrow()
     remaining = iter(answers)

@@ -1,8 +1,8 @@
-"""`bench --compare`: the times of a bench beside those of an earlier one, and whether any got too slow.
+"""`bench --compare`: compare the times of a bench with an earlier one, and find regressions.
 
-Both sides are JSON documents of schema_version 1, both measured or both predicted, and both of networks, of the same
-kernel at the same shape, or of a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed,
-and nothing that is slower then counts as a regression.
+Both are JSON documents of schema_version 1, both measured or both predicted, of networks, the same kernel at the same
+shape, or a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed and nothing counts as
+a regression.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..text import printable
 from .resources import TITLES, short
 
 DEFAULT_THRESHOLD = "5%"
-MAX_BYTES = 64 << 20  # of a baseline: a bench of a hundred layers takes 40 KB
+MAX_BYTES = 64 << 20  # limit for a baseline; a bench of a hundred layers takes 40 KB
 
 
-MOST_REASONS = 2  # resources shown with a row's change,
-LEAST_REASON_US = 0.005  # which is what would be printed as 0.00
+MOST_REASONS = 2  # number of resources shown with a row's change,
+LEAST_REASON_US = 0.005  # except those printed as 0.00
 _COMPARABLE = ("model", "target", "dtype", "batch_size")
 
 
 class _Time(NamedTuple):
-    """A row's microseconds, and those of its critical path by resource."""
+    """A row's time, and its critical time by resource, in microseconds."""
 
     us: float
     critical: dict[str, float]
@@ -38,9 +38,11 @@ class _Time(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """A layer, or a case of a suite. `change` is relative to the baseline, 0.05 for 5 % slower, and None where
-    there is nothing to compare with; `critical` has the change of each resource's critical time in microseconds, where
-    both sides know it."""
+    """A layer, or a case of a suite.
+
+    `change` is relative to the baseline (0.05: 5 % slower), None if one side is missing. `critical` is the change of
+    each resource's critical time in microseconds, if both sides have it.
+    """
 
     name: str
     status: str  # same, faster, slower, regression, added or removed
@@ -51,7 +53,7 @@ class ComparedRow:
 
     @property
     def why(self) -> str:
-        """The resources that most of a change is due to: `tensor +1.20 us, launch -0.30`; "" where it is not known."""
+        """Return the resources that explain most of a change: `tensor +1.20 us, launch -0.30`; "" if unknown."""
         moved = sorted(self.critical.items(), key=lambda part: -abs(part[1]))[:MOST_REASONS]
         words = [f"{short(name)} {change:+.2f}" for name, change in moved if abs(change) >= LEAST_REASON_US]
         return ", ".join([f"{words[0]} us", *words[1:]]) if words else ""
@@ -59,9 +61,9 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """All rows, and the total as one more. A regression is a change beyond the threshold (0.05 for 5 %).
+    """All rows, with the total as an additional one. A regression is a change beyond the threshold (0.05 for 5 %).
 
-    `differences` says what is not the same on both sides; times are of an input where batch sizes differ.
+    `differences` lists what the two sides do not share; times are per input if batch sizes differ.
     """
 
     baseline: str
@@ -77,7 +79,7 @@ class BaselineComparison:
         return not any(row.status == "regression" for row in (*self.rows, self.total))
 
     def section(self) -> dict[str, Any]:
-        """The `compare` section of the JSON document."""
+        """Return the `compare` section of the JSON document."""
         rows = [{**vars(row), "critical": dict(row.critical)} for row in self.rows]
         return {
             "differences": list(self.differences),
@@ -93,7 +95,7 @@ class BaselineComparison:
 
 
 def parse_threshold(text: str) -> float:
-    """`5%` as 0.05; UsageError for what is no percentage, and for one without its sign, which might be a fraction."""
+    """Parse `5%` as 0.05. UsageError without the percent sign, since the number might be a fraction."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", text)
     if match is None:
         raise UsageError(f"--threshold {text!r}: not a percentage, as in 5% or 0.5%")
@@ -104,7 +106,7 @@ def parse_threshold(text: str) -> float:
 
 
 def read_baseline(path: Path) -> dict[str, Any]:
-    """The document of an earlier bench; UsageError where the file is something else."""
+    """Return the document of an earlier bench. UsageError if the file is something else."""
     name = f"--compare {path}"
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: not a regular file")
@@ -125,8 +127,8 @@ def read_baseline(path: Path) -> dict[str, Any]:
 def compare_documents(
     document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
 ) -> BaselineComparison:
-    """The rows of a bench's document beside a baseline's; UsageError, which lists all differences, where the two
-    cannot be held against each other."""
+    """Compare a bench's document with a baseline row by row. UsageError listing all differences if they are not
+    comparable."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
         raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; the two are not compared")
@@ -149,7 +151,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _what_is_wrong(document: Any) -> str | None:
-    """The first thing that keeps a document from being a bench's; None where it is one."""
+    """Return the first reason why a document is not a bench; None if it is one."""
     if not isinstance(document, dict) or document.get("schema_version") != 1:
         return "its schema_version is not 1"
     if document.get("command") != "bench":
@@ -158,14 +160,14 @@ def _what_is_wrong(document: Any) -> str | None:
         return "it lacks the section 'bench'"
     size = document["bench"].get("batch_size")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 40):
-        return "its batch size is no whole number"
+        return "its batch size is not a whole number"
     for key in ("latency_kind", "latency_label", "target", "dtype"):
         if not isinstance(document.get(key), str):
-            return f"its {key} is no text"
+            return f"its {key} is not text"
     key = "suite" if "suite" in document else "layers"
     rows = document.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return f"its {key} are no list of rows"
+        return f"its {key} are not a list of rows"
     time = _time_key(document)
     if not all(isinstance(row.get("name"), str) and _is_time(row.get(time)) for row in rows):
         return f"a row of its {key} lacks a name or a time"
@@ -183,13 +185,13 @@ def _time_key(document: dict[str, Any]) -> str:
 
 
 def _times(document: dict[str, Any], inputs: int) -> dict[str, _Time]:
-    """The time of each row, divided by the number of inputs."""
+    """Return the time of each row per input."""
     rows = document["suite"] if "suite" in document else document["layers"]
     return {row["name"]: _Time(float(row[_time_key(document)]) / inputs, _critical(row, inputs)) for row in rows}
 
 
 def _critical(row: dict[str, Any], inputs: int) -> dict[str, float]:
-    """A row's critical time by resource; nothing where it has none that can be read."""
+    """Return a row's critical time by resource; empty if it is missing or malformed."""
     critical = row.get("critical")
     if not isinstance(critical, dict) or not all(_is_time(time) for time in critical.values()):
         return {}
@@ -201,12 +203,12 @@ def _total(times: Mapping[str, _Time]) -> _Time:
 
 
 def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """In words, what was asked for here and what the baseline has of it, and whether that forbids a comparison."""
+    """Describe the differences between this bench and the baseline, and whether each forbids a comparison."""
     if ("suite" in document) != ("suite" in baseline):
         yield "one is of a suite, the other is not", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
-    # A suite has targets and dtypes of its own, a kernel no batch: there, whatever differs makes it another bench.
+    # Suites set their own targets and dtypes and kernels have no batch, so any difference there makes it another bench.
     networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
     others = False
     for key, here, there in pairs:
@@ -224,7 +226,7 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
 
 
 def _value(value: Any) -> str:
-    """A value of a document in few words."""
+    """Format a value of a document briefly."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -236,7 +238,7 @@ def _value(value: Any) -> str:
 
 
 def _merged(now: list[str], before: list[str]) -> list[str]:
-    """All names in today's order, each one that went after the last that is still there."""
+    """Return all names in the current order; removed ones follow the last preceding one that is still there."""
     known = set(now)
     removed: dict[str | None, list[str]] = {}
     last = None
@@ -254,7 +256,7 @@ def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: 
         return ComparedRow(name, "added" if before is None else "removed", *us, None)
     change = now.us / before.us - 1 if before.us else None
     if now.us == before.us or (change is not None and not round(100 * change, 2)):
-        status = "same"  # also what would be printed as 0.00 %
+        status = "same"  # also changes printed as 0.00 %
     elif now.us < before.us:
         status = "faster"
     else:
@@ -267,7 +269,7 @@ def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: 
 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
-    """The comparison as a table for `stream` (a file where it is None), and the verdict in a line."""
+    """Return the comparison as a table for `stream` (None: a file), and the verdict on one line."""
     from .console import render_records
 
     records = [

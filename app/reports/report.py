@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ...runtime.verify import Verification
 
 
-SHOWN_ANSWERS = 200  # of a page
+SHOWN_ANSWERS = 200  # answers on an HTML page
 
 
 def plus_minus(error: float | None) -> str:
-    """Return what stands behind a predicted time: " ± 22 %", or ", not validated" where nobody has measured a kernel
-    that is bound alike; nothing where no error is known."""
+    """Format the expected error of a predicted time: " ± 22 %", or ", not validated" if no measured kernel has the same
+    bound; "" if no error is known."""
     if error is None:
         return ""
     return ", not validated" if error == math.inf else f" \u00b1 {100 * error:.0f} %"
@@ -40,7 +40,7 @@ def plus_minus(error: float | None) -> str:
 
 @dataclass(frozen=True)
 class Nones:
-    """Answers that say that the input is none of a network's classes, and the label that says it."""
+    """Number of answers with the label that means "not one of the network's classes"."""
 
     label: str
     count: int
@@ -49,26 +49,26 @@ class Nones:
 
 @dataclass(frozen=True)
 class LayerTable:
-    """The rows of one network or kernel, with what was run as its title."""
+    """The rows of one network or kernel, titled with what was run."""
 
     title: str
-    prefix: str  # distinguishes the rows of several tables in one list
+    prefix: str  # prefix of row names when several tables are in one list
     layers: tuple[LayerTiming, ...]
-    floor: Floor | None = None  # of a network: the least time that it could take
+    floor: Floor | None = None  # lower bound of a network's time
 
     @property
     def times_floor(self) -> float | None:
-        """The total over the floor."""
+        """Return the ratio of the total to the floor."""
         return None if self.floor is None else self.total_us / self.floor.latency_us
 
     @property
     def total_us(self) -> float:
-        """The time of all rows."""
+        """Return the time of all rows."""
         return sum(layer.latency_us for layer in self.layers)
 
     @property
     def critical(self) -> dict[str, float]:
-        """Microseconds of the critical path by resource; empty where it is not known of every row."""
+        """Return microseconds of the critical path by resource; empty if unknown for some row."""
         from ...runtime.timing import add_critical
 
         total = add_critical(layer.critical for layer in self.layers)
@@ -76,12 +76,12 @@ class LayerTable:
 
     @property
     def mfu(self) -> float | None:
-        """MFU over the whole time; None where it is not known of every row."""
+        """Return the MFU over the whole time; None if unknown for some row."""
         return self._utilization[0]
 
     @property
     def hfu(self) -> float | None:
-        """HFU over the whole time; None where it is not known of every row."""
+        """Return the HFU over the whole time; None if unknown for some row."""
         return self._utilization[1]
 
     @property
@@ -92,7 +92,7 @@ class LayerTable:
 
     @property
     def latency_error(self) -> float | None:
-        """The expected error of the predicted total, as a share of it."""
+        """Return the expected relative error of the predicted total."""
         from ...runtime.timing import widest_error
 
         return widest_error((layer.latency_us, layer.latency_error) for layer in self.layers)
@@ -100,8 +100,8 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Cores:
-    """Workers with a NeuronCore each, at the same time: how many, the microseconds that passed on the busiest, and
-    those of each that answered."""
+    """Workers that run concurrently on a NeuronCore each: their number, the microseconds of the busiest, and those of
+    each that answered."""
 
     count: int
     elapsed_us: float
@@ -110,7 +110,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class NetworkAdvice:
-    """Advice on making a network faster, which takes `total_us` now, and the effect of faster machines."""
+    """Advice on making a network faster that takes `total_us` now, and the effect of faster hardware."""
 
     network: str
     total_us: float
@@ -120,7 +120,7 @@ class NetworkAdvice:
 
 @dataclass(frozen=True)
 class NetworkLowering:
-    """The launches that a batch of a network takes, with their graphs after each pass."""
+    """The launches of a batch of a network, with their graphs after each pass."""
 
     network: str
     dtype: str
@@ -140,9 +140,9 @@ class Report:
     dtype: str
     latency_kind: str
     latency_note: str | None = None
-    latency_label: str | None = None  # what the times are, in words; None: the latency_kind
-    choice_note: str | None = None  # why the backend is the one
-    assumed: tuple[str, ...] = ()  # of pictures, when the network was imported; on a page alone
+    latency_label: str | None = None  # description of the times; None: the latency_kind
+    choice_note: str | None = None  # reason for the backend
+    assumed: tuple[str, ...] = ()  # preprocessing assumed at import; shown on HTML pages only
     cores: Cores | None = None
     comparison: BackendComparison | None = None  # the chip beside the simulator
     tables: list[LayerTable] = field(default_factory=list)
@@ -150,25 +150,25 @@ class Report:
     answer_count: int | None = None  # number of answers, if `predictions` are only the first; None: they are all
     suite: list[SuiteRow] | None = None
     sweep: list[SweepPoint] | None = None
-    latency_limit_us: float | None = None  # of a sweep's best points
+    latency_limit_us: float | None = None  # limit for a sweep's best points
     advice: list[NetworkAdvice] | None = None
     lowering: list[NetworkLowering] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
-    agreement: Agreement | None = None  # with float32 on calibration inputs, of a network in 8 bits
+    agreement: Agreement | None = None  # of an 8-bit network with float32 on calibration inputs
     score: Score | None = None
-    box_score: BoxScore | None = None  # of a network of boxes
-    map_score: MapScore | None = None  # of a network of maps
-    map_labels: tuple[str, ...] = ()  # its classes
-    coco: Annotations | None = None  # the ids of classes and pictures, of a network of boxes
-    limits: Limits | None = None  # of the boxes that are answered
-    fail_under: float | None = None  # the least accuracy with which a scored run succeeds
-    none: Nones | None = None  # of a network that can say so
+    box_score: BoxScore | None = None  # if the network outputs boxes
+    map_score: MapScore | None = None  # if the network outputs maps
+    map_labels: tuple[str, ...] = ()  # classes of maps
+    coco: Annotations | None = None  # ids of classes and pictures for COCO results
+    limits: Limits | None = None  # limits on the answered boxes
+    fail_under: float | None = None  # minimum accuracy for exit status 0
+    none: Nones | None = None  # if the network has a "none" label
     errors: list[InputProblem] = field(default_factory=list)
-    max_errors: int = 0  # inputs that may fail in a run that succeeds
-    lnc: int = 1  # NeuronCores of the logical core that a launch runs on
-    wide: bool = False  # tables in a terminal show all columns, whatever its width
-    answered_earlier: int = 0  # of the predictions, those of an interrupted run, which the layers' times leave out
+    max_errors: int = 0  # number of failed inputs allowed for exit status 0
+    lnc: int = 1  # NeuronCores per logical core
+    wide: bool = False  # terminal tables show all columns, regardless of width
+    answered_earlier: int = 0  # answers taken over from an interrupted run; not part of the layers' times
 
     @classmethod
     def on(cls, command: str, model: str | None, backend: BackendInfo, dtype: str) -> Report:
@@ -189,7 +189,7 @@ class Report:
 
     @property
     def chip(self) -> str:
-        """The target in words, with the logical core where that has two cores."""
+        """Return a description of the target, with the logical core if that has two cores."""
         return self.target if self.lnc == 1 else f"{self.target} with LNC {self.lnc}"
 
     @property
@@ -207,7 +207,7 @@ class Report:
 
     @property
     def utilization(self) -> tuple[float | None, float | None]:
-        """MFU and HFU over the whole time of all tables; None where one is not known."""
+        """Return MFU and HFU over the whole time of all tables; None if unknown."""
         from ...runtime.timing import total_utilization
 
         return total_utilization([layer for table in self.tables for layer in table.layers], self.total_us)
@@ -221,7 +221,7 @@ class Report:
 
     @property
     def is_below(self) -> bool:
-        """True if the accuracy, the mAP of boxes or the mean IoU of maps is below the one that was asked for."""
+        """True if the accuracy, mAP or mean IoU is below --fail-under."""
         if self.fail_under is None:
             return False
         if self.box_score is not None:
@@ -232,7 +232,7 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0, 1 where a check failed, else 2 where more inputs than are allowed could not be used."""
+        """Return 1 if a check failed, else 2 if more inputs failed than allowed, else 0."""
         checks = (self.verify, self.comparison)
         if self.is_below or any(check is not None and not check.passed for check in checks):
             return CHECK_FAILED

@@ -1,4 +1,4 @@
-"""The resources of a critical path as people read them (simulator/timing/critical_path.py)."""
+"""Names of critical-path resources for people (simulator/timing/critical_path.py)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ TITLES = {
     "semaphore": "semaphores",
     "other_core": "the other core",
 }
-LEAST_SHARE = 0.005  # of the time: smaller shares are shown together,
-LEAST_US = 0.05  # unless all of that is not worth a word
+LEAST_SHARE = 0.005  # smaller shares of the time are summed as "other",
+LEAST_US = 0.05  # which is omitted below this
 
 
 def short(resource: str | None) -> str:
-    """A resource in a narrow column: `tensor`, `DMA bandwidth`; a dash for none."""
+    """Return a short name for a narrow column: `tensor`, `DMA bandwidth`; a dash for none."""
     if resource is None:
         return "-"
     return resource.replace("_", " ").replace("dma", "DMA")
 
 
 def title(resource: str | None) -> str:
-    """A resource in a sentence."""
+    """Return the name to use in a sentence."""
     return "not known" if resource is None else TITLES.get(resource, short(resource))
 
 
 def by_size(critical: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Resources and their microseconds, the largest first; those of hardly any time together as "other"."""
+    """Return resources and their microseconds, largest first; negligible ones are summed as "other"."""
     total = sum(critical.values())
     large = [(name, time) for name, time in critical.items() if time >= LEAST_SHARE * total]
     rest = total - sum(time for _, time in large)

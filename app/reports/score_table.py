@@ -1,4 +1,4 @@
-"""Scores of answers in a terminal: accuracy, a line for each class, and the confusions."""
+"""Print scores: accuracy, a line for each class, and the confusions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..text import count
 from .console import cell, new_table, print_line
 from .report import Report
 
-MATRIX_CLASSES = 12  # up to which the confusion matrix is shown whole
-SHOWN_CLASSES = 20  # of more, those with the lowest F1
+MATRIX_CLASSES = 12  # limit for showing the whole confusion matrix
+SHOWN_CLASSES = 20  # if there are more classes, those with the lowest F1 are shown
 SHOWN_CONFUSIONS = 10
 
 
 def print_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of a report, if it has one; the tables are left out if `quiet`."""
+    """Print the score of a report, if it has one; with `quiet`, without the tables."""
     score = report.score
     if score is None:
         return
@@ -42,12 +42,12 @@ def score_line(score: Score) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio with three decimals, `-` where it has no value."""
+    """Format a ratio with three decimals; `-` if it is undefined."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def worst_classes(score: Score, most: int) -> list[ClassScore]:
-    """The classes by index; of more than `most`, those with the lowest F1, the lowest first."""
+    """Return the indices of at most `most` classes, lowest F1 first if some are left out."""
     if len(score.classes) <= most:
         return list(score.classes)
     return sorted(score.classes, key=lambda each: (each.f1 or 0.0, -each.support))[:most]
@@ -72,7 +72,7 @@ def _print_confusions(console: Console, score: Score) -> None:
         labels = [each.label for each in score.classes]
         counts = {(each.label, each.predicted): each.count for each in score.confusion}
         console.print()
-        print_line(console, "confusion matrix: a row for each right label, a column for each answer", "bold")
+        print_line(console, "confusion matrix: a row for each correct label, a column for each answer", "bold")
         table = new_table()
         table.add_column("", overflow="fold")
         for label in labels:

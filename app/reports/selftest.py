@@ -1,5 +1,7 @@
-"""Reports of `doctor --selftest`: a document for programs, tables for people. Predicted and measured times are in
-columns of their own, and where nothing ran on a chip the report says so."""
+"""Reports of `doctor --selftest`: a document for programs, tables for people.
+
+Predicted and measured times are in separate columns, and the report says so if nothing ran on a chip.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from .machine import SCHEMA_VERSION, prediction_record
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
 COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
-_NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")  # fields that CSV has as JSON
-AWS_LABEL = "AWS's estimate"  # of its compiler: neither predicted by trninfer nor measured
+# fields written as JSON in CSV
+_NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")
+AWS_LABEL = "AWS's estimate"  # by its compiler: neither predicted by trninfer nor measured
 TOP_LABELS = 3
 
 
@@ -46,7 +49,7 @@ class SelfTest:
 
     @property
     def place(self) -> str:
-        """Name of the place it ran on: "chip", "compiler" or "simulator"."""
+        """Return where it ran: "chip", "compiler" or "simulator"."""
         return "chip" if self.on_chip else "compiler" if self.is_compiled_only else "simulator"
 
     @property
@@ -56,30 +59,30 @@ class SelfTest:
 
     @property
     def note(self) -> str | None:
-        """Note to show beside its times."""
+        """Return the note to show with its times."""
         return None if self.on_chip else COMPILER_NOTE if self.is_compiled_only else SIMULATOR_NOTE
 
     @property
     def failures(self) -> int:
-        """Number of failed checks."""
+        """Return the number of failed checks."""
         failed = [outcome.is_failure for outcome in self.kernels]
         return sum(failed) + sum(outcome.is_failure for _, outcome in self.networks)
 
     @property
     def status(self) -> int:
-        """The exit status: 3 where the chip was lost, 1 where anything differs or has no result."""
+        """Return the exit status: 3 if the chip was lost, 1 if anything differs or has no result."""
         return NO_BACKEND if self.stopped else CHECK_FAILED if self.failures else 0
 
     @property
     def what_to_do(self) -> str:
-        """With the archive."""
+        """Return what to do with the archive."""
         if self.on_chip or self.is_compiled_only:
             return "please attach this to an issue of the project, after a look into it"
         return "the archive of a run on the simulator; only one of a chip is worth sending"
 
 
 def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]:
-    """All of it as a JSON document; `machine` is what doctor found."""
+    """Return the results as a JSON document; `machine` holds doctor's checks."""
     return {
         "schema_version": SCHEMA_VERSION,
         "command": "selftest",
@@ -104,7 +107,7 @@ def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def join_documents(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one document: the only one, or one whose `runs` are all of them."""
+    """Return the only document, or one whose `runs` are all of them."""
     if len(documents) == 1:
         return documents[0]
     head = {name: documents[0][name] for name in ("schema_version", "command", "date")}
@@ -136,7 +139,7 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
 
 
 def render_machine(document: dict[str, Any], form: Format) -> str:
-    """Return the document as JSON; or its kernels as CSV; or an object a line, by `type`."""
+    """Return the document as JSON, its kernels as CSV, or one object per line with a `type` (NDJSON)."""
     if form == "json":
         return json.dumps(document, indent=2) + "\n"
     runs = document.get("runs", [document])
@@ -160,7 +163,7 @@ def render_machine(document: dict[str, Any], form: Format) -> str:
 
 
 def render(test: SelfTest, stream: IO[str] | None) -> str:
-    """Return tables for `stream`, or for a file where it is None."""
+    """Return tables for `stream` (None: a file)."""
     title = f"self-test of {test.info.target} in {test.dtype}, on the {test.place}"
     columns = ["kernel", "size", "result", "error", "predicted us"]
     if test.on_chip:
@@ -189,7 +192,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
 
 
 def _message(outcome: KernelOutcome) -> str:
-    """Return why a kernel has no result, and in which other ways it compiled."""
+    """Return why a kernel has no result, and how else it compiled."""
     line = f"{outcome.kernel} {outcome.variant} ({outcome.size}): {outcome.message}".replace(" ()", "")
     return line + "".join(f"; {each.how}: {each.error or 'compiles'}" for each in outcome.otherwise)
 

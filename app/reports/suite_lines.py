@@ -1,4 +1,4 @@
-"""Lines below the table of a suite: the mean error over published kernels, and what there is to know of cases."""
+"""Lines below the table of a suite: the mean error over published kernels, and notes on cases."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
     from ...runtime.verify import Verification
 
-SHOWN_ROWS = 10  # of a feature batch
-SHOWN_VALUES = 8  # of an answer
-SHOWN_OUTPUTS = 3  # beside the leading one, of a network of several
-SHOWN_BESIDE = 3  # values of each
+SHOWN_ROWS = 10  # rows of features
+SHOWN_VALUES = 8  # values per answer
+SHOWN_OUTPUTS = 3  # further outputs per answer
+SHOWN_BESIDE = 3  # values per further output
 
 
 def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
-    """Answers, checks and (unless quiet) layers as text for `stream`, or for a file where it is None."""
+    """Return answers, checks and (unless quiet) layers as text for `stream` (None: a file)."""
 
     def fill(console: Console) -> None:
         if report.command == "detect":
@@ -63,7 +63,7 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
 
 
 def render_layers(report: Report, stream: IO[str] | None) -> str:
-    """The layer tables and checks alone, for beside a machine format."""
+    """Return the layer tables and checks only, for standard error beside a machine format."""
 
     def fill(console: Console) -> None:
         _print_none(console, report)
@@ -107,7 +107,7 @@ def _print_predictions(console: Console, report: Report) -> None:
 
 
 def _beside(output: OutputAnswer) -> str:
-    """An output that does not lead: its label and probability, or the first few of its values."""
+    """Format a further output: its label and probability, or its first few values."""
     if output.values is None:
         return f"{output.label} {output.probability:.4f}"
     if len(output.values) <= SHOWN_BESIDE:
@@ -117,7 +117,7 @@ def _beside(output: OutputAnswer) -> str:
 
 
 def _shortened(answer: Prediction) -> str:
-    """The label; of values, the first few."""
+    """Return the label, or the first few values."""
     if answer.values is None or len(answer.values) <= SHOWN_VALUES:
         return answer.text if answer.values is None else " ".join(f"{value:.6g}" for value in answer.values)
     first = " ".join(f"{value:.6g}" for value in answer.values[:SHOWN_VALUES])
@@ -128,7 +128,7 @@ def _print_none(console: Console, report: Report) -> None:
     none = report.none
     if none is not None and none.count:
         verb = "is" if none.count == 1 else "are"
-        print_line(console, f"{none.count} of {none.total} {verb} none of what the network knows (label {none.label})")
+        print_line(console, f"{none.count} of {none.total} {verb} not a class of the network (label {none.label})")
 
 
 def _print_suite(console: Console, report: Report) -> None:
@@ -151,7 +151,7 @@ def _print_suite(console: Console, report: Report) -> None:
 
 
 def _print_times(console: Console, report: Report) -> None:
-    """The tables of times, and what is to be known about them."""
+    """Print the tables of times, and notes on them."""
     shown = [table for table in report.tables if table.layers]
     if report.comparison is not None:
         _print_comparison(console, report.comparison, report.wide)
@@ -195,7 +195,7 @@ def _form_lines(table: LayerTable) -> list[str]:
 
 
 def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
-    """Return a column's cells: times bold where rows take most of the whole, resources in their colours."""
+    """Return a column's cells: times bold in the longest rows, resources in their colours."""
     slow = slow_rows(layers)
     cells = []
     for row in layers.layers:
@@ -211,7 +211,7 @@ def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
 
 
 def slow_rows(layers: LayerTable) -> set[str]:
-    """Return the rows that take half of the time, the longest first."""
+    """Return the rows that account for half of the time, longest first."""
     slow, time = set(), 0.0
     for row in sorted(layers.layers, key=lambda row: -row.latency_us):
         if 2 * time >= layers.total_us:
@@ -234,7 +234,7 @@ def _total(table: LayerTable, report: Report) -> str:
 
 
 def _utilization(table: LayerTable) -> str:
-    """MFU and HFU of the whole time, where they are known."""
+    """Format MFU and HFU of the whole time, if known."""
     if table.mfu is None or table.hfu is None:
         return ""
     return f": MFU {_percent(table.mfu)}, HFU {_percent(table.hfu)}"
@@ -247,7 +247,7 @@ def _critical(table: LayerTable) -> str:
 
 
 def _print_comparison(console: Console, comparison: BackendComparison, wide: bool) -> None:
-    """The chip beside the simulator: a launch a row, with its times each under what they are."""
+    """Print chip and simulator side by side, one row per launch."""
     rows = comparison.rows
     if not rows:
         return

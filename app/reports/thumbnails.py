@@ -1,4 +1,4 @@
-"""Small pictures of the inputs of a page, inside it."""
+"""Small copies of the input pictures, embedded in the HTML page."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
     from ...inference.class_maps import ClassMap
     from ...inference.detections import Box
 
-DRAWN_SIDE = 480  # of a picture with boxes and their labels
-SIDE = 56  # pixels, at the most
-MOST_PIXELS = 40_000_000  # of a picture that is opened once more for it
+DRAWN_SIDE = 480  # side of a picture with boxes and labels
+SIDE = 56  # maximum side in pixels
+MOST_PIXELS = 40_000_000  # larger pictures are not opened again for a thumbnail
 
 
 def thumbnail(name: str) -> str | None:
-    """A picture as a data URL of PNG, SIDE pixels at the most; None where it cannot be read as a file of that name."""
+    """Return a picture as a PNG data URL, at most SIDE pixels; None if there is no readable file of that name."""
     small = _small(name, SIDE)
     return None if small is None else _data_url(small, "PNG")
 
 
 def drawn_thumbnail(name: str, boxes: Sequence[Box], size: tuple[int, int] | None) -> str | None:
-    """A picture of `size` with its boxes drawn as a data URL of JPEG, DRAWN_SIDE pixels at the most; None as above."""
+    """Return a picture of `size` with its boxes drawn as a JPEG data URL, at most DRAWN_SIDE pixels; None as in
+    `thumbnail`."""
     from ...inference.drawing import draw_boxes
 
     small = None if size is None else _small(name, DRAWN_SIDE)
@@ -34,8 +35,8 @@ def drawn_thumbnail(name: str, boxes: Sequence[Box], size: tuple[int, int] | Non
 
 
 def map_thumbnail(name: str, found: ClassMap, labels: Sequence[str]) -> str | None:
-    """A picture with its classes in colour as a data URL; the colours alone where it cannot be read, None as above
-    without a map."""
+    """Return a picture with its classes in colour as a data URL; only the colours if it is unreadable, None without a
+    map."""
     import numpy as np
     from PIL import Image
 
@@ -51,7 +52,7 @@ def map_thumbnail(name: str, found: ClassMap, labels: Sequence[str]) -> str | No
 
 
 def _small(name: str, side: int) -> Image.Image | None:
-    """A small copy of a picture, upright, on white; None where it cannot be read as a file of that name."""
+    """Return a small upright copy of a picture on white; None if there is no readable file of that name."""
     from PIL import Image, ImageOps
 
     if not os.path.isfile(name):
@@ -62,7 +63,7 @@ def _small(name: str, side: int) -> Image.Image | None:
                 return None
             picture.draft("RGB", (side, side))
             small = ImageOps.exif_transpose(picture).convert("RGBA")
-    except Exception:  # whatever a picture can do to a reader: the page does without it
+    except Exception:  # any decoder error: the page omits the picture
         return None
     small.thumbnail((side, side))
     sheet = Image.new("RGBA", small.size, "white")

@@ -56,7 +56,9 @@ def _of_json(text: str) -> tuple[str, ...]:
             data = data[key]
     labels = _as_labels(data)
     if not labels:
-        raise ModelError('its JSON is no list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers from 0 up')
+        raise ModelError(
+            'its JSON is not a list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers from 0 up'
+        )
     return labels
 
 

@@ -128,7 +128,7 @@ def _external(
     location = fields.get("location", "")
     numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
     if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in numbers):
-        raise ModelError(f"{where}: its place in {location!r} is no number")
+        raise ModelError(f"{where}: its place in {location!r} is not a number")
     offset, length = map(int, numbers)
     if length != math.prod(shape) * dtype.itemsize:
         raise ModelError(f"{where}: {length} bytes do not fit its shape {list(shape)}")

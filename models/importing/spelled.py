@@ -117,9 +117,9 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ModelError(f"{text!r} is no number") from None
+        raise ModelError(f"{text!r} is not a number") from None
     if not abs(value) < 1e6:
-        raise ModelError(f"{text!r} is no number that fits")
+        raise ModelError(f"{text!r} is not a number that fits")
     return value
 
 

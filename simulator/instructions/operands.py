@@ -232,7 +232,7 @@ class Function(Named):
     """An activation function, whose lookup table is `table` of the call."""
 
     allowed: tuple[str, ...] = tuple(ACTIVATIONS)
-    why: str = "is no activation function"
+    why: str = "is not an activation function"
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         found = super().check(call, name, value)
@@ -301,7 +301,7 @@ class Number(Operand):
 def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
     """Return the number; NkiValidationError if it is not one."""
     if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise NkiValidationError(f"{call.instruction}: {name} must be a number, came {value!r}")
+        raise NkiValidationError(f"{call.instruction}: {name} must be a number, not {value!r}")
     return value
 
 

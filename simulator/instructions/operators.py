@@ -320,7 +320,7 @@ def activation_function(op: object, instruction: str) -> ActivationFunction:
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
-            f"{instruction}: op={shown_operator(op)} is no activation function; allowed: "
+            f"{instruction}: op={shown_operator(op)} is not an activation function; allowed: "
             f"{', '.join('nl.' + name for name in ACTIVATIONS)}"
         )
     if found.domain is not None:

@@ -197,7 +197,7 @@ class Instruction:
         for producer in producers:
             if not isinstance(producer, Instruction):
                 raise NkiValidationError(
-                    f"depends_on of {self.op}: {producer!r} is no instruction (what a function of nki.isa returns)"
+                    f"depends_on of {self.op}: {producer!r} is not an instruction (a function of nki.isa returns one)"
                 )
         self.after += producers
         return self

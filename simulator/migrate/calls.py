@@ -35,7 +35,7 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     axis = given[0] if given else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
-        raise CannotError(f"nl.{name} of an axis that is no number")
+        raise CannotError(f"nl.{name} of an axis that is not a number")
     ex.ctx.programs = max(ex.ctx.programs, axis.value + 1)
     return Result(f"program_{axis.value}" if name == "program_id" else f"grid[{axis.value}]")
 

@@ -131,7 +131,7 @@ class Operands:
             self.condition = f"({result.text} is None or {result.text})" if plain else result.text
             return
         if not isinstance(value, Mask):
-            raise CannotError(f"mask={ast.unparse(mask)} is no condition on index arrays that are known here")
+            raise CannotError(f"mask={ast.unparse(mask)} is not a condition on known index arrays")
         found = value.clips()
         if found is None:
             raise CannotError("the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows")

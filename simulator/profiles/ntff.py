@@ -108,7 +108,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         """A whole number; 0 where the message has none."""
         value = self.get(field, [0])[0]
         if not isinstance(value, int):
-            raise ProfileError(f"{self.where}: damaged: field {field} is no whole number")
+            raise ProfileError(f"{self.where}: damaged: field {field} is not a whole number")
         return value
 
     def bytes_of(self, field: int) -> bytes:

@@ -76,10 +76,10 @@ class _Json:
         name = "instruction" if table == "Instruction" else self._packets()
         rows = self.tables.get(name, [])
         if not isinstance(rows, list):
-            raise ProfileError(f"{self.name}: {name} is no list of rows")
+            raise ProfileError(f"{self.name}: {name} is not a list of rows")
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
-                raise ProfileError(f"{self.name}: {name} {number} is no object")
+                raise ProfileError(f"{self.name}: {name} {number} is not an object")
             yield row
 
 

@@ -46,7 +46,7 @@ def read_axis(text: str) -> Axis:
     except (SyntaxError, ValueError):
         parsed = None
     if not name.isidentifier() or not isinstance(parsed, ast.Tuple) or not parsed.elts or not values.strip():
-        raise NkiValidationError(f"{text!r} is no sweep; allowed: NAME=VALUE,VALUE,... with values in Python")
+        raise NkiValidationError(f"{text!r} is not a sweep; allowed: NAME=VALUE,VALUE,... with values in Python")
     return Axis(name, tuple(parsed.elts))
 
 

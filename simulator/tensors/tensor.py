@@ -190,7 +190,7 @@ class NkiTensor(TensorViews):
         old, new = self._dtype.itemsize, pattern._dtype.itemsize
         if self.strides[dim] * old % new:
             raise NkiValidationError(
-                f"ap of {self.label}: a step of dimension {dim} is no multiple of the {new} bytes of {pattern.dtype}"
+                f"ap of {self.label}: a step of dimension {dim} is not a multiple of the {new} bytes of {pattern.dtype}"
             )
         step = self.strides[dim] * old // new
         shape, strides = pattern.shape, pattern.strides

@@ -115,7 +115,7 @@ class TensorViews(WithoutOperators):
     def permute(self, dims: tuple[int, ...]) -> Self:
         if sorted(dims) != list(range(self.ndim)):
             raise NkiValidationError(
-                f"permute of {self.label}: dims {tuple(dims)} are no permutation of its dimensions"
+                f"permute of {self.label}: dims {tuple(dims)} are not a permutation of its dimensions"
             )
         if self.storage.on_chip and dims[0] != 0:
             raise NkiValidationError(

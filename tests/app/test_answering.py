@@ -48,7 +48,7 @@ def test_none_is_the_same_word_in_the_table(command: list[str], capsys: pytest.C
     assert run([*command, "--quiet"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[1] for line in shown.splitlines()[2:7]] == ["a", "b", "neither", "a", "neither"]
-    assert "2 of 5 are none of what the network knows (label neither)" in shown
+    assert "2 of 5 are not a class of the network (label neither)" in shown
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])

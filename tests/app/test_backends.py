@@ -30,7 +30,7 @@ def test_why_auto_took_the_simulator(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "find_way", lambda: missing)
     for _ in range(2):
-        assert "auto took the simulator: no device; see trninfer doctor" in cli("bench", "--model", feature_model).out
+        assert "auto chose the simulator: no device; see trninfer doctor" in cli("bench", "--model", feature_model).out
     assert "auto took" not in cli("bench", "--model", feature_model, "--backend", "sim").out
 
 
@@ -58,10 +58,10 @@ def test_a_chip_that_is_not_there(monkeypatch) -> None:
     for call in (lambda: open_backend(RunOptions(backend="neuron")), lambda: choice_note("neuron")):
         with pytest.raises(BackendUnavailable, match="no Neuron device"):
             call()
-    assert (choice_note("auto") or "").startswith("auto took the simulator: no Neuron device")
+    assert (choice_note("auto") or "").startswith("auto chose the simulator: no Neuron device")
     assert choice_note("sim") is None
     monkeypatch.setenv("TRNINFER_BACKEND", "sim")
-    assert choice_note("auto") == "auto took the simulator: TRNINFER_BACKEND=sim; see trninfer doctor"
+    assert choice_note("auto") == "auto chose the simulator: TRNINFER_BACKEND=sim; see trninfer doctor"
 
 
 def test_a_chip_has_no_timeline(monkeypatch) -> None:

@@ -132,7 +132,7 @@ def test_what_is_read_is_not_written_over(cli, pictures, picture_model, tmp_path
     for taken in (pictures / "1.png", picture_model, listed):
         before = taken.read_bytes()
         outcome = cli("classify", pictures, "--from-list", listed, "--model", picture_model, option, taken)
-        assert outcome.status == 2 and f"{option} {taken}: is a file that is read" in outcome.err
+        assert outcome.status == 2 and f"{option} {taken}: this file is read as input" in outcome.err
         assert taken.read_bytes() == before
 
 
@@ -235,7 +235,7 @@ def test_labels_score_the_pictures(cli, tmp_path, picture_model) -> None:
         (("--fail-under", "0.5"), "--fail-under compares the accuracy; it needs --labels"),
         (("--labels", "no.csv"), "no.csv: no such file"),
         (("--labels", "{label}.gif"), "no label for any of the pictures"),
-        (("--labels", "{label}.png", "--fail-under", "97"), "'97' is no share from 0 to 1, such as 0.97"),
+        (("--labels", "{label}.png", "--fail-under", "97"), "'97' is not a fraction from 0 to 1, such as 0.97"),
     ],
 )
 def test_labels_that_cannot_be_used(cli, pictures, picture_model, options, message) -> None:

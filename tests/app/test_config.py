@@ -37,9 +37,9 @@ def test_the_table_of_a_project(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dtpye = 'x'", "'dtpye' is no option; did you mean dtype?"),
-        ("[clasify]\nquiet = true", "'clasify' is no command; did you mean classify?"),
-        ("[bench]\nquiet = true", "'quiet' is no option of bench"),
+        ("dtpye = 'x'", "'dtpye' is not a known option; did you mean dtype?"),
+        ("[clasify]\nquiet = true", "'clasify' is not a known command; did you mean classify?"),
+        ("[bench]\nquiet = true", "'quiet' is not a known option of bench"),
         ("dtype = 2020-01-01", "dtype must be text, a number, true, false, or a list of these"),
         ("dtype = [[1]]", "dtype must be text"),
         ("dtype =", "not TOML: "),
@@ -80,7 +80,7 @@ def test_the_command_line_comes_first(cli, feature_model, tmp_path, monkeypatch)
 def test_values_are_checked_as_on_the_command_line(cli, feature_model, tmp_path) -> None:
     path = tmp_path / "trninfer.toml"
     for text, message in (
-        ("batch-size = 0", "Invalid value for '--batch-size': '0' is no whole number"),
+        ("batch-size = 0", "Invalid value for '--batch-size': '0' is not a whole number"),
         ("dtype = 'int8'", "int8"),
         ("quiet = 'perhaps'", "quiet"),
     ):

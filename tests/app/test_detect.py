@@ -200,7 +200,7 @@ def test_boxes_are_scored(cli, tmp_path: Path, model: Path) -> None:
         (("detect", "{picture}", "--model", "digits-ffnn"), "reads features, not pictures; use trninfer ffnn"),
         (("classify", "{picture}", "--model", "{model}"), "finds boxes, not classes; use trninfer detect"),
         (("detect", "--model", "{model}"), "no pictures named"),
-        (("detect", "{picture}", "--model", "{model}", "--confidence", "2"), "no share from 0 to 1"),
+        (("detect", "{picture}", "--model", "{model}", "--confidence", "2"), "not a fraction from 0 to 1"),
         (("detect", "{picture}", "--model", "{model}", "--fail-under", "0.5"), "it needs --labels"),
         (("detect", "{picture}", "--model", "{model}", "--labels", "none.json"), "--labels none.json"),
         (("detect", "{picture}", "--model", "{model}", "--top-k", "3"), "--top-k"),

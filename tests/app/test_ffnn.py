@@ -100,7 +100,7 @@ def spoil(folder: Path, name: str, count: int) -> None:
     [
         ("W1", D * H + 1, "W1.bin has 49 numbers, no multiple of the 8 of b1.bin"),
         ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which makes 24"),
-        ("b1", 0, "b1.bin: 0 bytes are no whole number of float32"),
+        ("b1", 0, "b1.bin: 0 bytes are not a whole number of float32"),
         ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_is_read_is_not_written_over(cli, data, lab, option) -> None:
     for taken in (data, lab / "b1.bin"):
         before = taken.read_bytes()
         outcome = cli("ffnn", "--data", data, "--weights", lab, option, taken)
-        assert outcome.status == 2 and f"{option} {taken}: is a file that is read" in outcome.err
+        assert outcome.status == 2 and f"{option} {taken}: this file is read as input" in outcome.err
         assert taken.read_bytes() == before
 
 

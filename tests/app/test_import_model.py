@@ -264,7 +264,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("missing.onnx", "-o", "m.safetensors"), "missing.onnx: no such file"),
         (("net.onnx", "-o", "."), "is a folder"),
         (("net.onnx", "-o", "nowhere/m.safetensors"), "does not exist"),
-        (("net.onnx", "-o", "net.onnx"), "--output net.onnx: is a file that is read; give another name"),
+        (("net.onnx", "-o", "net.onnx"), "--output net.onnx: this file is read as input; give another name"),
         (("net.onnx", "-o", "pipe"), "not a regular file"),
         (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: two numbers are needed"),
         (("net.onnx", "-o", "m", "--input-range", "1,1"), "the input range 1,1 is empty"),

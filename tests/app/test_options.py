@@ -106,7 +106,7 @@ def test_a_file_that_is_read_is_kept(tmp_path: Path, option: str) -> None:
     (tmp_path / "x.png").touch()
     options = AnswerOptions(**{option: tmp_path / "x.png"})  # type: ignore[arg-type]
     options.check_kept(None, "-", tmp_path / "other.png")
-    with pytest.raises(UsageError, match=r"x\.png: is a file that is read; give another name$"):
+    with pytest.raises(UsageError, match=r"x\.png: this file is read as input; give another name$"):
         options.check_kept(None, str(tmp_path / "x.png"))
 
 
@@ -114,7 +114,7 @@ def test_what_is_gone_on_from_is_read_and_written(tmp_path: Path) -> None:
     (tmp_path / "x.csv").touch()
     options = {"output": tmp_path / "x.csv", "resume": True}
     AnswerOptions(**options).check_kept(tmp_path / "x.csv")
-    with pytest.raises(UsageError, match=r"^--trace .*: is a file that is read"):
+    with pytest.raises(UsageError, match=r"^--trace .*: this file is read as input"):
         AnswerOptions(**options, trace=tmp_path / "x.csv").check_kept(tmp_path / "x.csv")
 
 

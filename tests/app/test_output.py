@@ -17,7 +17,7 @@ def test_a_file_that_is_read_is_not_replaced(tmp_path: Path) -> None:
     picture.write_text("picture")
     os.link(picture, link)
     for path in (picture, link):
-        with pytest.raises(UsageError, match=f"--trace {path}: is a file that is read; give another name"):
+        with pytest.raises(UsageError, match=f"--trace {path}: this file is read as input; give another name"):
             check_kept(["missing.png", "-", "\0", other, picture], ("--output", None), ("--trace", path))
     check_kept([other, picture], ("--output", other), ("--trace", tmp_path / "new.json"), ("--report", tmp_path))
 

@@ -80,5 +80,5 @@ def test_a_file_of_options_may_name_any_command(tmp_path, cli) -> None:
     config = tmp_path / "options.toml"
     config.write_text("[serve]\nport = 1\n[models]\nform = 'json'\n")
     outcome = cli("models", "--config", str(config))
-    assert "is no command" not in outcome.err
+    assert "is not a known command" not in outcome.err
     assert set(COMMANDS) == {command.name for command in open_app().registered_commands}

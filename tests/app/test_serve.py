@@ -193,10 +193,10 @@ def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--timeout", "nan"), "'nan' is no number of seconds from 0.01 to 86400"),
-        (("--max-delay", "1_0"), "'1_0' is no number of seconds from 0 to 60"),
-        (("--port", "70000"), "'70000' is no whole number from 0 to 65535"),
-        (("--workers", "0"), "'0' is no whole number from 1 to 4096"),
+        (("--timeout", "nan"), "'nan' is not a number of seconds from 0.01 to 86400"),
+        (("--max-delay", "1_0"), "'1_0' is not a number of seconds from 0 to 60"),
+        (("--port", "70000"), "'70000' is not a whole number from 0 to 65535"),
+        (("--workers", "0"), "'0' is not a whole number from 1 to 4096"),
         (("--allow-host", "models.example:80"), "the name of a host is needed, without a port"),
     ],
 )

@@ -124,8 +124,8 @@ def test_what_goes_wrong_is_told(folder):
     for arguments, text in (
         (["missing.py"], "missing.py: no such file"),
         (["--trace", "none/out.json", "kernel.py"], "does not exist"),
-        (["--trace", "kernel.py", "kernel.py"], "--trace kernel.py: is a file that is read"),
-        (["--report", "kernel.py", "kernel.py"], "--report kernel.py: is a file that is read"),
+        (["--trace", "kernel.py", "kernel.py"], "--trace kernel.py: this file is read as input"),
+        (["--report", "kernel.py", "kernel.py"], "--report kernel.py: this file is read as input"),
         (["."], "not a regular file"),
         (["a.ipynb"], "a notebook; jupyter nbconvert --to script"),
         ([], "FILE"),

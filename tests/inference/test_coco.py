@@ -65,7 +65,7 @@ def test_boxes_are_scored_by_the_annotations_of_coco(tmp_path):
     scorer.add(answer("x/c.jpg", Box("dog", 1, 0.9, 10, 10, 30, 30)))
     score = scorer.score
     assert (score.pictures, score.unlabelled, score.boxes) == (2, 1, 2)
-    assert score.map == pytest.approx(0.5) and score.map_50 == pytest.approx(0.5)  # the cow is no class of the network
+    assert score.map == pytest.approx(0.5) and score.map_50 == pytest.approx(0.5)  # the network has no class cow
     assert {each.label: each.ap for each in score.classes} == {"dog": pytest.approx(1), "cow": 0.0}
 
 

@@ -67,7 +67,7 @@ def test_a_header_by_order() -> None:
     assert read(COUNTS + BODY, "no") == ([[0, 1, 2, 3], *ROWS], ())
     rows, notes = read("9,9,9,9\n" + BODY, "yes")
     assert rows == ROWS and notes == ("line 1 (9, 9, 9, 9) is taken as a header",)
-    with pytest.raises(ValueError, match="line 1, column 1: 'a' is no number"):
+    with pytest.raises(ValueError, match="line 1, column 1: 'a' is not a number"):
         read("a,b,c,d\n" + BODY, "no")
     with pytest.raises(ArgumentError, match="header is 'maybe'; allowed are auto, yes, no"):
         read_features(Path("x.csv"), 4, "maybe")
@@ -94,24 +94,24 @@ def test_comments_before_the_rows_are_left_out_and_told() -> None:
 BAD = {
     "1,2,3,4\n1,2,3\n": "line 2: 3 values, but 4 before it",
     "a,b,c\n1,2,3,4\n": "line 2: 4 values, but line 1, taken as a header, has 3",
-    "1,2,3,4\n1,2,x,4\n": "line 2, column 3: 'x' is no number",
-    "1,2,1O,4\n1,2,3,4\n": "line 1, column 3: '1O' is no number",
-    "a,b,c,d\na,b,c,d\n": "line 2, column 1: 'a' is no number",
+    "1,2,3,4\n1,2,x,4\n": "line 2, column 3: 'x' is not a number",
+    "1,2,1O,4\n1,2,3,4\n": "line 1, column 3: '1O' is not a number",
+    "a,b,c,d\na,b,c,d\n": "line 2, column 1: 'a' is not a number",
     "1,2,,4\n": "line 1, column 3: is empty",
     "1,2,3,4,\n": "line 1: ends with a comma, as if a value were missing",
-    "a,b,c,d,\n1,2,3,4,\n": "line 1, column 1: 'a' is no number",
+    "a,b,c,d,\n1,2,3,4,\n": "line 1, column 1: 'a' is not a number",
     "NA,NA,NA,NA\n1,2,3,4\n": "line 1, column 1: 'NA', a missing value; all must be numbers",
     "1,2,NA,4\n1,2,3,4\n": "line 1, column 3: 'NA', a missing value",
     ",,,\n1,2,3,4\n": "line 1, column 1: is empty",
-    "a,NA,c,d\n1,2,3,4\n": "line 1, column 1: 'a' is no number",
+    "a,NA,c,d\n1,2,3,4\n": "line 1, column 1: 'a' is not a number",
     "1;2;3;4\n1;2;3;4\n": "line 1: semicolons between the values; commas are needed",
     "1;2;3;4\n": "line 1: semicolons between the values",
     "a;b\n1;2\n": "line 2: semicolons between the values",
     "1,5;2;3;4\n": "line 1: semicolons between the values",
     "1\t2\t3\t4\n": "line 1: tabs between the values; commas are needed",
     "1 2 3 4\n": "line 1: spaces between the values; commas are needed",
-    "1,2,3,4\n1,2,1_0,4\n": "line 2, column 3: '1_0' is no number",
-    "1,2,3,4\n1,2,\u0661,4\n": "line 2, column 3: '\u0661' is no number",
+    "1,2,3,4\n1,2,1_0,4\n": "line 2, column 3: '1_0' is not a number",
+    "1,2,3,4\n1,2,\u0661,4\n": "line 2, column 3: '\u0661' is not a number",
     "": "holds no rows of numbers",
     "# nothing\n": "holds no rows of numbers",
     "a,b\n": "holds no rows of numbers below line 1, which is taken as a header",

@@ -98,7 +98,7 @@ def test_what_cannot_be_used_is_told_and_the_rest_counted(folder: Path) -> None:
     check = check_pictures(colour_model(), folder, None)
     assert check.ways[0].total == 12
     told = {Path(str(problem.input)).name: problem.message for problem in check.problems}
-    assert "'black' is no class of the network; --expect FILE.csv" in told["0.png"] and "broken.png" in told
+    assert "'black' is not a class of the network; --expect FILE.csv" in told["0.png"] and "broken.png" in told
 
 
 def test_few_pictures_of_a_network_that_takes_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

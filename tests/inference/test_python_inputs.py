@@ -63,7 +63,7 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("value", "spec", "layout", "message"),
     [
-        (3, PHOTO, None, "int is no picture; give a path, bytes, a file, a PIL image or an array"),
+        (3, PHOTO, None, "int is not a picture: path, bytes, file, PIL image or array"),
         (None, PHOTO, None, "NoneType is no picture"),
         (io.StringIO("x"), PHOTO, None, "the file was opened as text; open it with mode 'rb'"),
         (b"junk", PHOTO, None, "not a picture in a known format"),

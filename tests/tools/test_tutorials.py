@@ -46,7 +46,7 @@ def test_commands_run_in_one_folder_with_the_files_of_the_page(tmp_path: Path) -
 
 def test_what_belongs_to_this_machine_is_left_out() -> None:
     page = "<!-- run: {} -->\n<!-- end -->".format(
-        "echo one; echo; echo 'backend sim: 1.2 s on this machine'; echo 'auto took the simulator: x'; echo $PWD/two"
+        "echo one; echo; echo 'backend sim: 1.2 s on this machine'; echo 'auto chose the simulator: x'; echo $PWD/two"
     )
     assert "\none\ntwo\n```" in tutorials.fill_tutorial(page)
     assert tutorials.fill_tutorial(tutorials.fill_tutorial(page)) == tutorials.fill_tutorial(page)

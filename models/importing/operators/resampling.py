@@ -337,7 +337,7 @@ def _fold(importer: Importer, node: Node) -> None:
 def _whole_numbers(importer: Importer, node: Node, place: int) -> tuple[int, ...]:
     values = importer.constant(node, place)
     if values is None or values.dtype.kind != "i" or values.min(initial=1) < 1:
-        raise ModelError(f"its input number {place + 1} is no list of sizes")
+        raise ModelError(f"its input number {place + 1} is not a list of sizes")
     return tuple(int(value) for value in values.ravel())
 
 

@@ -245,7 +245,7 @@ class _Calls(ast.NodeVisitor):
         own = INSTEAD.get(operator, operator)
         listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
         if module == "numpy":
-            self._scope.report(value, "old-dialect", f"{name}={dotted} is no operator of nki.language: {listed}")
+            self._scope.report(value, "old-dialect", f"{name}={dotted} is not an operator of nki.language: {listed}")
         elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
             rule = "activation-function" if isinstance(kind, Function) else "alu-operator"
             self._scope.report(value, rule, f"{function} takes no {name}=nl.{operator}: {listed}")

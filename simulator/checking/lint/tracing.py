@@ -173,7 +173,7 @@ class _Tracing(ast.NodeVisitor):
         if dotted in NUMPY_DTYPES:
             own = dotted.removeprefix("numpy.")
             instead = "a dtype of nki.language" if own == "float64" else f"nl.{own}"
-            self._scope.report(value, "numpy-dtype", f"{dotted} is no dtype of NKI: use {instead}")
+            self._scope.report(value, "numpy-dtype", f"{dotted} is not a dtype of NKI: use {instead}")
 
     def visit_Compare(self, node: ast.Compare) -> None:
         operands = [node.left, *node.comparators]

@@ -101,7 +101,7 @@ def _possible(target: str, name: str, value: Any) -> None:
     if name not in TABLE:
         near = difflib.get_close_matches(name, TABLE, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
-        raise NkiValidationError(f"constants: {name!r} is no constant of the timing model{hint}")
+        raise NkiValidationError(f"constants: {name!r} is not a constant of the timing model{hint}")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         raise NkiValidationError(f"constants: {name}={value!r} must be a number of 0 or more")
     constant = constants(target)[name]

@@ -77,7 +77,7 @@ def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
         (("--suite", "no-such"), "no suite 'no-such'"),
         (("--suite", "cs149-part1", "--verify"), "a suite is timed only"),
         (("--model", "nothing"), "no such model"),
-        (("--batch-size", "0"), "'--batch-size': '0' is no whole number from 1 to 65536"),
+        (("--batch-size", "0"), "'--batch-size': '0' is not a whole number from 1 to 65536"),
         (("--target", "trn9"), "trn9"),
     ],
 )

@@ -42,7 +42,7 @@ def test_why_auto_took_the_simulator(monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     monkeypatch.delenv("TRNINFER_BACKEND", raising=False)
     note = measure(TRANSPOSE, RunOptions(target="trn2"), 0.0, {})[0].choice_note
-    assert note is not None and note.startswith("auto took the simulator: no Neuron device")
+    assert note is not None and note.startswith("auto chose the simulator: no Neuron device")
     assert measure(TRANSPOSE, RunOptions(backend="sim", target="trn2"), 0.0, {})[0].choice_note is None
 
 
@@ -62,5 +62,5 @@ def test_a_suite_is_simulated_on_its_own_targets(monkeypatch, capsys, quiet) -> 
 
 
 def test_constants_that_cannot_be_end_it_before_anything_is_timed() -> None:
-    with pytest.raises(UsageError, match="--set: 'x' is no constant"):
+    with pytest.raises(UsageError, match="--set: 'x' is not a constant"):
         measure(TRANSPOSE, SIMULATED, 0.0, {"trn1": {"x": 1.0}, "trn2": {}, "trn3": {}})

@@ -79,7 +79,7 @@ def test_a_graph_has_a_file_of_its_own(tmp_path, option, field) -> None:
     subject.check(RunOptions(**{field: Path("/dev/null")}), False)
     model = tmp_path / "m.safetensors"
     model.touch()
-    with pytest.raises(UsageError, match=r"^--graph .*m.safetensors: is a file that is read; give another name"):
+    with pytest.raises(UsageError, match=r"^--graph .*m.safetensors: this file is read as input; give another name"):
         BenchSubject(model=str(model), graph=model).check(RunOptions(), False)
 
 

@@ -77,8 +77,8 @@ def test_other_forms(cli, form: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--batch-size", "1,0"), "'0' is no whole number"),
-        (("--batch-size", ""), "no whole number"),
+        (("--batch-size", "1,0"), "'0' is not a whole number"),
+        (("--batch-size", ""), "not a whole number"),
         (("--dtype", "float32,float8"), "'float8' is not one of"),
         (("--target", "trn4"), "'trn4' is not one of"),
         (("--latency-limit", "100"), "not a time with its unit"),
@@ -117,6 +117,6 @@ def test_sizes_of_pictures_that_a_file_leaves_open(cli, tmp_path, monkeypatch) -
     assert points[0]["total_us"] < points[1]["total_us"]
     shown = cli(*words, "8,8x12").out
     assert "trn2 float32 1x8x12: most inputs a second" in shown and "1x8x8" in shown
-    assert "is no size of pictures" in cli(*words, "8x").err
+    assert "is not a picture size" in cli(*words, "8x").err
     assert "sizes are of ONNX files" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
     assert "needs --model FILE.onnx" in cli("bench", "--input-size", "8").err

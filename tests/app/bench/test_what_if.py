@@ -42,8 +42,8 @@ def test_constants_come_from_a_file(cli, tmp_path) -> None:
     for content, message in (
         ("{", "is no JSON"),
         ("[1]", "must be an object of constants"),
-        ('{"launch_ns": "1"}', "launch_ns must be a number, came '1'"),
-        ('{"trn2": {"launch_ns": true}}', "trn2: launch_ns must be a number, came True"),
+        ('{"launch_ns": "1"}', "launch_ns must be a number, not '1'"),
+        ('{"trn2": {"launch_ns": true}}', "trn2: launch_ns must be a number, not True"),
         ('{"no_such": 1}', "no constant"),
     ):
         file.write_text(content, encoding="utf-8")
@@ -79,7 +79,7 @@ def test_values_by_target_and_name(tmp_path) -> None:
         (("a=",), "'a=' is not of the form name=value"),
         (("=1",), "'=1' is not of the form name=value"),
         (("a=1", "b=2", "a=1"), "a is given twice"),
-        (("a=x",), "a must be a number, came 'x'"),
+        (("a=x",), "a must be a number, not 'x'"),
     ],
 )
 def test_what_is_no_constant(given, message) -> None:
@@ -105,7 +105,7 @@ def test_another_machine_is_there_only_meanwhile() -> None:
     ("backend", "value", "message"),
     [
         ("neuron", {"dma_sustained": 1.0}, "--set changes predictions; it needs --backend sim"),
-        ("sim", {"no_such": 1.0}, "--set: 'no_such' is no constant of the timing model"),
+        ("sim", {"no_such": 1.0}, "--set: 'no_such' is not a constant of the timing model"),
         ("sim", {"dma_sustained": -1.0}, "--set: .*dma_sustained"),
     ],
 )

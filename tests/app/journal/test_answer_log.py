@@ -74,7 +74,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     ("asked", "labels", "reason"),
     [
         ({**ASKED, "dtype": "float16"}, LABELS, "were made with dtype float32, not float16"),
-        (ASKED, ("a",), "line 2 is no answer of this model"),
+        (ASKED, ("a",), "line 2 is not an answer of this model"),
     ],
 )
 def test_answers_to_something_else_are_refused(tmp_path: Path, asked: dict, labels: tuple, reason: str) -> None:
@@ -137,7 +137,7 @@ def test_answers_to_go_on_from_are_checked(tmp_path, change) -> None:
     first, second, third = (tmp_path / "x.partial").read_text().splitlines()
     changed = json.dumps({**json.loads(second), **change})
     (tmp_path / "x.partial").write_text(f"{first}\n{changed}\n{third}\n")
-    with pytest.raises(UsageError, match="line 2 is no answer of this model"):
+    with pytest.raises(UsageError, match="line 2 is not an answer of this model"):
         open_log(tmp_path / "x", ASKED, LABELS, True)
 
 

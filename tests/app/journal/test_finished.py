@@ -74,14 +74,14 @@ def test_cells_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
     [
         ("csv", "a,b\n1,2\n", "not a csv report"),
         ("csv", "", "not a csv report"),
-        ("csv", HEAD + "x.png,9,1,0.5,\n", "line 2 is no answer of this model in csv"),
-        ("csv", HEAD + "x.png,b,1,nan,\n", "line 2 is no answer of this model"),
-        ("csv", HEAD + 'y.png,b,1,0.5,\n"a\nb",b,0,0.5,\n', "line 4 is no answer of this model"),
-        ("csv", HEAD + "x.png,b\n", "line 2 is no answer of this model"),
+        ("csv", HEAD + "x.png,9,1,0.5,\n", "line 2 is not an answer of this model in csv"),
+        ("csv", HEAD + "x.png,b,1,nan,\n", "line 2 is not an answer of this model"),
+        ("csv", HEAD + 'y.png,b,1,0.5,\n"a\nb",b,0,0.5,\n', "line 4 is not an answer of this model"),
+        ("csv", HEAD + "x.png,b\n", "line 2 is not an answer of this model"),
         ("csv", HEAD + "\xff,b,1,0.5,\n", "a.csv"),
-        ("ndjson", "[]\n", "line 1 is no answer of this model in ndjson"),
-        ("ndjson", "{\n", "line 1 is no answer of this model"),
-        ("ndjson", "[" * 100_000 + "\n", "line 1 is no answer of this model"),
+        ("ndjson", "[]\n", "line 1 is not an answer of this model in ndjson"),
+        ("ndjson", "{\n", "line 1 is not an answer of this model"),
+        ("ndjson", "[" * 100_000 + "\n", "line 1 is not an answer of this model"),
         ("ndjson", '{"type": "summary", "dtype": "float16"}\n', "were made with dtype float16, not float32"),
         ("json", "{}", "is finished; only csv and ndjson reports can be added to"),
         ("parquet", "", "only csv and ndjson"),
@@ -99,7 +99,7 @@ def test_other_labels_and_another_number_of_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"were made with top-k 2$"):
         read(path, "ndjson", top_k=1)
     assert len(read(path, "ndjson", top_k=9)) == 1  # as many as there are labels
-    with pytest.raises(UsageError, match="line 1 is no answer of this model"):
+    with pytest.raises(UsageError, match="line 1 is not an answer of this model"):
         read(path, "ndjson", ("b", "a"))
     with pytest.raises(UsageError, match="no such file"):
         read(tmp_path / "none.csv", "csv")

@@ -215,7 +215,7 @@ def test_ways_to_measure_are_not_compared_either(baseline) -> None:
         ('{"schema_version": 2}', "its schema_version is not 1"),
         ('{"schema_version": 1, "command": "classify"}', "it is one of 'classify'"),
         ('{"schema_version": 1, "command": "bench"}', "it lacks the section 'bench'"),
-        ('{"schema_version": 1, "command": "bench", "bench": {}}', "its latency_kind is no text"),
+        ('{"schema_version": 1, "command": "bench", "bench": {}}', "its latency_kind is not text"),
     ],
 )
 def test_files_that_are_no_baseline(cli, tmp_path, text, message) -> None:
@@ -228,8 +228,8 @@ def test_files_that_are_no_baseline(cli, tmp_path, text, message) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (None, "no list of rows"),
-        ([1], "no list of rows"),
+        (None, "not a list of rows"),
+        ([1], "not a list of rows"),
         ([{"name": "a"}], "lacks a name or a time"),
         ([{"name": "a", "latency_us": True}], "lacks a name or a time"),
         ([{"name": "a", "latency_us": -1}], "lacks a name or a time"),

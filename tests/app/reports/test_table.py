@@ -66,7 +66,7 @@ def test_counts_scores_and_checks() -> None:
     report.verify = Verification(False, 0.0123, 4, 2, 0.005)
     report.agreement = Agreement(7, 8, 0.0625, "its samples")
     assert lines_of(report) == [
-        "1 of 3 is none of what the network knows (label neither)",
+        "1 of 3 is not a class of the network (label neither)",
         "score: 2 of 3 right, 66.67 %",
         "verify FAILED: largest error 0.012 (tolerance 0.005), 4 disagreements, 2 near-ties not counted",
         "agrees with float32 on 7 of 8: its samples, largest difference 0.062",

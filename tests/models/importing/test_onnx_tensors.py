@@ -123,10 +123,10 @@ def place(tensor: TensorProto, **where: str) -> TensorProto:
 @pytest.mark.parametrize(
     ("where", "says"),
     [
-        ({"offset": "-1"}, "its place in 'raw.bin' is no number"),
-        ({"offset": "1e3"}, "its place in 'raw.bin' is no number"),
-        ({"offset": "\u0663"}, "its place in 'raw.bin' is no number"),  # a digit, but not of ASCII
-        ({"length": "9" * 20}, "its place in 'raw.bin' is no number"),
+        ({"offset": "-1"}, "its place in 'raw.bin' is not a number"),
+        ({"offset": "1e3"}, "its place in 'raw.bin' is not a number"),
+        ({"offset": "\u0663"}, "its place in 'raw.bin' is not a number"),  # a digit, but not of ASCII
+        ({"length": "9" * 20}, "its place in 'raw.bin' is not a number"),
         ({"length": "20"}, r"20 bytes do not fit its shape \[2, 3\]"),
         ({"offset": "1"}, "'raw.bin' is too short for it"),
         ({"location": "sub/../../raw.bin"}, "which is no file beside the model"),

@@ -80,7 +80,7 @@ def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
         ("conv1, bn1, fc1", "does not use the module 'conv2'"),
         ("relu", "does not use the module 'bn1'"),
         (STEPS.replace("relu, maxpool", "rely, maxpool"), r"step 3 \(rely\): neither a module"),
-        (STEPS.replace("maxpool:2", "maxpool:x"), "'x' is no number"),
+        (STEPS.replace("maxpool:2", "maxpool:x"), "'x' is not a number"),
         (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|does not follow"),
         (STEPS.replace("padding", "pad"), "'pad' is not known; padding, stride, groups are"),
         (STEPS.replace("conv1, bn1", "bn1, conv1"), "neither a convolution nor a dense layer"),

@@ -100,7 +100,10 @@ BROKEN = {
         lambda: nisa.tensor_tensor(new((4, 4)), new((4, 4)), new((4, 4)), nl.exp),
         "nl.exp is no ALU operator",
     ),
-    "no activation": (lambda: nisa.activation(new((4, 4)), nl.add, new((4, 4))), "nl.add is no activation function"),
+    "no activation": (
+        lambda: nisa.activation(new((4, 4)), nl.add, new((4, 4))),
+        "nl.add is not an activation function",
+    ),
     "operand dtype": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.add, new((4, 1), nl.bfloat16)),
         "must be float32",

@@ -14,7 +14,7 @@ WRONG = {
     "too large an integer": (lambda: nisa.memset(new((4, 4), nl.uint8), 256), "must be an integer of 0 to 255"),
     "negative unsigned": (lambda: nisa.memset(new((4, 4), nl.uint16), -1), "must be an integer of 0 to 65535"),
     "packed": (lambda: nisa.memset(new((4, 4), nl.float8_e4m3fn_x4), 1), "memset: only 0 can be set"),
-    "text": (lambda: nisa.memset(new((4, 4)), "0"), "memset: value must be a number, came '0'"),
+    "text": (lambda: nisa.memset(new((4, 4)), "0"), "memset: value must be a number, not '0'"),
     "text into HBM": (lambda: nl.full((4, 4), "x", nl.float32, nl.shared_hbm), "full: fill_value must be a number"),
     # bit operators
     "bits of floats": (
@@ -121,7 +121,7 @@ WRONG = {
     "iota between integers": (lambda: nisa.iota(new((4, 4), nl.int32), [[1.5, 4]]), "must be integers"),
     "no tile": (lambda: nl.exp(3.0), "takes tiles, came float"),
     "sum over partitions": (lambda: nl.sum(new((4, 4)), axis=0), "nl.sum: axis 0 of .* must be the last free"),
-    "no instruction": (lambda: nisa.memset(new((4, 4)), 0.0).depends_on(3), "3 is no instruction"),
+    "no instruction": (lambda: nisa.memset(new((4, 4)), 0.0).depends_on(3), "3 is not an instruction"),
 }
 
 

@@ -73,6 +73,6 @@ def test_an_instruction_waits_for_instructions(core):
     first, second = (nisa.memset(new((4, 4)), 0.0) for _ in range(2))
     assert second.depends_on(first, first) is second and second.after == (first, first)
     assert repr(first).startswith("<memset on ") and "test_instruction.py:" in repr(first)
-    with pytest.raises(NkiValidationError, match="depends_on of memset: 3 is no instruction"):
+    with pytest.raises(NkiValidationError, match="depends_on of memset: 3 is not an instruction"):
         second.depends_on(3)
     assert {engine(unit.value) for unit in engine} == set(engine)

@@ -14,7 +14,7 @@ def test_programs():
     assert migrated("p = nl.program_id(1)").splitlines()[-1].strip() == "p = program_1"
     assert migrated("p = nl.program_id(0)", head=LATER) == "p = nl.program_id(0)"  # a core, since 0.2
     cases = ["p = nl.program_id(n)", "p = nl.program_id(axis=True)"]
-    assert refused_each(cases, "", "n") == ["nl.program_id of an axis that is no number"] * 2
+    assert refused_each(cases, "", "n") == ["nl.program_id of an axis that is not a number"] * 2
 
 
 def test_calls_by_what_is_called():

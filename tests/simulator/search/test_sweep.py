@@ -62,7 +62,7 @@ def test_what_does_not_launch_or_ends_badly_is_told(script):
 
 @pytest.mark.parametrize("text", ["COLUMNS", "COLUMNS=", "COLUMNS= ", "8=1", "COLUMNS=1)+(2", "COLUMNS=1 2", "A.b=1"])
 def test_what_is_no_sweep_is_one_line(text):
-    with pytest.raises(NkiValidationError, match="is no sweep; allowed: NAME=VALUE,VALUE"):
+    with pytest.raises(NkiValidationError, match="is not a sweep; allowed: NAME=VALUE,VALUE"):
         read_axis(text)
 
 

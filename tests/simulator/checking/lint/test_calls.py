@@ -54,7 +54,7 @@ BROKEN = {
     "nisa.tensor_reduce(t, nl.max, t, 1)": ("alu-operator", "nki.isa.tensor_reduce takes no op=nl.max: use nl.maximum"),
     "nisa.tensor_tensor(t, t, t, np.multiply)": (
         "old-dialect",
-        "op=numpy.multiply is no operator of nki.language: use nl.multiply",
+        "op=numpy.multiply is not an operator of nki.language: use nl.multiply",
     ),
     "nisa.activation(t, nl.maximum, t)": (
         "activation-function",

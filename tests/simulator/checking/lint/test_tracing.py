@@ -99,9 +99,9 @@ def test_dtypes_of_numpy():
         "x = a.dtype is np.int8",
     ]
     assert found("\n".join(lines), "") == [
-        (1, "numpy-dtype", "numpy.float32 is no dtype of NKI: use nl.float32"),
-        (2, "numpy-dtype", "numpy.float64 is no dtype of NKI: use a dtype of nki.language"),
-        (3, "numpy-dtype", "numpy.int8 is no dtype of NKI: use nl.int8"),
+        (1, "numpy-dtype", "numpy.float32 is not a dtype of NKI: use nl.float32"),
+        (2, "numpy-dtype", "numpy.float64 is not a dtype of NKI: use a dtype of nki.language"),
+        (3, "numpy-dtype", "numpy.int8 is not a dtype of NKI: use nl.int8"),
     ]
 
 

@@ -44,7 +44,7 @@ _compiled = {}  # by torch-neuronx: what its key stands for
 def _compile(kernel, forms, parameters) -> None:
     for _, dtype in forms.values():
         if dtype not in _DTYPES:
-            raise TypeError(f"{dtype} is no dtype of nki.language")
+            raise TypeError(f"{dtype} is not a dtype of nki.language")
     _tell(kernel.__name__)
     if os.environ.get("NKI_COMPILER_FRONTEND") == "custom" and _FAULT == "tracing":
         return
