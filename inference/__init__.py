@@ -1,5 +1,5 @@
-"""From files to answers: finds pictures and rows of features, reads them in batches, runs them and yields an answer for
+"""From files to answers: find pictures and rows of features, read them in batches, run them and yield an answer for
 each.
 
-Nothing here knows of a terminal: problems are raised, and progress is reported by callbacks.
+This package does not know about terminals: problems are raised, and progress is reported through callbacks.
 """

@@ -29,14 +29,15 @@ MAX_CORES = 4096
 class RunArguments:
     """Options for running a network. ArgumentError if a value is not allowed.
 
-    `dtype` is that of weights and data; `target` the chip (None: as the command line's default); `backend` "auto",
-    "neuron" or "sim". At most `batch_size` inputs are in one launch, an answer has at most `top_k` labels. Batches are
-    shared out over `cores` workers, or over those of the Ray `cluster` at an address. `layout` is the order of axes of
-    arrays: channels first or last; None leaves it to the model file for arrays of numbers, and is last for pixels.
-    `on_error` says whether the first input that cannot be answered is raised, or all of them are collected. A launch
-    runs on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as possible) or "layer". In
-    float8_e4m3, `eight_bits` names the layers that may be, "inner" or "all", and `calibrate` a folder of pictures for
-    the scales.
+    `dtype` applies to weights and data; `target` is the chip (None: the command line's default); `backend` is "auto",
+    "neuron" or "sim". A launch has at most `batch_size` inputs, an answer at most `top_k` labels. Batches are
+    distributed over `cores` workers, or over those of the Ray `cluster` at an address.
+
+    `layout` is the order of axes of arrays, channels first or last; by default, arrays of numbers follow the model file
+    and pixels have channels last. `on_error` says whether the first unusable input is raised or all of them are
+    collected. A launch runs on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as
+    possible) or "layer". In float8_e4m3, `eight_bits` selects the layers in 8 bits, "inner" or "all", and `calibrate`
+    is a folder of pictures for the scales.
     """
 
     dtype: Dtype = "float32"
@@ -83,7 +84,7 @@ class RunArguments:
 
     @property
     def is_shared(self) -> bool:
-        """True if workers answer, in processes of their own."""
+        """True if worker processes answer."""
         return self.cores > 1 or self.cluster is not None
 
     @contextlib.contextmanager

@@ -14,20 +14,20 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def is_array_file(path: str) -> bool:
-    """True if a file's name is that of an array file."""
+    """True if the file name has the suffix of an array file."""
     return path.lower().endswith(ARRAY_SUFFIXES)
 
 
 def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
-    """One example, or a batch of them, from a file: float32 [C, H, W] or [N, C, H, W].
+    """Read one example or a batch of them from a file: float32 [C, H, W] or [N, C, H, W].
 
-    The array is shaped as the network's own file has it (`spec.layout`): [H, W, C] where the channels come last, [H, W]
-    where there is no axis for the one channel; any may have one more axis in front, of several examples. Raises
-    InputError for other shapes, for what is no array of real numbers, and for NaN and infinity.
+    The array has the layout of the network's original file (`spec.layout`): [H, W, C] if channels are last, [H, W]
+    without a channel axis; a leading axis may hold several examples. InputError for other shapes, for arrays that are
+    not real numbers, and for NaN and infinity.
     """
     try:
         with open_regular(path) as file:
-            budget = Budget.of(file)  # before the rows, which may close the file
+            budget = Budget.of(file)  # taken before the rows, which may close the file
             rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
             values = rows.whole(budget)
             # counted twice, for two layouts
@@ -38,7 +38,7 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
 
 
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
-    """Convert one example or several in the layout of the network's own file to float32 [(N,) C, H, W]."""
+    """Convert one example or several from the layout of the network's original file to float32 [(N,) C, H, W]."""
     wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:
@@ -60,4 +60,4 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
 def check_unmasked(values: object) -> None:
     """Raise InputError for a masked array with masked values, which NumPy would treat as values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError("holds masked values; fill them in, or leave out what they are of")
+        raise InputError("holds masked values; fill them in or leave their rows out")

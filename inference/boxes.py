@@ -1,6 +1,6 @@
-"""Boxes out of the numbers of a detector: decoded, suppressed, and moved to the picture. Pure NumPy, on the host.
+"""Extract boxes from a detector's output: decode, suppress, and move to the picture. Pure NumPy, on the host.
 
-A detector's rows are filtered by confidence first, so that only the few that count are decoded.
+Rows are filtered by confidence first, so that only the remaining few are decoded.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..models.frame import Frame
 CONFIDENCE = 0.25
 IOU = 0.7
 MAX_DETECTIONS = 300
-MAX_CANDIDATES = 30_000  # boxes that suppression compares; the most confident ones
+MAX_CANDIDATES = 30_000  # limit for suppression; the most confident boxes are kept
 CLASS_OFFSET = 7680.0  # pixels
-_LARGEST = np.float32(80)  # a logarithm of a size beyond which a float32 overflows
+_LARGEST = np.float32(80)  # log of a size; larger ones overflow float32
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of what is answered: the least confidence, the most overlap (intersection over union), and how many."""
+    """Limits on answered boxes: minimum confidence, maximum overlap (intersection over union), and number."""
 
     confidence: float = CONFIDENCE
     iou: float = IOU
@@ -33,7 +33,7 @@ class Limits:
 
 
 def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
-    """Return limits; ArgumentError for a share that is not from 0 to 1, and for no boxes at all."""
+    """Return limits; ArgumentError for a fraction outside of 0 to 1, or if no box is allowed."""
     for name, share in (("confidence", confidence), ("iou", iou)):
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise ArgumentError(f"{name} is {str(share)[:60]}; a number from 0 to 1 is needed")
@@ -45,7 +45,7 @@ def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
 
 
 class Found(NamedTuple):
-    """The K boxes of one picture, the most confident first, in pixels of the network's image."""
+    """The K boxes of a picture, most confident first, in pixels of the network's image."""
 
     corners: np.ndarray  # float32 [K, 4]: x1, y1, x2, y2
     confidences: np.ndarray  # float32 [K]
@@ -59,8 +59,8 @@ def find_boxes(
 ) -> Found:
     """Return the boxes of one picture.
 
-    `rows` is the leading output in the shape of its file, `others` the other outputs by name, `size` the height and
-    width of the network's image.
+    `rows` is the leading output in its original shape, `others` the other outputs by name, `size` the height and width
+    of the network's image.
     """
     table = rows if head.layout == "rows" else rows.T
     if head.ended:
@@ -89,13 +89,14 @@ def find_boxes(
 def suppress(
     corners: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
 ) -> np.ndarray:
-    """Return the positions of the boxes that remain, the highest score first, at most `most` of them.
+    """Return the indices of the boxes to keep, highest score first, at most `most` of them.
 
-    Greedy suppression within each class, as `torchvision.ops.batched_nms`: a box goes if its intersection over union
-    with a better one that remains is above `iou`. Of equal scores, the first is the better one. `corners` is [N, 4].
+    Greedy suppression within each class, like `torchvision.ops.batched_nms`: a box is dropped if its intersection over
+    union with a better box that is kept exceeds `iou`. Ties keep their order. `corners` is [N, 4].
     """
     order = np.argsort(-scores, kind="stable")
-    # Classes are moved apart as far as YOLO's own suppression moves them, so that overlaps are rounded alike.
+    # Boxes of different classes are moved apart by the same offset as in YOLO's own suppression, so that overlaps are
+    # rounded identically.
     apart = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
     boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(apart)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -112,7 +113,7 @@ def suppress(
 
 
 def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the area that a box shares with each of others [N, 4]."""
+    """Return the intersection area of a box with each of others [N, 4]."""
     low = np.maximum(box[:2], others[:, :2])
     high = np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, 0)
@@ -120,7 +121,7 @@ def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows that are confident enough, in their order, with their scores and classes."""
+    """Return the rows of an end-to-end detector that are confident enough, in order, with their scores and classes."""
     start = head.columns.scores.start
     scores = table[:, start]
     classes = np.rint(table[:, start + 1]).astype(np.int64)
@@ -133,8 +134,8 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (box, score, class) of the highest scores of the boxes with the highest ones.
 
-    This is how an end-to-end YOLO chooses: as many boxes as may be answered, then as many of their scores, so that a
-    box can be answered for two classes.
+    An end-to-end YOLO selects this way: first `max_detections` boxes, then the same number of their scores, so that a
+    box can appear with two classes.
     """
     most = min(limits.max_detections, len(scores))
     rows = np.argsort(-scores.max(axis=1), kind="stable")[:most]
@@ -161,7 +162,7 @@ def _scores(head: BoxHead, table: np.ndarray, others: Mapping[str, np.ndarray]) 
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(-x)), without an overflow."""
+    """Return 1 / (1 + exp(-x)) without overflow."""
     return np.asarray(np.float32(0.5) * (np.float32(1) + np.tanh(np.float32(0.5) * x)))
 
 
@@ -201,7 +202,7 @@ def _keypoints(
 
 
 def move_to_picture(found: Found, frame: Frame) -> Found:
-    """Return boxes in pixels of the picture, its edges at the most."""
+    """Return boxes in pixels of the picture, clipped to its edges."""
     corners = frame.to_picture(found.corners.reshape(-1, 2, 2)).reshape(-1, 4)
     keypoints = found.keypoints.copy()
     keypoints[..., :2] = frame.to_picture(keypoints[..., :2])

@@ -1,4 +1,4 @@
-"""Class maps: the class of each pixel of a picture, the area of each class, and the pictures drawn of them."""
+"""Class maps: the class of each pixel of a picture, the area of each class, and their renderings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from PIL import Image
 from ..models.frame import Frame
 from .palette import rgb, shaded_color
 
-VOID = 255  # of 8 bits: pixels without a class, as PASCAL VOC has them; of 16 bits 65,535
-PREVIEW_SIDE = 160  # pixels of the small map that a page shows
-OPACITY = 0.55  # of colours over a picture
-BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void")  # as a first class, left as it is
+VOID = 255  # pixels without a class in 8 bits, as in PASCAL VOC; 65,535 in 16 bits
+PREVIEW_SIDE = 160  # side of the small map on an HTML page
+OPACITY = 0.55  # opacity of the overlay
+# names of a first class that is not coloured
+BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void")
 
 
 @dataclass(frozen=True)
 class ClassArea:
-    """The pixels of a picture that have a class, and their share of all its pixels."""
+    """The pixel count of a class in a picture, and its fraction of all pixels."""
 
     label: str
     class_index: int
@@ -32,7 +33,7 @@ class ClassArea:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Pixels of one class in a picture whose right classes are known: answered, right, and both."""
+    """Pixel counts of one class in a picture with known classes: answered, correct, and both."""
 
     class_index: int
     answered: int
@@ -44,9 +45,9 @@ class Overlap:
 class ClassMap:
     """The answer of a segmentation network for a picture.
 
-    `areas` are those of the classes that occur, the largest first. `preview` is the map made small, as a PNG in base64.
-    `overlaps` compare it with the right classes, where they are known. `pixels`, where they are kept, are the classes,
-    [height, width], the highest number for pixels that the network did not see.
+    `areas` are sorted, largest first. `preview` is a small map as base64 PNG. `overlaps` compare with the correct
+    classes, if known. `pixels`, if kept, are the classes [height, width], with the highest number for pixels that the
+    network did not see.
     """
 
     width: int
@@ -58,12 +59,12 @@ class ClassMap:
 
     @property
     def text(self) -> str:
-        """Each class with its share of the picture."""
+        """Return each class with its percentage."""
         return ", ".join(f"{area.label} {100 * area.share:.1f} %" for area in self.areas)
 
 
 def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: int) -> np.ndarray:
-    """Return the class of each pixel of a picture, the nearest of the network's.
+    """Return the class of each pixel of a picture by nearest-neighbour resampling of the network's map.
 
     `classes` [rows, columns] cover the network's image, which is `size` (height, width) pixels; `count` is the number
     of classes. The result is uint8 [H, W], or uint16 of more than 255 classes, with the highest number for pixels that
@@ -84,19 +85,19 @@ def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: 
 
 
 def _nearest(pixels: int, scale: float, first: int, side: int, own: int) -> np.ndarray:
-    """Return the row (or column) of a map for each of a picture's; -1 outside of the network's image."""
+    """Return the source row (or column) of the map for each row of a picture; -1 outside of the network's image."""
     places = np.floor((np.arange(pixels) + 0.5) * scale - first)
     inside = (places >= 0) & (places < side)
     return np.where(inside, places * own // side, -1).astype(np.int64)
 
 
 def void_of(dtype: np.dtype[Any]) -> int:
-    """Return the number of pixels without a class."""
+    """Return the value of pixels without a class."""
     return int(np.iinfo(dtype).max)
 
 
 def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap, ...] | None = None) -> ClassMap:
-    """Return the answer that a picture's map, as `to_picture` returns it, comes to."""
+    """Return the answer for a picture's map, as `to_picture` returns it."""
     counts = np.bincount(pixels.ravel(), minlength=len(labels))[: len(labels)]
     areas = tuple(
         ClassArea(labels[index], index, int(counts[index]), int(counts[index]) / pixels.size)
@@ -110,7 +111,7 @@ def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap,
 
 
 def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:
-    """Compare a map with the right classes [H, W], class by class; pixels whose right class is void are left out."""
+    """Compare a map with the correct classes [H, W], class by class; void pixels are ignored."""
     known = right < count
     own, true = pixels[known], right[known]
     answered = np.bincount(own[own < count], minlength=count)
@@ -123,8 +124,8 @@ def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap,
 
 
 def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """Return a map as a picture whose pixels are class numbers: mode P, in the classes' colours; of more than 255
-    classes 16-bit grey."""
+    """Return a map as a picture of class numbers: mode P in the classes' colours, or 16-bit grey for more than 255
+    classes."""
     picture = Image.fromarray(pixels)
     if pixels.dtype == np.uint8:
         picture.putpalette(_colors(labels).astype(np.uint8).tobytes())
@@ -132,14 +133,14 @@ def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
 
 
 def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """Return a picture with its classes in colour over it, and their borders. A background keeps its colours, and so do
-    pixels without a class."""
+    """Return a picture overlaid with the colours and borders of its classes, except background and pixels without a
+    class."""
     base = np.asarray(picture.convert("RGB"), np.float32)
     plain = pixels == void_of(pixels.dtype)
     if _has_background(labels):
         plain |= pixels == 0
     colors = _colors(labels)[np.minimum(pixels, 255) if pixels.dtype == np.uint8 else pixels % 255]
-    grey = np.asarray(picture.convert("L"), np.float32)[..., None]  # so that the colours are those of the classes
+    grey = np.asarray(picture.convert("L"), np.float32)[..., None]  # grey, so that the overlay's colours stand out
     mixed = np.where(plain[..., None], base, grey + (colors - grey) * np.float32(OPACITY))
     border = np.zeros(pixels.shape, bool)
     border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
@@ -154,7 +155,7 @@ def class_color(index: int, labels: Sequence[str]) -> str:
 
 
 def _colors(labels: Sequence[str]) -> np.ndarray:
-    """Return the colours of all numbers of 8 bits, float32 [256, 3]; that of void is a light grey."""
+    """Return the colours of the 256 class numbers, float32 [256, 3]; void is light grey."""
     colors = [rgb(class_color(index, labels)) for index in range(VOID)]
     return np.array([*colors, (224, 224, 224)], np.float32)
 
@@ -178,7 +179,7 @@ def map_record(found: ClassMap | None) -> dict[str, Any]:
 
 
 def read_map_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the field `map` of a prediction out of plain values; KeyError, TypeError or ValueError for others."""
+    """Parse the field `map` of a prediction; KeyError, TypeError or ValueError if malformed."""
     if "areas" not in record:
         return {}
     overlaps = record.get("overlaps")

@@ -1,6 +1,6 @@
 """Boxes in COCO's formats: entries of a results file, and mean average precision as COCO defines it.
 
-The precision is computed by COCO's own package, pycocotools, which is optional.
+The precision is computed by COCO's own package, pycocotools, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ..models.regular_files import describe, open_regular
 from .detections import Box, RunLengths
 from .predictions import Prediction
 
-MAX_BYTES = 1 << 30  # of a file of annotations
-MAX_TEXT = 16 << 20  # of one picture's labels
+MAX_BYTES = 1 << 30  # limit for a file of annotations
+MAX_TEXT = 16 << 20  # limit for the labels of one picture
 INSTALL_HINT = "pip install 'trninfer[coco]'"
 
-# COCO numbers its 80 classes from 1 to 90, with these left out.
+# COCO numbers its 80 classes from 1 to 90 without these.
 _MISSING = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 _COCO_IDS = tuple(number for number in range(1, 91) if number not in _MISSING)
 
 
 class MissingPycocotoolsError(InputError):
-    """The package pycocotools is not installed; the message says how to get it."""
+    """pycocotools is not installed; the message says how to install it."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The right boxes of one picture, as COCO's annotations without ids."""
+    """The correct boxes of one picture, as COCO annotations without ids."""
 
     image_id: int | str
     annotations: tuple[dict[str, Any], ...]
@@ -44,10 +44,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Annotations:
-    """The ids of classes and pictures, and the right boxes where they are known.
+    """The ids of classes and pictures, and the correct boxes if known.
 
-    `categories` has the id of each label. `pictures` are those of COCO's file of annotations, by file name; `folder`
-    has a YOLO's text file for each picture instead.
+    `categories` has the id of each label. `pictures` are those of COCO's annotation file, by file name; alternatively,
+    `folder` has a YOLO text file for each picture.
     """
 
     categories: Mapping[str, int]
@@ -56,7 +56,7 @@ class Annotations:
     labels: tuple[str, ...] = ()
 
     def image_id(self, name: str | int) -> int | str:
-        """Return the id of a picture: the number that is its name, as in COCO's sets, else the name of its file."""
+        """Return the id of a picture: its name if that is a number, as in COCO's sets, else its file name."""
         truth = self.pictures.get(Path(str(name)).name)
         stem = Path(str(name)).stem
         if truth is not None:
@@ -64,11 +64,11 @@ class Annotations:
         return int(stem) if stem.isascii() and stem.isdigit() else Path(str(name)).name
 
     def truth_of(self, answer: Prediction) -> Truth | None:
-        """Return the right boxes of a picture; None where they are not known. InputError for a file that is none."""
+        """Return the correct boxes of a picture; None if unknown. InputError if the file is malformed."""
         if self.folder is None:
             return self.pictures.get(Path(str(answer.input)).name)
         path = self.folder / f"{Path(str(answer.input)).stem}.txt"
-        lines = _read_text(path, MAX_TEXT).splitlines() if path.is_file() else []  # no file: no objects
+        lines = _read_text(path, MAX_TEXT).splitlines() if path.is_file() else []  # a missing file means no objects
         found = []
         for number, line in enumerate(lines, start=1):
             if line.strip():
@@ -81,16 +81,16 @@ class Annotations:
 
 
 def number_categories(labels: Sequence[str]) -> Annotations:
-    """Return the ids of a network's labels: COCO's own for its 80 classes, else from 1 up."""
+    """Return the ids of a network's labels: COCO's own for its 80 classes, else counting from 1."""
     is_coco = len(labels) == len(_COCO_IDS) and (labels[0], labels[-1]) == ("person", "toothbrush")
     numbers = _COCO_IDS if is_coco else range(1, len(labels) + 1)
     return Annotations(dict(zip(labels, numbers)), labels=tuple(labels))
 
 
 def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
-    """Read COCO's .json of annotations, or take a folder with YOLO's text file for each picture.
+    """Read COCO's annotations (.json), or use a folder with a YOLO text file for each picture.
 
-    InputError, one line, for what is neither, or has no class of the network.
+    InputError if it is neither, or if it shares no class with the network.
     """
     if path.is_dir():
         numbered = number_categories(labels)
@@ -127,7 +127,7 @@ def _read_text(path: Path, most: int) -> str:
 
 
 def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an annotation that count for boxes."""
+    """Return the fields of an annotation that matter for boxes."""
     bbox = [float(value) for value in entry["bbox"]]
     area = float(entry.get("area", bbox[2] * bbox[3]))
     if len(bbox) != 4 or not all(map(math.isfinite, (*bbox, area))):
@@ -141,7 +141,7 @@ def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _yolo_annotation(words: list[str], size: tuple[int, int], ids: Sequence[int], where: str) -> dict[str, Any]:
-    """Return an annotation of a line of YOLO's: a class, then a centre and sides or the corners of an outline."""
+    """Parse a line of YOLO's: a class, then centre and size, or the corners of an outline."""
     try:
         number, values = int(words[0]), np.array([float(word) for word in words[1:]])
         if not 0 <= number < len(ids) or not np.isfinite(values).all() or len(values) < 4 or len(values) % 2:
@@ -181,7 +181,7 @@ def coco_entry(box: Box, image_id: int | str, category_id: int) -> dict[str, Any
 
 
 def compress_counts(mask: RunLengths) -> str:
-    """Return run lengths as COCO's text: differences to the run before last, 5 bits a character, lowest first."""
+    """Encode run lengths as COCO's text: differences from the second last run, 5 bits per character, lowest first."""
     text = []
     for place, count in enumerate(mask.counts):
         value = count - (mask.counts[place - 2] if place > 2 else 0)
@@ -196,7 +196,7 @@ def compress_counts(mask: RunLengths) -> str:
 
 @dataclass(frozen=True)
 class ClassPrecision:
-    """The average precision of one class, None where no picture has it."""
+    """The average precision of one class; None if no picture has the class."""
 
     label: str
     boxes: int
@@ -206,9 +206,9 @@ class ClassPrecision:
 
 @dataclass(frozen=True)
 class BoxScore:
-    """Mean average precision as COCO defines it, of boxes of all sizes, at most 100 a picture.
+    """Mean average precision as COCO defines it, over boxes of all sizes, at most 100 per picture.
 
-    `map_50` is at an overlap of 0.5, `map` the mean over 0.5, 0.55, ... 0.95; None where there are no right boxes.
+    `map_50` is at an overlap of 0.5, `map` the mean over 0.5, 0.55, ... 0.95; None without correct boxes.
     """
 
     pictures: int
@@ -220,7 +220,7 @@ class BoxScore:
 
 
 class BoxScorer:
-    """Collects answers and their right boxes, and scores them. MissingPycocotoolsError without the package."""
+    """Collects answers and their correct boxes, and scores them. MissingPycocotoolsError without the package."""
 
     def __init__(self, annotations: Annotations) -> None:
         _pycocotools()
@@ -231,12 +231,12 @@ class BoxScorer:
         self._unlabelled = 0
 
     def add(self, answer: Prediction) -> None:
-        """Take the answer of a picture; InputError where the file of its right boxes cannot be read."""
+        """Add the answer of a picture. InputError if its label file is unreadable."""
         truth = self._annotations.truth_of(answer)
         if truth is None:
             self._unlabelled += 1
             return
-        number = len(self._images) + 1  # pycocotools counts pictures without names
+        number = len(self._images) + 1  # pycocotools identifies pictures by number
         self._images.append(truth.image_id)
         self._right += [{**entry, "image_id": number} for entry in truth.annotations]
         self._found += [
@@ -262,7 +262,8 @@ class BoxScorer:
             evaluation = evaluate(truth, found, "bbox")
             evaluation.evaluate()
             evaluation.accumulate()
-        precision = evaluation.eval["precision"][:, :, :, 0, -1]  # overlaps, recalls, classes; all sizes, 100 boxes
+        # [overlaps, recalls, classes] for all sizes and 100 boxes
+        precision = evaluation.eval["precision"][:, :, :, 0, -1]
         counts = {number: 0 for number in self._annotations.categories.values()}
         for entry in self._right:
             counts[entry["category_id"]] = counts.get(entry["category_id"], 0) + 1
@@ -285,7 +286,7 @@ class BoxScorer:
 
 
 def _with_areas(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return results as annotations, as pycocotools makes them when it loads a file."""
+    """Convert results to annotations, as pycocotools does when it loads a file."""
     return [
         {**entry, "id": number, "area": entry["bbox"][2] * entry["bbox"][3], "iscrowd": 0}
         for number, entry in enumerate(entries, start=1)
@@ -293,7 +294,7 @@ def _with_areas(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mean(precision: np.ndarray) -> float | None:
-    """Return the mean of what was computed: -1 stands for classes that no picture has."""
+    """Return the mean without the -1 that marks classes absent from all pictures."""
     known = precision[precision > -1]
     return float(known.mean()) if known.size else None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SHOWN_COLUMNS = 30  # columns shown in a message
-HINT = "; --drop, --id and --label-column name columns that are no features"
+HINT = "; --drop, --id and --label-column name columns that are not features"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Tables of numbers as text: .csv and .tsv. Raises ValueError, in words for the user, for anything else.
 
-These rules decide which line is the header; a note reports it:
+These rules decide which line is the header; the choice is reported:
 
-- "yes": the first line that is no comment. "no": none.
-- "auto": the first line, where it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
-  pandas writes for columns without names, at least four or with a name or nothing before them.
+- "yes": the first line that is not a comment. "no": none. - "auto": the first line, where it names columns: no cell is
+a number or missing; or the cells are 0, 1, 2, 3, ..., as pandas writes for columns without names, at least four or with
+a name or nothing before them.
 
 Lines before the first row that begin with # are comments, as NumPy writes them. Empty lines are left out. A cell that
 is missing (empty, NA, null, ...) is an error wherever it is.
@@ -93,7 +93,7 @@ def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
             if not record or (not cells and record[0].lstrip().startswith("#")):
                 continue
             if len(record) > 1:
-                raise ValueError(f"line {reader.line_num}: {len(record)} values; one a line is needed")
+                raise ValueError(f"line {reader.line_num}: {len(record)} values; one per line is needed")
             first = first or reader.line_num
             cells.append(record[0].strip())
     except UnicodeDecodeError:

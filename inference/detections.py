@@ -17,17 +17,17 @@ from .boxes import Found, Limits, find_boxes, move_to_picture
 from .class_maps import map_record
 from .predictions import Prediction
 
-Sizes = MutableMapping["str | int", tuple[int, int]]  # width and height of pictures that are on the way, by name
+Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) of pictures in flight
 
-_DECIMALS = 3  # of pixels
+_DECIMALS = 3  # decimals of pixel coordinates
 _DIGITS = 6  # decimals of a confidence
 
 
 @dataclass(frozen=True)
 class RunLengths:
-    """A mask of a whole picture, as COCO's uncompressed run lengths.
+    """A mask of a whole picture as COCO's uncompressed run lengths.
 
-    `size` is (height, width). `counts` are lengths of runs of pixels outside and inside in turn, column by column.
+    `size` is (height, width). `counts` alternate between pixels outside and inside, column by column.
     """
 
     size: tuple[int, int]
@@ -43,7 +43,7 @@ class RunLengths:
 class Box:
     """An object in a picture: its label, and its corners in pixels of the picture.
 
-    `keypoints` are (x, y) or (x, y, confidence), `mask` the pixels of the object; empty and None where the network has
+    `keypoints` are (x, y) or (x, y, confidence), `mask` the pixels of the object; empty and None if the network has
     none.
     """
 
@@ -59,7 +59,7 @@ class Box:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the box as plain values, as reports have it."""
+        """Return the box as plain values, as in reports."""
         record: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in _EXTRAS}
         if self.keypoints:
             record["keypoints"] = [list(point) for point in self.keypoints]
@@ -69,7 +69,7 @@ class Box:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Box:
-        """Read the plain values of `record`; KeyError, TypeError or ValueError for others."""
+        """Parse a record; KeyError, TypeError or ValueError if malformed."""
         mask = record.get("mask")
         plain = {name: record[name] for name in cls.__dataclass_fields__ if name not in _EXTRAS}
         numbers = [float(plain[name]) for name in ("confidence", "x1", "y1", "x2", "y2")]
@@ -86,7 +86,7 @@ _EXTRAS = ("keypoints", "mask")
 
 
 def answer_record(answer: Prediction) -> dict[str, Any]:
-    """Return an answer as plain values, with what only a picture with boxes or a map has where it is one."""
+    """Return an answer as plain values, including boxes or a map if there are any."""
     record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None, map=None))
     del record["boxes"], record["size"], record["map"]
     return {**record, **picture_record(answer), **map_record(answer.map)}
@@ -101,7 +101,7 @@ def picture_record(answer: Prediction) -> dict[str, Any]:
 
 
 def read_picture_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields `boxes` and `size` of a prediction out of plain values; TypeError or ValueError for others."""
+    """Parse the fields `boxes` and `size` of a prediction; TypeError or ValueError if malformed."""
     if "boxes" not in record:
         return {}
     width, height = record["width"], record["height"]
@@ -111,10 +111,10 @@ def read_picture_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 class Detector:
-    """Makes the answers of a network of boxes out of its numbers.
+    """Converts the output of a network of boxes to answers.
 
-    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, are
-    pictures of the network's own size.
+    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, count
+    as pictures of the network's own size.
     """
 
     def __init__(self, limits: Limits, sizes: Sizes) -> None:
@@ -151,7 +151,7 @@ def _boxes(
     spec: ImageInput,
     outputs: dict[str, np.ndarray],
 ) -> tuple[Box, ...]:
-    """Return the boxes that were found, in pixels of the picture; those with an empty mask are left out."""
+    """Return the boxes in pixels of the picture, without those whose mask is empty."""
     boxes = []
     for number, (corners, confidence, kind) in enumerate(zip(found.corners, found.confidences, found.classes)):
         mask = None
@@ -180,10 +180,11 @@ def _boxes(
 def find_mask(
     coefficients: np.ndarray, prototypes: np.ndarray, corners: np.ndarray, frame: Frame, size: tuple[int, int]
 ) -> RunLengths | None:
-    """Return the pixels of a box [x1, y1, x2, y2] where a sum of prototypes is above 0; None where there are none.
+    """Return the pixels of a box [x1, y1, x2, y2] where the weighted sum of prototypes is positive; None if there are
+    none.
 
-    `prototypes` [masks, h, w] are a smaller copy of the network's image of `size` (height, width). Their sum is
-    enlarged to that image, as YOLO's exporter does it, then interpolated at the pixels of the picture.
+    `prototypes` [masks, h, w] cover the network's image of `size` (height, width) at lower resolution. As in YOLO's
+    exporter, their sum is resized to that image, then interpolated at the pixels of the picture.
     """
     left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
     right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))
@@ -192,7 +193,7 @@ def find_mask(
     small = np.tensordot(coefficients, prototypes.astype(np.float32, copy=False), 1)
     image = _interpolated(small, (np.arange(size[0]) + 0.5) * (small.shape[0] / size[0]) - 0.5)
     image = _interpolated(image.T, (np.arange(size[1]) + 0.5) * (small.shape[1] / size[1]) - 0.5).T
-    first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # padding is no part of the picture
+    first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # without the padding
     image = image[first_y : frame.resized_height - frame.top, first_x : frame.resized_width - frame.left]
     scale_x, scale_y = frame.scale
     columns = (np.arange(left, right) + 0.5) * scale_x - frame.left - first_x - 0.5
@@ -202,7 +203,7 @@ def find_mask(
 
 
 def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return rows of `values` at fractional places, the edges repeated."""
+    """Interpolate rows of `values` at fractional positions, repeating the edges."""
     places = np.clip(places, 0, len(values) - 1)
     before = np.floor(places).astype(np.int64)
     share = (places - before).astype(np.float32)[:, None]
@@ -211,7 +212,7 @@ def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int) -> RunLengths | None:
-    """Return a part [h, w] of a picture's mask, at (left, top), as run lengths of the whole picture; None if empty."""
+    """Return the run lengths of a whole picture for a mask [h, w] at (left, top); None if empty."""
     edges = np.diff(np.pad(inside, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
     columns, starts = np.nonzero(edges == 1)
     _, ends = np.nonzero(edges == -1)
@@ -219,7 +220,7 @@ def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int
         return None
     first = (columns + left) * height + top + starts
     last = (columns + left) * height + top + ends
-    is_apart = first[1:] != last[:-1]  # a run that goes on at the top of the next column is one
+    is_apart = first[1:] != last[:-1]  # a run may continue at the top of the next column
     first, last = np.append(first[0], first[1:][is_apart]), np.append(last[:-1][is_apart], last[-1])
     bounds = np.column_stack([first, last]).ravel()
     counts = np.diff(np.concatenate([[0], bounds, [width * height]]))

@@ -1,4 +1,4 @@
-"""Boxes, masks and keypoints drawn on pictures."""
+"""Draw boxes, masks and keypoints on pictures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .palette import rgb, series_color, text_on
 
 _Area = tuple[int, int, int, int]  # left, top, right, bottom
 
-SMALL = 480  # pixels of the longer side, below which a picture is enlarged so that labels can be read
-_MASK_SHARE = 0.45  # of a mask's colour over the picture
-_CONFIDENT = 0.5  # keypoints that are drawn
-_PERSON = 17  # keypoints of a person, in COCO's order
+SMALL = 480  # smaller pictures (longer side) are enlarged to keep labels readable
+_MASK_SHARE = 0.45  # opacity of masks
+_CONFIDENT = 0.5  # minimum confidence of keypoints drawn
+_PERSON = 17  # number of a person's keypoints, in COCO's order
 _LIMBS = (
     (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9), (8, 10),
     (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
@@ -24,10 +24,10 @@ _LIMBS = (
 
 
 def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]) -> Image.Image:
-    """Return a copy of a picture in RGB with its boxes: each in the colour of its class, with its label above.
+    """Return an RGB copy of a picture with its boxes, each in the colour of its class with a label above.
 
-    `size` is the width and height in which the boxes are; the picture may be a smaller or larger copy. One of less than
-    SMALL pixels is enlarged.
+    Box coordinates refer to an image of `size` (width, height); the picture may be scaled. One of less than SMALL
+    pixels is enlarged.
     """
     image = picture.convert("RGB")
     factor = max(1, math.ceil(SMALL / max(image.size)))
@@ -53,7 +53,7 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
 
 
 def _with_mask(image: Image.Image, box: Box) -> Image.Image:
-    """Lay the mask of a box over a picture."""
+    """Blend the mask of a box into a picture."""
     assert box.mask is not None
     alpha = Image.fromarray((box.mask.to_array() * round(255 * _MASK_SHARE)).astype(np.uint8))
     if alpha.size != image.size:
@@ -62,7 +62,7 @@ def _with_mask(image: Image.Image, box: Box) -> Image.Image:
 
 
 def _draw_keypoints(pen: ImageDraw.ImageDraw, box: Box, scale: tuple[float, float], radius: int) -> None:
-    """Draw the keypoints that the network is sure of, and for a person the limbs between them."""
+    """Draw the confident keypoints, and for a person the limbs between them."""
     points = {
         number: (point[0] * scale[0], point[1] * scale[1])
         for number, point in enumerate(box.keypoints)
@@ -85,9 +85,9 @@ def _draw_label(
     font: ImageFont.ImageFont | ImageFont.FreeTypeFont,
     taken: list[_Area],
 ) -> None:
-    """Draw the label of a box above its upper left corner, or inside where it would leave the picture.
+    """Draw the label of a box above its upper left corner, or inside if it would leave the picture.
 
-    One that would cover a label in `taken` goes below it, or is left out where there is no room.
+    A label that would cover one in `taken` moves below it, or is omitted if there is no room.
     """
     text = f"{box.label} {box.confidence:.2f}"
     left, top, right, bottom = pen.textbbox((0, 0), text, font=font)

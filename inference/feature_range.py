@@ -14,10 +14,10 @@ import numpy as np
 from ..models.files import Model
 
 KEY = "feature_range"
-LOOKED_AT = 1000  # first rows examined
+LOOKED_AT = 1000  # number of first rows examined
 _BEYOND = 0.5  # fraction of the range allowed on either side
 _SHARE = 0.01  # fraction of the values that may be outside
-_NARROW = 0.1  # fraction of the range: if all values of many rows lie within it, they are scaled differently
+_NARROW = 0.1  # fraction of the range: values of many rows that all fall within it are scaled differently
 
 
 def feature_range(model: Model) -> tuple[float, float] | None:

@@ -52,12 +52,14 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
 
 
 def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) -> FeatureRows:
-    """Return the rows of an array in the first of `files`, which has `size` bytes as far as a directory can be
-    believed."""
+    """Return the rows of an array in the first of `files`. `size` is its size according to the archive's directory,
+    which may be wrong."""
     shape, fortran, dtype, offset = _read_header(files[0])
     expected = math.prod(shape) * dtype.itemsize
     if expected > size - offset:
-        raise ValueError(f"an array of shape {list(shape)} takes {expected} bytes; {max(0, size - offset)} are there")
+        raise ValueError(
+            f"an array of shape {list(shape)} takes {expected} bytes; the file has {max(0, size - offset)}"
+        )
     if len(shape) < 2 or not fortran:
         return FeatureRows.in_file(name, files, offset, shape, dtype)
     budget.take(expected, f"an array of shape {list(shape)} stored by columns (np.ascontiguousarray of it is not held)")
@@ -79,7 +81,7 @@ def _read_header(file: IO[bytes]) -> _Header:
         (3, 0): np.lib.format.read_array_header_2_0,  # version 3.0 is 2.0 with UTF-8 field names, which are refused
     }
     if not start.startswith(np.lib.format.MAGIC_PREFIX) or version not in readers:
-        raise ValueError("not an array that can be read: it does not begin as one of NumPy's")
+        raise ValueError("not an array that can be read: it does not start with NumPy's magic bytes")
     first = 10 if version == (1, 0) else 12  # start of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:

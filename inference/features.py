@@ -1,4 +1,4 @@
-"""Reads feature batches and raw weights. Nothing is unpickled, and no header is trusted."""
+"""Read feature batches and raw weights. Nothing is unpickled, and no header is trusted."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ TABLES = (".csv", ".tsv", ".parquet")  # formats with named columns
 
 
 def read_features(path: Path, features: int, header: str = "auto", columns: Columns | None = None) -> FeatureRows:
-    """The rows of a feature file, each of `features` real numbers; to be closed, or used in a `with`.
+    """Open the rows of a feature file, each of `features` real numbers; close them, or use them in a `with`.
 
-    .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv a row a line, perhaps
-    below a header (see `csv_tables`), .parquet columns of numbers. Values are read a batch at a time when they are
-    used, and checked then (`usable_rows`); only text, Parquet and an array not stored row by row are held in memory.
-    `notes` of the rows say what was taken as a header or left out. Of text and Parquet, `columns` says which columns
-    are features, and which the id and the right class (`sides` of the rows); None: all are features. InputError for
-    anything but such rows.
+    .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv one row per line with
+    an optional header (see `csv_tables`), .parquet columns of numbers. Values are read and checked one batch at a time
+    (`usable_rows`); only text, Parquet and column-major arrays are held in memory. `notes` of the rows report headers
+    and skipped lines. For text and Parquet, `columns` selects the features, the id and the correct class (`sides` of
+    the rows); by default all columns are features. InputError for anything else.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -50,7 +49,7 @@ def read_feature_bytes(
 ) -> FeatureRows:
     """Return the rows of a feature file, whose format is recognised by its first bytes; see `read_features`.
 
-    What begins as no .npy, .npz or .parquet file is a .csv or .tsv where it is text, else raw float32 rows.
+    Content without the signature of .npy, .npz or .parquet is .csv or .tsv if it is text, else raw float32 rows.
     """
     check_header(header)
     return _checked(name, io.BytesIO(content), _suffix_of(content), features, header, columns)
@@ -120,7 +119,7 @@ def read_weights(folder: Path) -> Model:
             f"{hidden * classes}"
         )
     if counts["W1"] % hidden:
-        raise InputError(f"{folder}: W1.bin has {counts['W1']} numbers, no multiple of the {hidden} of b1.bin")
+        raise InputError(f"{folder}: W1.bin has {counts['W1']} numbers, not a multiple of the {hidden} in b1.bin")
     features = counts["W1"] // hidden
     network = Network(
         folder.resolve().name or "weights",
@@ -162,5 +161,5 @@ def _read(path: Path, size: int, dtype: str) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {describe(error)}") from None
     if len(content) < size:
-        raise InputError(f"{path}: it was cut short while it was read")
+        raise InputError(f"{path}: it was truncated while being read")
     return np.frombuffer(content, dtype)

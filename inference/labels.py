@@ -1,4 +1,4 @@
-"""The right classes of rows, read from a file: numbers, or labels of the network."""
+"""Read the correct classes of rows from a file, as numbers or labels of the network."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
 def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     """Return the class of each text in a table's column, int32, -1 if it is empty; InputError for an unknown class.
 
-    A class is a label of the network, else a class number, which pandas may have written as 3.0.
+    A class is a label of the network, else a class number, possibly written as 3.0 (pandas).
     """
     known = classes_by_name(labels)
     classes = np.full(len(texts), -1, np.int32)
@@ -93,7 +93,7 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
 
 
 def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
-    """Return the class of each text: a label's, else the number itself."""
+    """Return the class of each text: that of a label, else the number itself."""
     numbers = classes_by_name(labels)
     classes = np.empty(len(texts), np.int64)
     for position, text in enumerate(texts):

@@ -1,10 +1,10 @@
-"""A load on a server of the Open Inference Protocol: requests from several threads, and how long each took.
+"""Load test of an Open Inference Protocol server: send requests from several threads and time each.
 
-Works with any server of the protocol's version 2 (KServe, Triton, `trninfer serve`). Only the standard library is
-used: a thread holds one connection and sends one request after another.
+Works with any server of version 2 of the protocol (KServe, Triton, `trninfer serve`). Uses the standard library only:
+each thread holds one connection and sends one request after another.
 
-Times are from before a request is sent until its answer has been read. With a rate, they are from the time at which
-the request was due, so that a server that falls behind is not spared (coordinated omission).
+A time runs from before a request is sent until its answer has been read. With a rate, it starts when the request was
+due, so that delays caused by a slow server are included (coordinated omission).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-MOST_ANSWER_BYTES = 64 << 20  # of one answer that is read
-BUSY_CLIENT = 0.9  # share of a core from which on the client itself may be the limit
+MOST_ANSWER_BYTES = 64 << 20  # limit for an answer
+BUSY_CLIENT = 0.9  # share of a core above which the client may be the bottleneck
 PERCENTILES = (50, 90, 95, 99)
 _NUMPY = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
@@ -33,12 +33,12 @@ _NUMPY = {
 
 
 class LoadError(ValueError):
-    """A server that cannot be loaded; the message is one line for the user."""
+    """The server cannot be tested; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A server: `http://host:port/prefix`, and the headers of each request."""
+    """A server, `http://host:port/prefix`, and the headers of each request."""
 
     scheme: str
     host: str
@@ -48,7 +48,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, token: str | None = None) -> Address:
-        """Read an address; LoadError for what is none."""
+        """Parse an address; LoadError if malformed."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
@@ -57,13 +57,13 @@ class Address:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoadError(f"{url}: not an address of the form http://HOST:PORT")
         if parts.username is not None or parts.query or parts.fragment:
-            raise LoadError(f"{url}: give host, port and path alone; a token goes by --token-file")
+            raise LoadError(f"{url}: give host, port and path alone; pass a token with --token-file")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         default = 443 if parts.scheme == "https" else 80
         return cls(parts.scheme, parts.hostname, port or default, parts.path.rstrip("/"), headers)
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
-        """Return a connection that opens with its first request."""
+        """Return a connection, opened by its first request."""
         if self.scheme == "https":
             return http.client.HTTPSConnection(
                 self.host, self.port, timeout=timeout, context=ssl.create_default_context()
@@ -71,7 +71,7 @@ class Address:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def get(self, path: str, timeout: float) -> Any:
-        """Return a JSON document of the server; LoadError where there is none."""
+        """Return a JSON document from the server; LoadError if that fails."""
         connection = self.connect(timeout)
         try:
             connection.request("GET", self.prefix + path, headers=self.headers)
@@ -82,7 +82,7 @@ class Address:
         finally:
             connection.close()
         if answer.status != 200:
-            hint = "; a token goes by --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
+            hint = "; pass a token with --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
             raise LoadError(f"{self}{path}: status {answer.status}{hint}")
         try:
             return json.loads(body)
@@ -96,7 +96,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Message:
-    """A request that is sent again and again: its path, its body, and the inputs in it."""
+    """A request to send repeatedly: its path, its body, and the number of inputs in it."""
 
     path: str
     body: bytes
@@ -106,10 +106,9 @@ class Message:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A way to send requests: by `concurrency` threads without a pause, or at `rate` requests a second.
+    """How to send requests: from `concurrency` threads without pauses, or at `rate` requests per second.
 
-    It ends after `seconds`, or after `requests` where that is given. Requests of the first `warmup` seconds are sent
-    and not counted.
+    The load ends after `seconds`, or after `requests` if given. Requests in the first `warmup` seconds are not counted.
     """
 
     concurrency: int
@@ -122,7 +121,7 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A load and what came of it: times in milliseconds, of answered requests alone; None where none was answered."""
+    """Results of a load: times in milliseconds of answered requests; None if there were none."""
 
     concurrency: int
     rate: float | None
@@ -142,12 +141,12 @@ class LoadResult:
 
     @property
     def is_client_busy(self) -> bool:
-        """True if this process was at work nearly all the time, and may be what limits the figures."""
+        """True if this process was busy nearly all the time and may have limited the throughput."""
         return self.client_share >= BUSY_CLIENT
 
 
 def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
-    """Wait until a server is ready, for `seconds` at the most; LoadError where it is not by then."""
+    """Wait up to `seconds` until a server is ready; LoadError otherwise."""
     end = time.monotonic() + seconds
     while seconds:
         try:
@@ -160,10 +159,10 @@ def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
 
 
 def tensor_message(address: Address, model: str | None, batch: int, timeout: float) -> tuple[str, Message]:
-    """Return the name of a model that a server has, and a request with random tensors of its inputs.
+    """Return the name of a model on the server, and a request with random tensors for its inputs.
 
-    Without `model` the server's only one is taken, as its repository index, else `/about`, tells it. LoadError where
-    there is none, and for inputs that are no numbers.
+    Without `model`, the server's only model is used, according to its repository index or `/about`. LoadError if there
+    is none, or if its inputs are not numbers.
     """
     name = model or _only_model(address, timeout)
     document = address.get(f"/v2/models/{quote(name, safe='')}", timeout)
@@ -202,9 +201,9 @@ def run_load(
     progress: Callable[[int], None] = lambda done: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> LoadResult:
-    """Send requests as planned, the messages in turn, and return what came of it.
+    """Send requests as planned, cycling through the messages, and return the results.
 
-    Interruptions (Ctrl-C) end the load: the threads stop after the request at hand.
+    Ctrl-C ends the load after the pending requests.
     """
     schedule = _Schedule(plan, clock)
     workers = [_Worker(address, messages, schedule, plan.timeout) for _ in range(plan.concurrency)]
@@ -272,7 +271,7 @@ class _Schedule:
         self.ended = self.counted_from
 
     def next(self) -> tuple[int, float] | None:
-        """Return the number of the next request, and when it is due, having waited for that; None at the end."""
+        """Wait until the next request is due; return its number and due time, or None at the end."""
         plan = self._plan
         with self._lock:
             now = self.clock()
@@ -288,7 +287,7 @@ class _Schedule:
         return number, due
 
     def finish(self) -> float:
-        """Return the time now, at which a request ended."""
+        """Return the current time, when a request ended."""
         now = self.clock()
         with self._lock:
             self.ended = max(self.ended, now)
@@ -300,12 +299,12 @@ class _Schedule:
 
 
 class _Worker(threading.Thread):
-    """A thread with a connection of its own; a request that fails opens another."""
+    """A thread with its own connection; after a failed request it reconnects."""
 
     def __init__(self, address: Address, messages: Sequence[Message], schedule: _Schedule, timeout: float) -> None:
         super().__init__(name="load", daemon=True)
         self._address, self._messages, self._schedule, self._timeout = address, messages, schedule, timeout
-        self.times: list[float] = []  # seconds of each answered request that counts
+        self.times: list[float] = []  # seconds of each counted request
         self.errors: dict[str, int] = {}
         self.inputs = 0
 
@@ -326,7 +325,7 @@ class _Worker(threading.Thread):
         connection.close()
 
     def _send(self, connection: http.client.HTTPConnection, message: Message) -> str | None:
-        """Return None for an answer of status 200, else the kind of failure."""
+        """Send a message; return None for an answer of status 200, else the kind of failure."""
         headers = {**self._address.headers, **message.headers}
         try:
             connection.request("POST", self._address.prefix + message.path, message.body, headers)
@@ -344,7 +343,7 @@ class _Worker(threading.Thread):
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the kind of failure in a few words, the same for all of a kind."""
+    """Return the kind of a failure in a few words, equal for failures of the same kind."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""Scores of class maps whose right classes are known: intersection over union, by class and on average."""
+"""Score class maps with known classes: intersection over union, by class and on average."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..models.errors import InputError
 from ..models.preprocess import open_image
 from .class_maps import VOID, ClassMap
 
-SUFFIXES = (".png", ".bmp", ".gif", ".tif", ".tiff")  # of pictures that keep numbers as they are
+SUFFIXES = (".png", ".bmp", ".gif", ".tif", ".tiff")  # lossless formats
 MODES = ("P", "L", "1", "I;16", "I")
 
 
 @dataclass(frozen=True)
 class ClassIou:
-    """The score of one class: pixels that have it, that are answered with it, and both."""
+    """The score of one class: pixels with the class, pixels answered with it, and both."""
 
     label: str
     class_index: int
@@ -29,15 +29,15 @@ class ClassIou:
 
     @property
     def iou(self) -> float:
-        """Intersection over union."""
+        """Return the intersection over union."""
         return self.both / (self.pixels + self.answered - self.both)
 
 
 @dataclass(frozen=True)
 class MapScore:
-    """Maps compared with the right classes of their pixels; `classes` are those that are right or answered somewhere.
+    """Maps compared with the correct classes; `classes` are those correct or answered somewhere.
 
-    `unlabelled`: pictures whose right classes are not known.
+    `unlabelled` counts pictures without known classes.
     """
 
     pictures: int
@@ -48,17 +48,17 @@ class MapScore:
 
     @property
     def mean_iou(self) -> float:
-        """The mean intersection over union of the classes; 0 where nothing is scored."""
+        """Return the mean intersection over union of the classes; 0 if nothing is scored."""
         return sum(each.iou for each in self.classes) / len(self.classes) if self.classes else 0.0
 
     @property
     def pixel_accuracy(self) -> float:
-        """The share of right pixels; 0 where nothing is scored."""
+        """Return the fraction of correct pixels; 0 if nothing is scored."""
         return self.correct / self.pixels if self.pixels else 0.0
 
 
 class MapScorer:
-    """Adds up the overlaps of maps with the right ones."""
+    """Sums up the overlaps of maps with the correct ones."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
@@ -80,7 +80,7 @@ class MapScorer:
 
     @property
     def score(self) -> MapScore:
-        """The score so far."""
+        """Return the score so far."""
         classes = tuple(
             ClassIou(self._labels[index], index, self._right[index], self._answered[index], self._both[index])
             for index in sorted({*self._answered, *self._right})
@@ -89,10 +89,10 @@ class MapScorer:
 
 
 class MapLabels:
-    """A folder of pictures whose pixels are the right classes: STEM.png for a picture STEM.jpg; 255 is no class."""
+    """A folder of pictures with the correct class of each pixel: STEM.png for a picture STEM.jpg; 255 is void."""
 
     def __init__(self, folder: str, classes: int) -> None:
-        """InputError unless it is a folder with such pictures."""
+        """Open a folder; InputError if it has no such pictures."""
         self._folder, self._classes = folder, classes
         path = Path(folder)
         if not path.is_dir():
@@ -104,13 +104,16 @@ class MapLabels:
             raise InputError(f"{folder}: no class maps ({', '.join(SUFFIXES)}) in it")
 
     def check_some(self, names: Sequence[str]) -> None:
-        """InputError unless at least one of the pictures has a map."""
+        """Raise InputError unless at least one of the pictures has a map."""
         if names and not any(Path(name).stem in self._files for name in names):
             raise InputError(f"{self._folder}: no map for any of the pictures, such as {Path(names[0]).stem}.png")
 
     def read(self, name: str, size: tuple[int, int]) -> np.ndarray | None:
-        """Return the right classes [H, W] of a picture of `size` (width, height), void above the classes; None where
-        there is no map of it. InputError for a map of another size, or with a number that is no class."""
+        """Return the correct classes [H, W] of a picture of `size` (width, height), with void above the classes; None
+        if there is no map.
+
+        InputError if the map's size differs, or if it has an invalid class number.
+        """
         file = self._files.get(Path(name).stem)
         if file is None:
             return None

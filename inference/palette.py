@@ -1,13 +1,13 @@
-"""The colours of report pages, drawings, annotated pictures and the terminal, each written once.
+"""All colours of report pages, drawings, annotated pictures and the terminal.
 
-Every colour of a page is a CSS variable of `css()`: `var(--ink)`, `var(--tensor)`. Text colours reach a contrast of
-4.5:1 on `page` and `card`, fills 3:1; no two resources look alike to people with deuteranopia, protanopia or
+Every colour of a page is a CSS variable of `css()`: `var(--ink)`, `var(--tensor)`. Text colours have a contrast of at
+least 4.5:1 on `page` and `card`, fills 3:1; any two resources can be distinguished with deuteranopia, protanopia or
 tritanopia (tests/inference/test_palette.py computes both).
 """
 
 from __future__ import annotations
 
-# What a critical path is spent on (simulator/timing/critical_path.py). DMA is of one hue, from dark to light.
+# Resources of a critical path (simulator/timing/critical_path.py). DMA has one hue, from dark to light.
 RESOURCES_LIGHT = {
     "tensor": "#0d49df",
     "vector": "#1b8d8f",
@@ -30,7 +30,7 @@ RESOURCES_DARK = {
     "semaphore": "#b436b9",
     "launch": "#636966",
 }
-# Names that share the colour of another resource.
+# Resources that share the colour of another one.
 ALIASES = {"other_core": "semaphore", "dma": "dma_bandwidth", "unknown": "launch", "other": "launch"}
 
 # Surfaces (page, card), text (ink, soft, faint, good, bad), lines, and `accent` for links, buttons and bars.
@@ -60,10 +60,10 @@ SURFACES_DARK = {
 }
 SURFACES_PRINT = {**SURFACES_LIGHT, "page": "#ffffff", "ink": "#000000", "line": "#cccccc"}
 
-# Colours of classes in pictures and charts, by class index modulo 8: Okabe and Ito's, without black.
+# Colours of classes in pictures and charts, by class index modulo 8: Okabe and Ito's palette without black.
 SERIES = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c")
 
-# Styles of `rich`, from the 16 colours that a terminal's own theme defines.
+# Styles for `rich`, from the 16 colours of the terminal's theme.
 TERMINAL_STYLES = {
     "tensor": "bright_blue",
     "vector": "cyan",
@@ -76,8 +76,8 @@ TERMINAL_STYLES = {
     "other_core": "bright_magenta",
     "launch": "",
 }
-TERMINAL_SLOW = "bold red"  # rows that take most of the time
-TERMINAL_MINOR = "dim"  # rows that take next to none of it
+TERMINAL_SLOW = "bold red"  # rows that account for most of the time
+TERMINAL_MINOR = "dim"  # rows that account for almost none of it
 
 _BLACK, _WHITE = "#000000", "#ffffff"
 
@@ -88,15 +88,15 @@ def series_color(index: int) -> str:
 
 
 def shaded_color(index: int) -> str:
-    """Return the colour of a class of a map as `#rrggbb`: those of `series_color`, then lighter and darker ones, which
-    makes 24."""
+    """Return the colour of a class of a map as `#rrggbb`: 24 colours, those of `series_color`, then lighter and darker
+    shades."""
     own = rgb(series_color(index))
     toward, share = ((0, 0.0), (255, 0.55), (0, 0.5))[index // len(SERIES) % 3]
     return "#" + "".join(f"{round(part + (toward - part) * share):02x}" for part in own)
 
 
 def text_on(background: str) -> str:
-    """Return the colour, black or white, in which text on a `#rrggbb` background has the higher contrast."""
+    """Return black or white, whichever has the higher contrast on a `#rrggbb` background."""
     return max((_BLACK, _WHITE), key=lambda color: contrast(color, background))
 
 

@@ -1,8 +1,8 @@
-"""Reads rows of features from Parquet files with pyarrow, if it is installed. ValueError for anything but a table of
+"""Read rows of features from Parquet files with pyarrow, if it is installed. ValueError for anything but a table of
 numbers.
 
-A file of a few hundred bytes may unpack to gigabytes, and its own figures may be wrong. So these are checked before
-anything is unpacked, and the file is read in a process with limited memory.
+A file of a few hundred bytes may unpack to gigabytes, and its metadata may be wrong. So the metadata is checked first,
+and the file is read in a process with limited memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSTALL_HINT = "pip install pyarrow"
 INDEX = "__index_level_"  # prefix of pandas' index columns
 BATCH_BYTES = 16 << 20  # bytes of rows read at once
 TEXT_BYTES = 57  # bytes of an id in Python besides its characters, including its list entry
-LIMIT_BYTES = MIN_BYTES  # bytes that the process may allocate after its start
+LIMIT_BYTES = MIN_BYTES  # bytes that the process may allocate once started
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class _Part:
 
 
 def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> FeatureRows:
-    """Return the rows of a Parquet file whose columns are numbers, or of one column of lists of numbers; the file is
-    closed. All columns are features if `columns` is None."""
+    """Return the rows of a Parquet file with columns of numbers, or one column of lists of numbers; the file is closed.
+    By default, all columns are features."""
     with file:
         content = file.getvalue() if isinstance(file, io.BytesIO) else None
         size = file_size(file) if content is None else len(content)
@@ -73,7 +73,7 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
         labels: list[str] = []
         while (part := process.ask(None)) is not None:
             if part.values.shape[1] != table.width or filled + len(part.values) > table.rows:
-                raise ValueError("holds lists of different lengths, or more rows than it says")
+                raise ValueError("holds lists of different lengths, or more rows than its metadata claims")
             values[filled : filled + len(part.values)] = part.values
             filled += len(part.values)
             budget.take(sum(TEXT_BYTES + len(text) for text in (*part.ids, *part.labels)), "a table with its ids")
@@ -85,7 +85,7 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
         process.kill()
         process.close()
     if filled < table.rows:
-        raise ValueError(f"holds {filled} rows; it says that it has {table.rows}")
+        raise ValueError(f"holds {filled} rows; its metadata claims {table.rows}")
     rows = FeatureRows.in_memory(name, values)
     rows.notes = table.notes
     if table.id_name is not None or table.label_name is not None:
@@ -95,14 +95,17 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
 
 
 class ParquetReader:
-    """Worker in a process of its own: its first message is the path or the content of a file and the columns that are
-    named, which it answers with a `_Table`; each further one is answered with a `_Part`, at the end with None."""
+    """Worker in its own process.
+
+    The first message is the path or content of a file and the named columns; the reply is a `_Table`. Each further
+    message is answered with a `_Part`, and at the end with None.
+    """
 
     def __init__(self) -> None:
         self._batches: Any = iter(())
 
     def begin(self, setup: tuple[str | bytes, Columns | None]) -> Reply:
-        """Open the file and check its figures."""
+        """Open the file and check its metadata."""
         return self._reply(lambda: self._open(*setup))
 
     def answer(self, inputs: None) -> Reply:
@@ -113,7 +116,8 @@ class ParquetReader:
         import pyarrow
         import pyarrow.parquet
 
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # other pools map a gigabyte at once, which counts
+        # other pools map a gigabyte at once, which counts towards the limit
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         pyarrow.set_cpu_count(1)
         limit_memory(LIMIT_BYTES)
         file: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else open_regular(source)

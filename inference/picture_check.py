@@ -1,6 +1,6 @@
-"""Accuracy of a network on pictures of known classes, with its own preprocessing and with common alternatives.
+"""Accuracy of a network on pictures with known classes, with its own preprocessing and with common alternatives.
 
-The golden model computes the answers. A wrong assumption about pictures shows as an alternative with higher accuracy.
+The golden model computes the answers. A wrong preprocessing assumption shows as an alternative with a higher accuracy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Way:
 
 @dataclass(frozen=True)
 class PictureCheck:
-    """The ways that were tried, the network's first; and the pictures that could not be used or were left out."""
+    """The preprocessing variants tried, the network's own first, and the pictures that were unusable or left out."""
 
     ways: tuple[Way, ...]
     problems: tuple[InputProblem, ...]
@@ -46,7 +46,7 @@ class PictureCheck:
 
     @property
     def better(self) -> Way | None:
-        """The way with the most correct answers, if it has clearly more than the network's."""
+        """Return the variant with the most correct answers if it clearly beats the network's own."""
         first, best = self.ways[0], max(self.ways, key=lambda way: way.correct)
         return best if best.correct - first.correct > max(1, 0.1 * first.total) else None
 
@@ -54,8 +54,8 @@ class PictureCheck:
 def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCheck:
     """Run the pictures of a folder, with classes from a table or from the names of their folders.
 
-    InputError if the network has no classes or reads no photos, if the classes are unknown, or if no picture can be
-    used.
+    InputError if the network has no classes or does not read photos, if the classes are unknown, or if no picture is
+    usable.
     """
     network = model.network
     spec = network.input
@@ -89,7 +89,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
-    """Return (name, options, input) of the network's own way, followed by common alternatives."""
+    """Return (name, options, input) of the network's own preprocessing, then of common alternatives."""
     count, zeros, ones = spec.channels, (0.0,) * spec.channels, (1.0,) * spec.channels
     step = -1 if spec.channel_order == "bgr" else 1
     others = [
@@ -117,7 +117,7 @@ def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
 def _read(
     names: Sequence[str], specs: Sequence[ImageInput], problems: list[InputProblem]
 ) -> tuple[list[str], list[np.ndarray]]:
-    """Return the usable pictures, and a batch of them for each way."""
+    """Return the usable pictures, and a batch of them for each variant."""
     used, batches = [], [[] for _ in specs]  # type: tuple[list[str], list[list[np.ndarray]]]
     for name in names:
         try:
@@ -159,7 +159,7 @@ def _classes_of(
 
 
 def _read_table(path: Path) -> Mapping[str, str]:
-    """Read rows of a picture's name and its class, as a label or a number."""
+    """Read rows of a picture's name and its class (label or number)."""
     try:
         with open_regular(path) as file:
             text = file.read(MAX_BYTES).decode("utf-8-sig")

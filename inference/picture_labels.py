@@ -1,4 +1,4 @@
-"""The right classes of pictures: from a table, from the picture's folder, or from a pattern of names."""
+"""The correct classes of pictures, from a table, the folder names, or a pattern of names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELD = "{label}"
 
 
 class PictureLabels:
-    """The right class of each picture that has one."""
+    """The correct class of each labelled picture."""
 
     def __init__(self, source: str, labels: Sequence[str]) -> None:
         """Read `source` for a network with these labels. InputError names what is wrong with it.
@@ -111,7 +111,7 @@ def _below(path: Path, folder: Path) -> tuple[str, ...]:
 def _compile(pattern: str) -> re.Pattern[str]:
     """Compile a pattern with {label} and * to a regular expression for the end of a path."""
     if pattern.count(FIELD) > 1:
-        raise InputError(f"{pattern}: {FIELD} is there twice; once is needed")
+        raise InputError(f"{pattern}: {FIELD} appears twice; it must appear once")
     parts = re.split(r"(\{label\}|\*)", pattern)
     shape = {FIELD: "([^/]+?)", "*": "[^/]*"}
     return re.compile("(?:^|/)" + "".join(shape.get(part, re.escape(part)) for part in parts) + "$")

@@ -1,4 +1,4 @@
-"""Reads pictures into batches of a network's input, one batch at a time and one ahead."""
+"""Read pictures into batches of a network's input, one batch at a time and one ahead."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .daemon_pool import DaemonPool, Running, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels
-MAX_BYTES = 256 << 20  # of one picture's file, where it has to be held whole
-PICTURE_SECONDS = 10.0  # to decode a picture
+MAX_BYTES = 256 << 20  # limit for a picture's file if it has to be held in memory
+PICTURE_SECONDS = 10.0  # time limit for decoding a picture
 
 Source = TypeVar("Source")
 
 
 class PictureBatches:
-    """Iterates over (names, batch [B, C, H, W]) of the pictures that can be read, in the order of their names.
+    """Iterates over (names, batch [B, C, H, W]) of readable pictures, ordered by name.
 
-    While a batch is at work, threads decode the next one; at most these two are held. `problems` has what could
-    not be read so far. A file of several arrays is as many inputs, FILE[0], FILE[1] and so on. Names in `answered` are
-    left out. A picture that takes longer than `seconds` to decode is one that could not be read. `sizes`, where given,
-    gets the width and height of each picture by its name.
+    While a batch is being answered, threads decode the next; at most these two are held. `problems` lists unreadable
+    pictures so far, including those that take longer than `seconds` to decode. A file of several arrays yields several
+    inputs, FILE[0], FILE[1] and so on. Names in `answered` are skipped. `sizes`, if given, receives the width and
+    height of each picture by name.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PictureBatches:
             yield names, np.stack(batch)
 
     def _sources(self) -> Iterator[tuple[str, bytes | InputError | None]]:
-        """Yield each path, with its content for standard input, which the calling thread reads: Ctrl-C ends that."""
+        """Yield each path, with the content of standard input, which the calling thread reads so that Ctrl-C works."""
         for path in self._paths:
             try:
                 yield path, read_standard_input() if path == STANDARD_INPUT else None
@@ -111,10 +111,10 @@ def decode_ahead(
     threads: int,
     seconds: float | None = PICTURE_SECONDS,
 ) -> Iterator[tuple[Source, np.ndarray | InputError]]:
-    """Yield each source with what `decode` made of it, in order, up to `ahead` of them decoded before they are asked
-    for. One that takes longer than `seconds` is given up: an InputError; its thread goes on until it ends by itself.
+    """Yield each source with the result of `decode`, in order, decoding up to `ahead` of them in advance.
 
-    An InputError is an answer like another; any other exception is raised when its turn comes. `sources` are taken in
+    An InputError is yielded like a result; other exceptions are raised when their turn comes. Decoding that takes
+    longer than `seconds` yields an InputError; its thread runs on until it ends by itself. `sources` are iterated in
     the calling thread.
     """
     pending: deque[tuple[Source, Running[np.ndarray]]] = deque()
@@ -147,12 +147,12 @@ SizeNote = Callable[["tuple[int, int]"], None]
 
 
 def _noting(sizes: MutableMapping[str | int, tuple[int, int]] | None, name: str) -> SizeNote | None:
-    """Return a function that notes the size of a picture; None where nobody asks for sizes."""
+    """Return a function that stores the size of a picture; None if sizes are not needed."""
     return None if sizes is None else partial(sizes.__setitem__, name)
 
 
 def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """A picture (of a path, or "-" for standard input) as float32 [C, H, W]; InputError where it cannot be used.
+    """Read a picture (a path, or "-" for standard input) as float32 [C, H, W]; InputError if unusable.
 
     A file of arrays may hold several: [N, C, H, W]. `note_size` is called with the width and height of a picture.
     """
@@ -170,14 +170,14 @@ def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: Size
 
 
 def convert_image(image: Image.Image, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """Return an opened picture as float32 [C, H, W], and note its size."""
+    """Convert an opened picture to float32 [C, H, W], and note its size."""
     if note_size is not None:
         note_size(image.size)
     return preprocess(image, spec)
 
 
 def read_picture_within(path: str, spec: ImageInput, seconds: float | None) -> np.ndarray:
-    """Read a picture as `read_picture` does; InputError if it takes longer than `seconds` to decode."""
+    """Read a picture like `read_picture`; InputError if decoding takes longer than `seconds`."""
     content = read_standard_input() if path == STANDARD_INPUT else None
 
     def decode(name: str) -> np.ndarray:
@@ -190,12 +190,12 @@ def read_picture_within(path: str, spec: ImageInput, seconds: float | None) -> n
 
 
 def decode_picture(content: bytes, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """Decode what the file of a picture holds, float32 [C, H, W]; InputError if it cannot be used."""
+    """Decode the content of a picture file to float32 [C, H, W]; InputError if unusable."""
     return convert_image(open_image(io.BytesIO(content)), spec, note_size)
 
 
 def read_standard_input() -> bytes:
-    """Return what is piped into standard input; InputError for nothing, and for more than MAX_BYTES."""
+    """Return the content of standard input; InputError if it is empty or exceeds MAX_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no picture is piped into standard input")
     try:
@@ -206,7 +206,7 @@ def read_standard_input() -> bytes:
 
 
 def check_size(content: bytes) -> bytes:
-    """Return the content of a picture's file; InputError for more than MAX_BYTES."""
+    """Return the content of a picture's file; InputError if it exceeds MAX_BYTES."""
     if len(content) > MAX_BYTES:
-        raise InputError(f"more than {MAX_BYTES >> 20} MiB; no picture of 64 megapixels is so large")
+        raise InputError(f"more than {MAX_BYTES >> 20} MiB; even a picture of 64 megapixels is smaller")
     return content

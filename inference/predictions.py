@@ -1,4 +1,4 @@
-"""A network's answers to an input, as labels with probabilities or as values."""
+"""A network's answers to an input: labels with probabilities, or values."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class InputNames(str):
 
 @dataclass(frozen=True)
 class Answer:
-    """The meaning of one output of a network for one input.
+    """One output of a network for one input, interpreted.
 
-    A network of classes, or of independent labels, yields the most probable label, and `top`. One that yields values (a
-    regression, an embedding, a single probability) has them in `values`, and no label.
+    For classes or independent labels, the most probable label, and `top`. For values (a regression, an embedding, a
+    single probability), `values` and no label.
     """
 
     label: str | None
@@ -55,14 +55,15 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The label, or the values as numbers separated by spaces."""
+        """Return the label, the values separated by spaces, each box with its confidence, or each class with its
+        percentage."""
         return self.label or " ".join(f"{value:.9g}" for value in self.values or ())
 
 
 @dataclass(frozen=True)
 class OutputAnswer(Answer):
-    """The answer of one of several outputs: its name, its kind ("classes", "sigmoid" or "values"), and the shape that
-    its values have in the file that the network is from."""
+    """The answer of one of several outputs: its name, its kind ("classes", "sigmoid" or "values"), and its shape in the
+    original file."""
 
     name: str
     kind: str
@@ -71,12 +72,11 @@ class OutputAnswer(Answer):
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer for an input: a file's name, the number of a row, or `InputNames`.
+    """The answer for an input, which is a file name, a row number, or `InputNames`.
 
-    The fields are those of `Answer`. A network of several outputs has each of them in `outputs`, the leading one, which
-    the other fields repeat, first. Of a network of boxes, `boxes` are those of the picture, the most confident first,
-    and `size` is its width and height; of a network of maps, `map` is that of the picture. Label, class and probability
-    are None then.
+    The fields are those of `Answer`. With several outputs, `outputs` has all of them, starting with the leading one,
+    which the other fields repeat. For a network of boxes, `boxes` are those of the picture, most confident first, and
+    `size` is its width and height; for a network of maps, `map` is its map; label, class and probability are None then.
     """
 
     input: str | int
@@ -127,8 +127,8 @@ def make_predictions(
 ) -> list[Prediction]:
     """Return an answer for each input, with its `top_k` most probable labels.
 
-    `classes` int32 [N] are the leading output's, `probabilities` [N, row_size] all outputs'. Without labels, the
-    answers are the numbers themselves.
+    `classes` int32 [N] belong to the leading output, `probabilities` [N, row_size] to all outputs. Without labels, the
+    answers are the values themselves.
     """
     rows = network.unpack(probabilities)
     leading = _answers(network.answer_labels, classes, rows[0], top_k)

@@ -1,4 +1,4 @@
-"""Python inputs: pictures and rows of features in any form, one or many, as batches of a network.
+"""Convert Python inputs (pictures and rows of features in any form, one or many) to batches of a network.
 
 A picture is the path of a file or folder or a glob (with the command line's rules), a file's content (bytes), a binary
 file, a PIL image, or an array. Rows of features are a file's path or content, a binary file or an array. An array is a
@@ -52,7 +52,7 @@ Picture = File | Image.Image | Array | Mapping[str, Any]
 Rows = File | Array | Sequence[Any] | Iterable[Any]
 
 Refuse = Callable[[str | int, str], None]
-Named = tuple[str | int, Any]  # an input's name, and the input, or an InputError instead
+Named = tuple[str | int, Any]  # an input's name, and the input or an InputError
 
 _PIXELS = ((1,), (3,), (4,))  # shapes of a pixel's channels
 
@@ -67,8 +67,8 @@ class PathOnly:
 class PictureReader:
     """Iterates over (names, batch [B, *network.input.shape]) of pictures, `batch_size` at a time.
 
-    Inputs are taken only as far as batches need them. `refuse` is called with the name of one that cannot be used, and
-    why. `sizes`, where given, gets the width and height of each picture by its name.
+    Inputs are consumed lazily. `refuse` is called with the name of an unusable one and the reason. `sizes`, if given,
+    receives the width and height of each picture by name.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
 
 
 def _holds_several(values: np.ndarray, layout: str | None) -> bool:
-    """True for an array of several pictures. [3, H, W] of pixels may be one or three, which `layout` decides."""
+    """True for an array of several pictures. [3, H, W] of pixels may be one or three, depending on `layout`."""
     if values.dtype.kind == "f" or layout == "CHW" or values.ndim != 3:
         return values.ndim == 4
     return values.shape[-1:] not in _PIXELS and (layout == "HWC" or values.shape[:1] not in _PIXELS)
@@ -180,16 +180,16 @@ def as_array(value: Any) -> np.ndarray:
     except Exception as error:  # any exception of a library
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
     hint = "; give tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
-    raise InputError(f"{type(value).__name__} does not become an array: {reason}{hint}")
+    raise InputError(f"{type(value).__name__} cannot be converted to an array: {reason}{hint}")
 
 
 def prepare_picture(
     value: Any, spec: ImageInput, layout: str | None = None, note_size: SizeNote | None = None
 ) -> np.ndarray:
-    """A picture in any form as the network's input, float32 [C, H, W]; [N, C, H, W] of a file of several arrays.
+    """Convert a picture in any form to the network's input, float32 [C, H, W]; a file of several arrays gives [N, C, H,
+    W].
 
-    `note_size` is called with the width and height of a picture, not of an array of numbers. InputError where it cannot
-    be used.
+    `note_size` is called with the width and height of pictures, but not of arrays of numbers. InputError if unusable.
     """
     if isinstance(value, PathOnly):
         picture = read_picture(value.path, spec, note_size)
@@ -210,7 +210,7 @@ def prepare_picture(
 
 
 def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_size: SizeNote | None) -> np.ndarray:
-    """An array of pixels, or of the network's own numbers, as the network's input."""
+    """Convert an array of pixels, or of the network's own numbers, to the network's input."""
     own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
     if values.dtype.kind == "f" and values.shape in own:
         return in_layout(values, spec)
@@ -227,7 +227,7 @@ def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_s
 
 
 def _hint(values: np.ndarray, spec: ImageInput) -> str:
-    """Return a hint at the layout of an array whose channels are not where they are expected."""
+    """Return a hint about the layout if the channels of an array are on another axis than expected."""
     if values.ndim != 3:
         return ""
     if values.dtype == np.uint8:
@@ -253,7 +253,7 @@ def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
 
 
 def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
-    """A picture as one of several inputs [C, H, W], or numbers as one of features [F], float32."""
+    """Convert a picture to one of several inputs [C, H, W], or numbers to one of features [F], float32."""
     if isinstance(spec, ImageInput):
         picture = prepare_picture(value, spec, layout)
         if picture.ndim != 3:

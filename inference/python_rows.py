@@ -1,4 +1,4 @@
-"""Python rows of features: arrays, files, contents of files, and iterators over these."""
+"""Rows of features from Python: arrays, files, file contents, and iterators over these."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .search import InputProblem
 class RowReader:
     """Iterates over (names, rows [B, F]) of rows of features, `batch_size` at a time.
 
-    A row is named by the id that its table has for it, else by its number, from 0 over all files, arrays and blocks.
-    `refuse` is called with the name of a row, or of a file, that cannot be used, and why. `notes` say how files were
-    read. `classes` has the right class of each row whose table has a column of them: one of `labels`, which the caller
-    sets, or its number.
+    A row is named by its id in the table, else by its number, counted from 0 over all files, arrays and blocks.
+    `refuse` is called with the name of an unusable row or file and the reason. `notes` report how files were read.
+    `classes` has the correct class of each row whose table has such a column: one of `labels`, which the caller sets,
+    or its number.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def _names(source: FeatureRows, first: int) -> Sequence[int | str]:
 
 
 def _row_sources(inputs: Any, features: int, header: str, columns: Columns) -> Iterator[FeatureRows | InputProblem]:
-    """Yield the rows of each file, array or block, which must be closed, or the reason why there are none.
+    """Yield the rows of each file, array or block, which must be closed, or the reason why it is unusable.
 
     Anything that is not a path, bytes, a file, an array or a list is iterated over: its items are rows or blocks of
     rows.

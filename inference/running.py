@@ -1,5 +1,4 @@
-"""Runs batches of inputs through a session and collects the answers; an input that overflows does not affect the
-others."""
+"""Run batches of inputs through a session and collect the answers; an input that overflows does not affect others."""
 
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ def run_batches(
     refuse: Refuse,
     stopped: threading.Event | None = None,
 ) -> RunResult:
-    """Answer batches with what `make` makes of them.
+    """Run batches and convert the outputs to answers with `make`.
 
-    `refuse` is called with the name of an input that cannot be answered, and why. No more batches are taken when
+    `refuse` is called with the name of an input without an answer, and the reason. No more batches are taken once
     `stopped` is set.
     """
     collected = _Collected(stopped)

@@ -1,4 +1,4 @@
-"""Scores of answers with known classes: accuracy, and precision and recall for each class."""
+"""Score answers with known classes: accuracy, and precision and recall for each class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .predictions import Prediction
 
-TOP = 5  # labels of an answer that count for top-5 accuracy
+TOP = 5  # labels per answer considered for top-5 accuracy
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class ClassScore:
 
     @property
     def precision(self) -> float | None:
-        """The share of answers with this class that are right."""
+        """Return the fraction of answers with this class that are correct."""
         return self.correct / self.answered if self.answered else None
 
     @property
     def recall(self) -> float | None:
-        """The share of inputs of this class that are answered with it."""
+        """Return the fraction of inputs of this class that are answered with it."""
         return self.correct / self.support if self.support else None
 
     @property
     def f1(self) -> float | None:
-        """The harmonic mean of precision and recall."""
+        """Return the harmonic mean of precision and recall."""
         both = self.support + self.answered
         return 2 * self.correct / both if both else None
 
@@ -49,7 +49,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Score:
-    """Answers compared with the right classes."""
+    """Answers compared with the correct classes."""
 
     correct: int
     total: int
@@ -60,31 +60,31 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers, 0 to 1; 0 where nothing is scored."""
+        """Return the fraction of correct answers; 0 if nothing is scored."""
         return self.correct / self.total if self.total else 0.0
 
     @property
     def top_5_accuracy(self) -> float | None:
-        """The share of answers with the right class among the first five."""
+        """Return the fraction of answers with the correct class among the first five."""
         return None if self.top_5 is None or not self.total else self.top_5 / self.total
 
     @property
     def mistakes(self) -> list[Confusion]:
-        """The pairs of different labels, the most frequent first."""
+        """Return the pairs of different labels, most frequent first."""
         return sorted((each for each in self.confusion if each.label != each.predicted), key=lambda each: -each.count)
 
     @property
     def macro_f1(self) -> float | None:
-        """The mean F1 of the classes that occur among the inputs."""
+        """Return the mean F1 of the classes that occur among the inputs."""
         values = [each.f1 or 0.0 for each in self.classes if each.support]
         return sum(values) / len(values) if values else None
 
 
 class Scorer:
-    """Counts answers by right class and answered class."""
+    """Counts answers by correct class and answered class."""
 
     def __init__(self, labels: Sequence[str], top_k: int) -> None:
-        """Take the network's `labels`, and `top_k`, the number of labels kept for each answer."""
+        """Initialise for a network's `labels`, with `top_k` labels per answer."""
         self._labels = labels
         self._counts: Counter[tuple[int, int]] = Counter()
         self._counts_top = len(labels) > TOP and top_k >= TOP
@@ -92,7 +92,7 @@ class Scorer:
         self._unlabelled = 0
 
     def add(self, answer: Prediction, right: int | None) -> None:
-        """Count an answer; `right` is the index of the right class, None if unknown."""
+        """Count an answer; `right` is the index of the correct class, None if unknown."""
         if right is None or answer.class_index is None:
             self._unlabelled += 1
             return
@@ -102,7 +102,7 @@ class Scorer:
 
     @property
     def score(self) -> Score:
-        """The score so far."""
+        """Return the score so far."""
         right: Counter[int] = Counter()
         given: Counter[int] = Counter()
         for (truth, answer), count in self._counts.items():

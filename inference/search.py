@@ -1,4 +1,4 @@
-"""Finds pictures: files, folders, globs and standard input."""
+"""Find pictures: files, folders, globs and standard input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InputProblem:
     message: str
 
     def __str__(self) -> str:
-        """Return `photo.png: no such file`, `row 3: column 2 is nan`."""
+        """Format as `photo.png: no such file` or `row 3: column 2 is nan`."""
         return f"{self.input if isinstance(self.input, str) else f'row {self.input}'}: {self.message}"
 
 
@@ -42,7 +42,7 @@ class _Search:
     _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its real path
 
     def add(self, path: str, is_link: bool | None = None) -> None:
-        """Add a file; `is_link` where that is known, so that a folder of a million files is not asked for each."""
+        """Add a file; pass `is_link` if it is known, to save a system call per file in large folders."""
         identity = path if path == STANDARD_INPUT or "\0" in path else self._real_path(path, is_link)
         if identity not in self.seen:
             self.seen.add(identity)
@@ -63,11 +63,11 @@ class _Search:
 def find_pictures(
     arguments: Sequence[str], recursive: bool = False, listed: Sequence[str] = ()
 ) -> tuple[list[str], list[InputProblem]]:
-    """Return the pictures named by arguments, each once, and the arguments that name none.
+    """Return the pictures that the arguments match, without duplicates, and the arguments that match none.
 
-    Arguments keep their order, followed by the files `listed`, whose names are taken literally; the contents of folders
-    and globs are sorted by name. Hidden files, and in folders files without a picture's suffix, are left out.
-    `recursive` includes nested folders, but does not follow links, which may form cycles.
+    Arguments keep their order and are followed by the files `listed`, whose names are literal; the contents of folders
+    and globs are sorted. Hidden files, and files in folders without a picture's suffix, are skipped. `recursive`
+    descends into nested folders, but does not follow links, which may form cycles.
     """
     search = _Search(recursive)
     for argument in arguments:
@@ -83,7 +83,7 @@ def _expand(argument: str, search: _Search) -> None:
         search.add(argument)
         return
     if not argument or "\0" in argument:
-        search.fail(argument, "not the name of a file")
+        search.fail(argument, "not a valid file name")
         return
     try:
         if Path(argument).is_dir():
@@ -91,7 +91,7 @@ def _expand(argument: str, search: _Search) -> None:
         elif os.path.lexists(argument):
             search.add(argument)
         elif "://" in argument:
-            search.fail(argument, "an address; download the file and name it")
+            search.fail(argument, "a URL; download the file and name that")
         elif glob.has_magic(argument):
             _search_glob(argument, search)
         else:
@@ -127,8 +127,7 @@ def _search_glob(pattern: str, search: _Search) -> None:
 
 
 def _matches(pattern: str, search: _Search) -> list[str]:
-    """The paths that a pattern means, as `glob.glob` finds them; a folder that cannot be read is a problem, where that
-    leaves it out."""
+    """Return the paths that match a pattern, like `glob.glob`, but report folders that cannot be read."""
     if not glob.has_magic(pattern):
         return [pattern] if os.path.lexists(pattern) else []
     above, name = os.path.split(pattern)
@@ -152,7 +151,7 @@ def _matches(pattern: str, search: _Search) -> list[str]:
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
-    """Return the pictures of a folder, sorted, each with True if it is a link; optionally also those of nested
+    """Return the pictures of a folder, sorted, each with True if it is a link; with `recursive` also those of nested
     folders."""
     folders = [folder]
     while folders:

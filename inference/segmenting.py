@@ -21,11 +21,12 @@ SaveMap = Callable[["str | int", np.ndarray], None]
 
 
 class Segmenter:
-    """Makes the answers of a network of maps out of its numbers.
+    """Converts the output of a network of maps to answers.
 
-    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, are
-    pictures of the network's own size. With `right`, maps are compared with the right ones; `problems` are those that
-    could not be. `save` is called with each picture's name and map. Answers have their map's numbers if `keeps_pixels`.
+    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, count
+    as pictures of the network's own size. With `right`, maps are compared with the correct ones; `problems` lists
+    pictures where that failed. `save` is called with each picture's name and map. Answers include the map's pixels if
+    `keeps_pixels`.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Segmenter:
         return answers
 
     def _compare(self, name: str | int, pixels: np.ndarray, count: int) -> tuple[Overlap, ...] | None:
-        """Compare a picture's map with the right one; None where that is not known or cannot be used."""
+        """Compare a picture's map with the correct one; None if that is unknown or unusable."""
         if self._right is None:
             return None
         try:

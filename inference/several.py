@@ -1,4 +1,4 @@
-"""Inputs of a network with several: fixed ones and the streamed one, packed into rows."""
+"""Inputs of a network with several: fixed ones and one that is streamed, packed into rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GivenInputs:
 
     @property
     def count(self) -> int:
-        """The number of examples; inputs with a single example are used for all."""
+        """Return the number of examples; inputs with a single example are used for all."""
         return max((len(array) for array in self.arrays.values()), default=1)
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
@@ -61,14 +61,14 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input that pictures are read for: the one not given; None if all are.
+    """Return the input that pictures are read for: the only one not given; None if all are.
 
-    InputError if several are left, or if the remaining one is not an image.
+    InputError if several are missing, or if the missing one is not an image.
     """
     left = [part for part in spec.parts if part.name not in given.arrays]
     if len(left) > 1 or (left and not isinstance(left[0].input, ImageInput)):
         names = ", ".join(repr(part.name) for part in left)
-        raise InputError(f"the network has {len(spec.parts)} inputs; those that are missing are {names}")
+        raise InputError(f"the network has {len(spec.parts)} inputs; missing: {names}")
     if left and given.count > 1:
         raise InputError(f"{given.count} examples are given, but {left[0].name!r} is missing")
     return left[0] if left else None

@@ -1,4 +1,4 @@
-"""Pictures decoded by workers: sent as paths or bytes, and decoded there."""
+"""Send pictures to workers as paths or bytes, and decode them there."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Source = str | bytes | np.ndarray  # the path of a picture, its file's content, 
 
 
 class PictureSources:
-    """Iterates over (names, sources) of pictures, `batch_size` at a time, in the order of their names.
+    """Iterates over (names, sources) of pictures, `batch_size` at a time, ordered by name.
 
-    Sources are absolute paths, or with `as_bytes` what the files hold, as always for standard input. Files of arrays
-    are read here, since one may hold several inputs. `problems` has what could not be read so far; names in `answered`
-    are left out. `sizes`, where given, gets the width and height of each picture by its name, out of its header.
+    Sources are absolute paths, or file contents with `as_bytes` and for standard input. Files of arrays are read here,
+    since one may hold several inputs. `problems` lists unreadable files so far; names in `answered` are skipped.
+    `sizes`, if given, receives the width and height of each picture from its header, by name.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ def _decode(spec: ImageInput, source: Source) -> np.ndarray:
 
 
 def _one(values: np.ndarray) -> np.ndarray:
-    """Return the input [C, H, W] of a file that holds one."""
+    """Return the only input [C, H, W] of a file."""
     if values.ndim != 3:
         raise InputError(f"holds {len(values)} arrays; one is needed here")
     return values

@@ -1,4 +1,4 @@
-"""Answers batches of named inputs as they come; each answer is passed on before the next batch."""
+"""Answer batches of named inputs one after another; each answer is passed on before the next batch."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ def answer_batches(
     verify_as: str | None = None,
     refuse: Callable[[str | int, str], None] = lambda name, reason: None,
 ) -> StreamResult:
-    """Add the answers that `make` makes of batches to `answers`, in their order, until no more are wanted.
+    """Convert the outputs of batches to answers with `make` and add them to `answers`, in order, until no more are
+    wanted.
 
-    `verify_as` names the dtype whose tolerance the golden model is compared with; the inputs are then arrays.
-    `progress` gets the inputs answered so far, `refuse` the name of an input that could not be answered, and why.
+    `verify_as` is the dtype whose tolerance applies to the comparison with the golden model; the inputs are then
+    arrays. `progress` receives the number of inputs answered so far, `refuse` the name of an input without an answer
+    and the reason.
     """
-    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches taken by the session and not answered yet
+    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches in the session, not answered yet
     totals = Totals(session.rows)
     measured = session.info.latency_kind == "measured"
     verifier = Verifier(session.model, verify_as, measured) if verify_as is not None else None

@@ -1,5 +1,4 @@
-"""From a request's body to its inputs and their answers, within the time that it has; and answers as reports have
-them."""
+"""Answer requests within their time limit: from a request's body to its inputs, and from answers to the response."""
 
 from __future__ import annotations
 
@@ -33,15 +32,15 @@ from .statistics import Statistics
 from .tensors import ProtocolError, TooLargeError
 from .workers import InputAnswer
 
-LARGE_BODY = 1 << 16  # bytes, above which a body is read by a decoder, while this process answers others
-Answer = InputAnswer | Exception  # of one input
+LARGE_BODY = 1 << 16  # larger bodies are parsed in a decoder process, so that this process can serve other requests
+Answer = InputAnswer | Exception  # the answer to one input
 
 
 class Server:
-    """State that requests are answered from: the model, its workers, and the limits.
+    """State for answering requests: the model, its workers, and the limits.
 
-    `decoders` make the inputs of the network of what clients send, `workers` answer them. `hello` is what a worker said
-    when it was ready.
+    `decoders` convert what clients send to inputs of the network, `workers` answer them. `hello` is the backend that a
+    worker reported when it was ready.
     """
 
     def __init__(self, settings: ServingSettings, model: Model, metrics: Metrics) -> None:
@@ -60,7 +59,7 @@ class Server:
 
     @property
     def pools(self) -> list[WorkerPool]:
-        """The processes, in the order in which an input passes them."""
+        """Return the process pools, in the order in which an input passes through them."""
         return [self.decoders, self.workers]
 
     @property
@@ -70,12 +69,12 @@ class Server:
 
     @property
     def info(self) -> BackendInfo:
-        """The backend; to be asked for when a worker has been ready."""
+        """Return the backend; valid once a worker has been ready."""
         assert self.hello is not None
         return self.hello.info
 
     async def read(self, task: Task, deadline: float) -> Any:
-        """Return the result of a task that reads a body; HTTPException where the body is wrong, or not read in time.
+        """Run a task that parses a body and return its result; HTTPException if the body is malformed or time is up.
 
         `deadline` is a time of `time.monotonic`.
         """
@@ -89,8 +88,8 @@ class Server:
         return result
 
     async def _read_by_decoder(self, task: Task, deadline: float) -> Any:
-        # The result is looked at, not awaited: an error that is raised here would refer to this frame, and with it to
-        # the body, which would stay in memory until the next collection of garbage.
+        # The result is inspected, not awaited: an error raised here would reference this frame, and through it the
+        # body, which would stay in memory until the next garbage collection.
         reading = self.decoders.submit(task)
         await asyncio.wait({reading}, timeout=max(0.0, deadline - time.monotonic()))
         if not reading.done():
@@ -100,17 +99,16 @@ class Server:
         if isinstance(error, (InputError, ProtocolError)):
             return error
         if isinstance(error, WorkerEnded) and not isinstance(error, PoolStopped):
-            return TooLargeError(f"a body of {task.size} bytes that ends the process that reads it: {error}")
+            return TooLargeError(f"a body of {task.size} bytes that crashes the process that reads it: {error}")
         if isinstance(error, Exception):
             raise as_status(error)
         return reading.result()
 
     async def answer(self, request: Request, sources: Sequence[Any], deadline: float) -> list[Answer]:
-        """Return the answer to each input, or the error in its place; HTTPException where they are not all there in
-        time.
+        """Return the answer or the error of each input; HTTPException if some are missing at the deadline.
 
-        Sources are inputs as the network reads them, or pictures to decode. `deadline` is a time of
-        `time.monotonic`. Where the client goes away, its inputs lose their place.
+        Sources are inputs of the network, or pictures to decode. `deadline` is a time of `time.monotonic`. If the
+        client disconnects, its inputs are dropped from the queue.
         """
         self._admit(len(sources))
         began = time.monotonic()
@@ -118,7 +116,8 @@ class Server:
         fields["inputs"] = len(sources)
         gone = asyncio.ensure_future(_until_gone(request))
         answers = asyncio.ensure_future(self._answer_all(sources))
-        answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # else a cancelled one complains
+        # avoids a warning about a cancelled future
+        answers.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             left = max(0.0, deadline - time.monotonic())
             both: set[asyncio.Future[Any]] = {answers, gone}
@@ -139,7 +138,7 @@ class Server:
         return given
 
     async def _answer_all(self, sources: Sequence[Any]) -> list[Answer]:
-        """Return the answers to the inputs of a request, which go to the workers together, once all are decoded."""
+        """Return the answers to the inputs of a request, which are queued for workers together once all are decoded."""
         inputs = await asyncio.gather(*map(self._decode, sources), return_exceptions=True)
         usable = [self.workers.submit(each) for each in inputs if not isinstance(each, BaseException)]
         found = iter(await asyncio.gather(*usable, return_exceptions=True))
@@ -153,10 +152,10 @@ class Server:
         except PoolStopped:
             raise
         except WorkerEnded as error:
-            raise InputError(f"a picture that ends the process that decodes it: {error}") from None
+            raise InputError(f"a picture that crashes the process that decodes it: {error}") from None
 
     def _admit(self, count: int) -> None:
-        """Count inputs as accepted; HTTPException where they are too many, or nobody is there to answer them."""
+        """Count inputs as accepted; HTTPException if there are too many, or no worker is available."""
         most = self.settings.max_queue
         if count > most:
             raise HTTPException(413, f"{count} inputs; at most {most} in one request")
@@ -165,7 +164,7 @@ class Server:
             slowest = min((pool.rate * pool.workers_ready for pool in self.pools), default=0.0)
             seconds = math.ceil(self._accepted / slowest) if slowest else 1
             headers = {"Retry-After": str(max(1, min(60, seconds)))}
-            raise HTTPException(429, f"{self._accepted} inputs are at work already; at most {most} may be", headers)
+            raise HTTPException(429, f"{self._accepted} inputs are pending; at most {most} are allowed", headers)
         self._accepted += count
 
     def _check_ready(self) -> None:
@@ -173,16 +172,16 @@ class Server:
             raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
 
     async def sizes(self, pictures: Sequence[bytes]) -> list[tuple[int, int] | None]:
-        """Return the width and height of each picture; None for what is none."""
+        """Return the width and height of each picture; None for content that is not a picture."""
         return list(await asyncio.gather(*(self.decoders.submit(SizeTask(content)) for content in pictures)))
 
     def labels(self, top_k: int | None) -> MakePredictions:
-        """Return a function that makes labels of the network's numbers, `top_k` for each input."""
+        """Return a function that converts the network's outputs to answers with `top_k` labels."""
         labels = max(len(named.answer_labels) for named in self.network.named_outputs)
         return functools.partial(make_predictions, top_k=min(top_k or self.settings.top_k, labels))
 
     def report(self, names: Sequence[str], answers: Sequence[Answer], make: MakePredictions) -> dict[str, Any]:
-        """Answers as the JSON of the command line has them, each with the batch that it was in."""
+        """Return answers as in the command line's JSON, each with the size of its batch."""
         predictions, errors = [], []
         for number, (name, answer) in enumerate(zip(names, answers, strict=True)):
             if isinstance(answer, Exception):
@@ -196,7 +195,7 @@ class Server:
         return {**head, "predictions": predictions, "errors": errors}
 
     def where(self) -> dict[str, Any]:
-        """The model and where it runs, as reports name them."""
+        """Return the model and its backend, as in reports."""
         return {
             "model": self.name,
             "backend": self.info.name,
@@ -207,7 +206,7 @@ class Server:
         }
 
     def batch_parameters(self, answers: Sequence[InputAnswer]) -> dict[str, Any]:
-        """The longest of the batches that answers were in, as parameters of a response."""
+        """Return response parameters for the longest of the batches."""
         longest = max(answers, key=lambda answer: answer.batch_us)
         return {
             "latency_kind": self.info.latency_kind,
@@ -217,7 +216,7 @@ class Server:
 
 
 def as_status(error: Exception) -> HTTPException:
-    """The HTTP status for an input that could not be answered: 422 where it is at fault itself."""
+    """Return the HTTP status for an input without an answer: 422 if the input itself is at fault."""
     if isinstance(error, (InputError, KernelError, OverflowedError)):
         return HTTPException(422, str(error))
     if isinstance(error, PoolStopped):
@@ -226,6 +225,6 @@ def as_status(error: Exception) -> HTTPException:
 
 
 async def _until_gone(request: Request) -> None:
-    """Wait until the client goes away; to be called when the body has been read."""
+    """Wait until the client disconnects; call it after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""The server as an ASGI application: the one that `trninfer serve` listens with, and that Ray Serve deploys."""
+"""The server as an ASGI application, used by `trninfer serve` and by Ray Serve."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def create_application(
     failed: Callable[[Exception], None] | None = None,
     wait: bool = False,
 ) -> FastAPI:
-    """The application for these settings, of one model or several; worker processes are started with it and end with
-    it. Token, hosts and control of models are those of the first.
+    """Return the application for these settings, of one model or several; worker processes start and end with it.
+    Token, hosts and model control are those of the first.
 
-    Raises ModelError, TargetError and BackendUnavailable where the model or the backend is not there. `failed` is
-    called where a worker cannot begin. With `wait`, the application has started only when it is ready, and fails to
-    start where a worker cannot begin; else it says so at /v2/health/ready.
+    ModelError, TargetError or BackendUnavailable if the model or backend is missing. `failed` is called if a worker
+    cannot start. With `wait`, startup completes when the model is ready and fails if a worker cannot start; otherwise
+    readiness is at /v2/health/ready.
     """
     failures: list[Exception] = []
 
@@ -74,7 +74,7 @@ def create_application(
         version=__version__,
         description="The Open Inference Protocol, version 2, and pictures to labels.",
         lifespan=lifespan,
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
     )
     app.state.repository = repository
@@ -89,7 +89,7 @@ def create_application(
 def _open_repository(
     several: Sequence[ServingSettings], metrics: Metrics, failed: Callable[[Exception], None]
 ) -> Repository:
-    """Load the models, with pools of processes that are not started yet; on a chip each has cores of its own."""
+    """Load the models, with process pools that are not started yet; on a chip each has its own cores."""
     models = [each.load() for each in several]
     servers = [Server(each, model, metrics) for each, model in zip(several, models)]
     firsts = [sum(each.workers for each in several[:position]) for position in range(len(several))]
@@ -108,7 +108,7 @@ def _open_repository(
 
 
 def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None], first: int) -> None:
-    """Give a server its worker processes, which are not started yet; `first` workers have cores already."""
+    """Give a server its worker processes, not started yet; the first `first` cores belong to other models."""
     settings = server.settings
     setup, variables = _network_setup(settings, model, first)
 
@@ -132,7 +132,7 @@ def _network_setup(settings: ServingSettings, model: Model, first: int) -> tuple
     """Return the setup of the workers, and the environment variables of each."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
     target = resolve_target(settings.target)
-    check_cores(target, settings.lnc)  # reported here, not by each worker
+    check_cores(target, settings.lnc)  # checked here rather than by each worker
     opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
         variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(first + settings.workers, settings.lnc)[first:]]

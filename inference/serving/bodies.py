@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits on their size and on all that are read at once."""
+"""Read request bodies within limits on each size and on the total."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-BODIES_AT_ONCE = 8  # of the largest size that is allowed, all requests together
-_DIGITS = 18  # of a Content-Length that is compared; no body has more
-CLIENT_GONE = 499  # a status for the log alone: nobody is there to read it
+BODIES_AT_ONCE = 8  # number of bodies of the maximum size in memory, over all requests
+_DIGITS = 18  # maximum digits of a Content-Length
+CLIENT_GONE = 499  # status for the log only, since the client has disconnected
 
 
 class BodyError(Exception):
-    """A body that is not read; an HTTP status and a line for the client."""
+    """A body that is refused, with an HTTP status and a line for the client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class BodyReader:
 
     @contextmanager
     def hold(self) -> Iterator[Lease]:
-        """Room for one body, until the block ends."""
+        """Reserve memory for one body until the block ends."""
         lease = Lease()
         try:
             yield lease
@@ -39,10 +39,10 @@ class BodyReader:
             self._held -= lease.size
 
     async def read(self, request: Request, lease: Lease, seconds: float) -> bytes:
-        """The body; BodyError where it is too large, packed, or not received in time."""
+        """Return the body; BodyError if it is too large, compressed, or late."""
         packing = request.headers.get("content-encoding", "identity").lower()
         if packing != "identity":
-            raise BodyError(415, f"content-encoding {packing[:40]!r} is not unpacked; send the body as it is")
+            raise BodyError(415, f"content-encoding {packing[:40]!r} is not supported; send the body uncompressed")
         length = re.fullmatch(r"0*([0-9]*)", request.headers.get("content-length", ""))
         if length and (len(length[1]) > _DIGITS or int(length[1] or 0) > self._max_bytes):
             raise self._too_large()
@@ -70,6 +70,6 @@ class BodyReader:
 
 
 class Lease:
-    """The bytes that a request holds."""
+    """The bytes reserved by a request."""
 
     size = 0

@@ -1,6 +1,6 @@
-"""Tasks that make inputs of the network of a request's body, and the processes that run them.
+"""Tasks that convert a request's body to inputs of the network, and the processes that run them.
 
-The server itself goes on answering meanwhile, and a body that takes long or much memory costs a decoder at most.
+The server keeps answering meanwhile, and a body that needs too much time or memory costs at most a decoder.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .tensors import ProtocolError
 
 
 class Task(Protocol):
-    """A task of a decoder; picklable. `size` is that of what the client sent, in bytes."""
+    """A picklable task of a decoder. `size` is the number of bytes received from the client."""
 
     @property
     def size(self) -> int: ...
 
     def run(self, signature: Signature) -> Any:
-        """Return the result; InputError and ProtocolError where the client is at fault."""
+        """Return the result; InputError or ProtocolError if the client is at fault."""
 
 
 @dataclass(frozen=True)
 class PictureTask:
-    """Decodes what the file of a picture holds to the network's input, float32 [C, H, W]."""
+    """Decodes the content of a picture file to the network's input, float32 [C, H, W]."""
 
     content: bytes
 
@@ -57,7 +57,7 @@ class PictureTask:
 
 @dataclass(frozen=True)
 class SizeTask:
-    """Reads the width and height of a picture out of its header; None for what is no picture."""
+    """Reads the width and height of a picture from its header; None if it is not a picture."""
 
     content: bytes
 
@@ -71,7 +71,7 @@ class SizeTask:
 
 @dataclass(frozen=True)
 class FormTask:
-    """Finds the files in a body, at most `most`: (name, content) of each."""
+    """Extracts the files of a body, at most `most`, as (name, content)."""
 
     body: bytes
     content_type: str
@@ -79,7 +79,8 @@ class FormTask:
 
     @property
     def size(self) -> int:
-        return len(self.body) if self.content_type.lower().startswith("multipart/") else 0  # else there is no form
+        # otherwise the body is not a form
+        return len(self.body) if self.content_type.lower().startswith("multipart/") else 0
 
     def run(self, signature: Signature) -> list[tuple[str, bytes]]:
         from .forms import files_of
@@ -89,11 +90,11 @@ class FormTask:
 
 @dataclass(frozen=True)
 class TensorTask:
-    """Parses a request of tensors: the request, and its examples as the network reads them."""
+    """Parses a request of tensors into the request and its examples."""
 
     body: bytes
     json_length: int | None
-    most: int  # examples
+    most: int  # maximum number of examples
 
     @property
     def size(self) -> int:
@@ -102,22 +103,22 @@ class TensorTask:
     def run(self, signature: Signature) -> tuple[InferRequest, Sequence[np.ndarray | PictureTask]]:
         request = parse_request(self.body, self.json_length, signature.inputs, signature.outputs, self.most)
         first = next(iter(request.inputs.values()))
-        if first.dtype == object:  # files of pictures, which are decoded one by one
+        if first.dtype == object:  # picture files, which are decoded one by one
             return request, [PictureTask(content) for content in first]
         sources = signature.sources(request.inputs)
-        request.inputs.clear()  # which the sources are
+        request.inputs.clear()  # the sources replace them
         return request, sources
 
 
 class DecodingWorker(ProcessWorker):
-    """Runs tasks: a source is a task, a result what it returns, or the error that is the client's fault."""
+    """Runs tasks in a decoder process: sources are tasks, results are their return values or the client's errors."""
 
     def __init__(self, signature: Signature) -> None:
         super().__init__(WorkerProcess(Decoder))
         self._signature = signature
 
     def begin(self) -> str:
-        """Wait until it is ready; a line for the log."""
+        """Wait until the process is ready; return a line for the log."""
         return str(self._process.ask(self._signature))
 
     def answer(self, sources: list[Task]) -> list[Any]:
@@ -127,13 +128,13 @@ class DecodingWorker(ProcessWorker):
 
 
 class Decoder:
-    """Worker in the process of a `DecodingWorker`."""
+    """Worker running in the process of a `DecodingWorker`."""
 
     def __init__(self) -> None:
         self._signature: Signature | None = None
 
     def begin(self, setup: Signature) -> Reply:
-        """Take the network's inputs and outputs."""
+        """Store the network's inputs and outputs."""
         ignore_warnings()
         self._signature = setup
         return Reply(os.getpid(), None, (), ())
@@ -148,10 +149,10 @@ class Decoder:
 
 
 def run_task(task: Task, signature: Signature) -> Any:
-    """Return the result of a task, or the error that is the client's fault."""
+    """Return the result of a task, or an error caused by the client."""
     try:
         return task.run(signature)
     except (InputError, ProtocolError) as error:
         return error
     except MemoryError:
-        return InputError(f"{task.size} bytes that take more memory than there is")
+        return InputError(f"{task.size} bytes that need more memory than is available")

@@ -1,4 +1,4 @@
-"""Files in the body of a request: those of a form, or the body itself. Nothing is written to disk."""
+"""Extract files from the body of a request: those of a form, or the body itself. Nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .tensors import ProtocolError
 
 MAX_FORM_FIELDS = 16
 PIECE_BYTES = 1 << 16
-CHARSETS = (b"utf-8", b"us-ascii", b"iso-8859-1")  # of names; other codecs take their time, or decode to surrogates
+CHARSETS = (b"utf-8", b"us-ascii", b"iso-8859-1")  # allowed for names; other codecs are slow or decode to surrogates
 Value = TypeVar("Value")
 
 
 class _InMemory(MultiPartParser):
-    """Keeps files in memory, where the whole body is already."""
+    """Keeps files in memory, since the whole body is there already."""
 
     spool_max_size = 1 << 62
 
@@ -26,7 +26,7 @@ class _InMemory(MultiPartParser):
 def files_of(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes]]:
     """Return the files in a body with their names: those of a form, or the body itself.
 
-    ProtocolError where there is none, where there are more than `most`, and for a form that cannot be read.
+    ProtocolError if there are none, or more than `most`, or the form is malformed.
     """
     kind, options = parse_options_header(content_type)
     if kind.lower() != b"multipart/form-data":
@@ -46,19 +46,20 @@ def files_of(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes
 
 async def _files(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes]]:
     async def whole() -> AsyncGenerator[bytes, None]:
-        for begin in range(0, len(body), PIECE_BYTES):  # of each piece, the parser lists what it found
+        # piece by piece, since the parser lists all its events for a piece
+        for begin in range(0, len(body), PIECE_BYTES):
             yield body[begin : begin + PIECE_BYTES]
 
     headers = Headers({"content-type": content_type})
     form = await _InMemory(headers, whole(), max_files=most, max_fields=MAX_FORM_FIELDS).parse()
     files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
     if not files:
-        raise ProtocolError("the form holds no file; send one, as curl -F file=@7.png does")
+        raise ProtocolError("the form holds no file; send one, for example with curl -F file=@7.png")
     return [(file.filename or f"picture {number}", await file.read()) for number, file in enumerate(files)]
 
 
 def _run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Return the value of a coroutine that waits for nothing, as parsing in memory does."""
+    """Run a coroutine that never waits, such as parsing in memory, and return its value."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Gate of all requests: authorisation, a request's id, its line in the log, and its place in the metrics."""
+"""Middleware for all requests: authorisation, request id, log line, and metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .logs import LOGGER, log
 from .metrics import Metrics
 
-OPEN_TO_ALL = ("/", "/v2/health/live", "/v2/health/ready")  # without a token
+OPEN_TO_ALL = ("/", "/v2/health/live", "/v2/health/ready")  # paths that need no token
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -37,7 +37,7 @@ class Gate:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
-            return  # websockets are closed by saying nothing
+            return  # returning closes a websocket
         began = time.perf_counter()
         headers = dict(scope["headers"])
         told = headers.get(b"x-request-id", b"").decode("latin-1")
@@ -60,7 +60,7 @@ class Gate:
                 await _respond(passed, *refusal)
             else:
                 await self._app(scope, receive, passed)
-        except Exception as error:  # a fault of the program: its details go to the log only
+        except Exception as error:  # a bug: details go to the log only
             LOGGER.log(logging.ERROR, "fault of the program", exc_info=error, extra={"fields": {"id": identifier}})
             if not status:
                 await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")
@@ -71,7 +71,7 @@ class Gate:
         endpoint = getattr(scope.get("route"), "path", "other")
         self._metrics.request(endpoint, status, seconds)
         client = (scope.get("client") or ("",))[0]
-        watched = endpoint.startswith("/v2/health") or endpoint == "/metrics"  # asked for again and again
+        watched = endpoint.startswith("/v2/health") or endpoint == "/metrics"  # polled
         log(
             "debug" if watched else "info" if status < 500 else "warning",
             "request",
@@ -85,20 +85,20 @@ class Gate:
         )
 
     def _refuse(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        """Status and reason where a request is not answered."""
-        if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may go by the other one
+        """Return the status and reason if a request is refused."""
+        if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may use the other one
             return 400, "Content-Length and Transfer-Encoding exclude each other"
         if self._token is not None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
             return None if known or path in OPEN_TO_ALL else (401, "send the server's token: Authorization: Bearer ...")
         if self._hosts and _host(headers.get(b"host", b"").decode("latin-1")) not in self._hosts:
-            return 421, f"this server answers for {', '.join(self._hosts)} alone, and the Host header names another"
+            return 421, f"this server only answers requests for {', '.join(self._hosts)}; the Host header names another"
         return None
 
 
 def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the host name in a Host header, without the port."""
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*)(?::\d+)?", header)
     return found.group(1).lower() if found else ""
 
@@ -108,7 +108,7 @@ async def _respond(send: Send, status: int, message: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if status == 400:  # nobody knows where the next request begins
+    if status == 400:  # the start of the next request is unknown
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""Logs of a server: one JSON object a line, or text for people."""
+"""Logs of a server: one JSON object per line, or text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def log(level: str, event: str, **fields: Any) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON: time (UTC), level, event, and the event's own fields."""
+    """Formats a line of JSON: time (UTC), level, event, and the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""
@@ -33,7 +33,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """`12:00:01 info request method=POST status=200`, in which no value can begin a line of its own."""
+    """Formats `12:00:01 info request method=POST status=200`; values cannot start a new line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""

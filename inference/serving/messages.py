@@ -1,9 +1,8 @@
-"""Inference requests and responses of the Open Inference Protocol, version 2. Nothing here knows of HTTP or a network.
+"""Requests and responses of the Open Inference Protocol, version 2, independent of HTTP and of the network.
 
-A body is JSON, perhaps followed by the raw bytes of tensors; a header has the length of the JSON. The JSON is parsed
-into records of known fields: anything else in it is skipped and takes no memory, and the numbers of a tensor remain
-text until its shape is known to be right. Sources: see `tensors`, and for `classification` Triton's extension of that
-name.
+A body is JSON, optionally followed by the raw bytes of tensors; a header gives the length of the JSON. It is parsed
+into records of known fields: unknown fields are skipped without using memory, and the numbers of a tensor remain text
+until its shape is checked. Sources: see `tensors`; for `classification` Triton's extension of that name.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from .tensors import (
 )
 
 MAX_ID = 200  # characters
-MAX_SHAPE = 200  # characters of the JSON of a shape
+MAX_SHAPE = 200  # characters of a shape's JSON
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that a client asks for: as raw bytes or as JSON; `classes` asks for that many "score:index:label"."""
+    """An output that a client requests: raw bytes or JSON; `classes` requests that many "score:index:label"."""
 
     name: str
     binary: bool
@@ -44,7 +43,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request that was parsed: its id (None where it has none), its tensors by name, and the outputs wanted."""
+    """A parsed request: its id (or None), its tensors by name, and the requested outputs."""
 
     id: str | None
     inputs: dict[str, np.ndarray]
@@ -53,7 +52,7 @@ class InferRequest:
 
 @dataclass(frozen=True)
 class InferResponse:
-    """A response as bytes; `json_length` is that of the JSON at its beginning where raw tensors follow, else None."""
+    """A response as bytes; `json_length` is the length of its JSON if raw tensors follow, else None."""
 
     body: bytes
     json_length: int | None = field(default=None)
@@ -104,10 +103,10 @@ def parse_request(
     outputs: Sequence[TensorSpec],
     max_examples: int,
 ) -> InferRequest:
-    """Parse a request for a network that has these inputs and outputs; ProtocolError says what is wrong with it.
+    """Parse a request for a network with these inputs and outputs; ProtocolError if malformed.
 
-    `json_length` is that of the JSON at the beginning of the body, None for all of it. A tensor of more than
-    `max_examples` is TooManyExamples.
+    `json_length` is the length of the JSON at the start of the body; None if it is all JSON. More than `max_examples`
+    raise TooManyExamples.
     """
     length = len(body) if json_length is None else json_length
     if not 0 <= length <= len(body):
@@ -133,7 +132,7 @@ def parse_request(
 
 @dataclass(frozen=True)
 class InferAnswer:
-    """Content of a response: its first fields, the tensors by name, and the labels of those that have any."""
+    """Content of a response: its first fields, the tensors by name, and their labels if any."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
@@ -141,7 +140,7 @@ class InferAnswer:
 
 
 def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[TensorSpec]) -> InferResponse:
-    """Return the response with the outputs that a request wants, of those in `specs`."""
+    """Return the response with the requested outputs out of `specs`."""
     datatypes = {spec.name: spec.datatype for spec in specs}
     outputs = []
     tails = []
@@ -176,7 +175,7 @@ def _decode(text: memoryview) -> _Request:
 def _read_input(
     item: _Input, spec: TensorSpec, where: str, raw: memoryview, max_examples: int
 ) -> tuple[np.ndarray, memoryview]:
-    """Return an input's values, and the raw bytes that are left; of pictures an array of their files [N]."""
+    """Return an input's values and the remaining raw bytes; pictures are an array of file contents [N]."""
     if item.datatype == "BYTES" and spec.takes_pictures:
         return _read_pictures(item, where, raw, max_examples)
     shape = _read_shape(bytes(item.shape), spec, where)
@@ -196,7 +195,7 @@ def _read_input(
 
 
 def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int) -> tuple[np.ndarray, memoryview]:
-    """Return the files of pictures in a tensor of BYTES [N] or [N, 1]: raw elements, or base64 in JSON."""
+    """Return the picture files in a BYTES tensor [N] or [N, 1]: raw elements, or base64 in JSON."""
     try:
         shape = _SHAPE.decode(bytes(item.shape)) if len(item.shape) <= MAX_SHAPE else []
     except (ValueError, msgspec.DecodeError):
@@ -225,11 +224,11 @@ def _from_base64(text: bytes, where: str) -> list[bytes]:
         nested = [word for each in words for word in (each if isinstance(each, list) else [each])]
         return [base64.b64decode(word, validate=True) for word in nested]
     except (ValueError, msgspec.DecodeError):
-        raise ProtocolError(f"{where}: pictures in JSON are strings of base64; or send them as raw bytes") from None
+        raise ProtocolError(f"{where}: pictures in JSON must be base64 strings; or send them as raw bytes") from None
 
 
 def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
-    """Return a shape that the input allows."""
+    """Parse a shape and check that the input allows it."""
     needed = f"[N, {', '.join(map(str, spec.shape[1:]))}] is needed, N from 1 up"
     try:
         shape = tuple(_SHAPE.decode(text)) if len(text) <= MAX_SHAPE else ()
@@ -244,12 +243,12 @@ def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
 def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[RequestedOutput, ...]:
     known = [spec.name for spec in specs]
     binary = request.parameters.binary_data_output
-    if not request.outputs:  # all of them
+    if not request.outputs:  # no selection: all outputs
         return tuple(RequestedOutput(name, binary) for name in known)
     wanted: dict[str, RequestedOutput] = {}
     for output in request.outputs:
         if output.name not in known or output.name in wanted:
-            raise ProtocolError(f"output {output.name[:100]!r} is not known, or asked for twice; there are {known}")
+            raise ProtocolError(f"output {output.name[:100]!r} is unknown or requested twice; available: {known}")
         options = output.parameters
         is_binary = binary if options.binary_data is None else options.binary_data
         wanted[output.name] = RequestedOutput(output.name, is_binary, options.classification)
@@ -257,7 +256,8 @@ def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[Requeste
 
 
 def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], wanted: RequestedOutput) -> np.ndarray:
-    """The classes with the highest scores [N, C], as texts [N, count]; ProtocolError for what has no classes."""
+    """Return the classes with the highest scores [N, C], as texts [N, count]; ProtocolError if the output has no
+    classes."""
     labels = known.get(wanted.name)
     if labels is None:
         raise ProtocolError(f"output {wanted.name!r} has no classes")

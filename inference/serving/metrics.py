@@ -1,4 +1,4 @@
-"""Metrics of a server, for Prometheus."""
+"""Prometheus metrics of a server."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
-RECENT = 10_000  # observations of each part that quantiles are of
+RECENT = 10_000  # observations per phase used for quantiles
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DEVICE_SECONDS = tuple(base * 10.0**power for power in range(-6, 1) for base in (1, 2.5, 5))
 PARTS = ("request", "decode", "queue", "worker", "device_predicted", "device_measured")
 
 
 class _Quantiles:
-    """Collector of recent quantiles, which Prometheus's client computes of nothing."""
+    """Collector of quantiles of recent times, which the Prometheus client does not compute."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
         """Yield the family of quantiles, once there are any."""
-        text = f"Quantiles of the last {RECENT} times, by part."
+        text = f"Quantiles of the last {RECENT} times, by phase."
         family = GaugeMetricFamily("trninfer_recent_seconds", text, labels=("part", "quantile"))
         for part, values in self._metrics.quantiles().items():
             for quantile, seconds in values.items():
@@ -42,24 +42,24 @@ class Metrics:
         self._device_seconds: Histogram | None = None
         self._requests = self._counter("requests", "Requests answered.", ("endpoint", "status"))
         self._request_seconds = self._histogram("request_seconds", "Time to answer a request.", _SECONDS, ("endpoint",))
-        self._inputs = self._counter("inputs", "Inputs that a pool of processes has dealt with.", ("pool",))
+        self._inputs = self._counter("inputs", "Inputs processed by a pool of processes.", ("pool",))
         self._failures = self._counter(
-            "input_failures", "Inputs without an answer, by whose fault it is: the input's or a worker's.", ("fault",)
+            "input_failures", "Inputs without an answer, by cause: the input or a worker.", ("fault",)
         )
-        text = "Time that inputs wait for a process of a pool."
+        text = "Time that inputs wait for a process of the pool."
         self._queue_seconds = self._histogram("queue_seconds", text, _SECONDS, ("pool",))
         self._batch_size = self._histogram("batch_size", "Inputs in a batch.", (1, 2, 4, 8, 16, 32, 64, 128, 256))
-        text = "Time that a process of a pool takes for a batch."
+        text = "Time that a process of the pool takes for a batch."
         self._batch_seconds = self._histogram("batch_seconds", text, _SECONDS, ("pool",))
         self._ends = self._counter("worker_ends", "Processes of a pool that ended and were replaced.", ("pool",))
         self._recent: dict[str, deque[float]] = {}
         self._registry.register(_Quantiles(self))
 
     def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
-        """Also report the waiting inputs and the ready workers, whenever asked."""
-        queue = Gauge("trninfer_queue_inputs", "Inputs that wait for a worker.", registry=self._registry)
+        """Also export the number of waiting inputs and of ready workers."""
+        queue = Gauge("trninfer_queue_inputs", "Inputs waiting for a worker.", registry=self._registry)
         queue.set_function(waiting)
-        ready = Gauge("trninfer_workers_ready", "Workers that are ready.", registry=self._registry)
+        ready = Gauge("trninfer_workers_ready", "Ready workers.", registry=self._registry)
         ready.set_function(workers)
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
@@ -70,7 +70,7 @@ class Metrics:
             self._note("request", seconds)
 
     def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:
-        """Count what a process of a pool ("decoder" or "worker") has dealt with."""
+        """Count a batch processed by a pool ("decoder" or "worker")."""
         self._inputs.labels(pool).inc(size)
         self._batch_seconds.labels(pool).observe(seconds)
         self._note("decode" if pool == "decoder" else "worker", seconds)
@@ -82,7 +82,7 @@ class Metrics:
             self._queue_seconds.labels(pool).observe(wait)
 
     def device_time(self, microseconds: float, kind: str) -> None:
-        """Count the time of a batch on the device, which is "predicted" or "measured"."""
+        """Record the time of a batch on the device, which is "predicted" or "measured"."""
         if self._device_seconds is None:
             text = f"Time of a batch on the device, {kind}."
             self._device_seconds = self._histogram(f"{kind}_device_seconds", text, _DEVICE_SECONDS)
@@ -93,11 +93,11 @@ class Metrics:
         self._recent.setdefault(part, deque(maxlen=RECENT)).append(seconds)
 
     def quantiles(self) -> dict[str, dict[float, float]]:
-        """Return the quantiles of the last RECENT times, in seconds, by part.
+        """Return the quantiles of the last RECENT times, in seconds, by phase.
 
-        A "request" is from its head to its answer. Of it, inputs are decoded ("decode"), wait for a worker ("queue"),
-        and are in a batch that a worker answers ("worker": transfer, launches and the device, by the host's clock; on
-        the simulator the time of the simulation). "device_predicted" or "device_measured" is the batch on the device.
+        A "request" lasts from its head to its answer. In it, inputs are decoded ("decode"), wait for a worker
+        ("queue"), and are answered in a batch ("worker": transfer, launches and device by the host's clock; with the
+        simulator, the simulation time). "device_predicted" or "device_measured" is the batch on the device.
         """
         found = {}
         for part in [part for part in PARTS if part in self._recent]:
@@ -106,15 +106,15 @@ class Metrics:
         return found
 
     def failure(self, fault: str) -> None:
-        """Count an input without an answer; the fault is the "input"'s or a "worker"'s."""
+        """Count an input without an answer, caused by the "input" or by a "worker"."""
         self._failures.labels(fault).inc()
 
     def worker_ended(self, pool: str) -> None:
-        """Count a process that ended."""
+        """Count a process that died."""
         self._ends.labels(pool).inc()
 
     def text(self) -> bytes:
-        """All counts, as Prometheus reads them."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:

@@ -1,4 +1,5 @@
-"""The server as a deployment of Ray Serve, for many machines: a replica is the whole application with its workers."""
+"""The server as a Ray Serve deployment over several machines: each replica is the whole application with its
+workers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .settings import ServingSettings
 
 
 def deployment(settings: ServingSettings, **options: Any) -> Any:
-    """An application of Ray Serve, for `serve.run`, whose replicas answer as `trninfer serve` does.
+    """Return a Ray Serve application, for `serve.run`, whose replicas answer like `trninfer serve`.
 
     `options` are those of `serve.deployment`, such as `num_replicas`, `autoscaling_config`, or on a chip
     `ray_actor_options={"resources": {"neuron_cores": 1}}`. A model file is read here and sent to the replicas. Raises

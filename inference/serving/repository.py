@@ -1,4 +1,4 @@
-"""The models of a server, which clients may load and unload where that is allowed (Triton's repository extension)."""
+"""The models of a server, which clients may load and unload if allowed (Triton's repository extension)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from ...models.errors import ModelError
 from .answering import Server
 from .logs import log
 
-GRACE = 30.0  # seconds in which what waits is answered when a model, or the server, stops
-_PAUSE = 0.05  # seconds between looks at a model that is loaded
+GRACE = 30.0  # seconds to answer pending inputs when a model or the server stops
+_PAUSE = 0.05  # seconds between checks of a model that is loading
 
 
 class Repository:
-    """Models by name; the first answers requests that name none.
+    """Models by name; requests without a model name go to the first.
 
-    `prepare` gives a server new pools of processes, and a function to call where one of them cannot begin.
+    `prepare` gives a server new process pools; its callback is called if a process cannot start.
     """
 
     def __init__(
         self, servers: Sequence[Server], prepare: Callable[[Server, Callable[[Exception], None]], None]
     ) -> None:
-        """Raise ModelError where two models have one name."""
+        """Raise ModelError if two models have the same name."""
         self._servers = {server.name: server for server in servers}
         self._prepare = prepare
         self._lock = asyncio.Lock()
         if len(self._servers) < len(servers):
-            raise ModelError(f"two models are called alike: {', '.join(server.name for server in servers)}")
+            raise ModelError(f"two models have the same name: {', '.join(server.name for server in servers)}")
 
     @property
     def servers(self) -> list[Server]:
-        """All models, loaded or not."""
+        """Return all models, loaded or not."""
         return list(self._servers.values())
 
     @property
     def is_ready(self) -> bool:
-        """True while a model is loaded and all that are loaded answer."""
+        """True if at least one model is loaded and all loaded models answer."""
         loaded = [server for server in self.servers if server.is_loaded]
         return bool(loaded) and all(server.is_ready for server in loaded)
 
     def find(self, name: str) -> Server | None:
-        """Return a model by its name; None where there is none."""
+        """Return a model by name, or None."""
         return self._servers.get(name)
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Repository:
                 pool.start()
 
     async def stop(self) -> None:
-        """Stop all models once they have answered what they accepted."""
+        """Stop all models after they have answered accepted inputs."""
         await asyncio.gather(*(self._stop(server) for server in self.servers if server.is_loaded))
 
     async def _stop(self, server: Server) -> None:
@@ -59,7 +59,7 @@ class Repository:
             await pool.stop(GRACE)
 
     async def unload(self, server: Server) -> None:
-        """End a model's processes once they have answered what was accepted; its requests get 503 from now on."""
+        """End a model's processes after accepted inputs are answered; new requests get status 503."""
         async with self._lock:
             if server.is_loaded:
                 server.is_loaded = False
@@ -67,7 +67,7 @@ class Repository:
                 log("info", "model unloaded", model=server.name)
 
     async def load(self, server: Server) -> Exception | None:
-        """Start a model's processes again; return the error where they cannot begin, else None when it answers."""
+        """Start a model's processes again; return None once it answers, or the error if they cannot start."""
         failures: list[Exception] = []
         async with self._lock:
             if server.is_loaded:

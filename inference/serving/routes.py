@@ -1,4 +1,4 @@
-"""The addresses of a server: the Open Inference Protocol's, `/classify` for pictures, `/metrics`, and a page."""
+"""Routes of a server: the Open Inference Protocol, `/classify` for pictures, `/metrics`, and a page."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .workers import InputAnswer
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
-MAX_FILES = 1000  # of one form
+MAX_FILES = 1000  # files per form
 
-# Nothing is loaded from anywhere; the page asks this server alone.
+# The page loads nothing and only sends requests to this server.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add all addresses to an application whose state has a `server`."""
+    """Add all routes to an application whose state has a `server`."""
     for router in (_health, _protocol, _own):
         app.include_router(router)
 
@@ -57,13 +57,13 @@ _own = APIRouter(tags=["trninfer"])
 
 @_health.get("/v2/health/live")
 async def live() -> dict[str, bool]:
-    """The server runs."""
+    """Report that the server is running."""
     return {"live": True}
 
 
 @_health.get("/v2/health/ready")
 async def ready(request: Request) -> JSONResponse:
-    """The model is ready to answer; 503 while it is not."""
+    """Report that the models are ready; 503 otherwise."""
     is_ready = all(server.is_ready for server in _servers(request) if server.is_loaded)
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
@@ -71,27 +71,27 @@ async def ready(request: Request) -> JSONResponse:
 @_health.get("/v2/models/{name}/ready")
 @_health.get("/v2/models/{name}/versions/{version}/ready")
 async def model_ready(request: Request, name: str, version: str = VERSION) -> JSONResponse:
-    """The same of a model by name."""
+    """Report that a model is ready."""
     is_ready = _model(request, name, version).is_ready
     return JSONResponse({"name": name, "ready": is_ready}, 200 if is_ready else 503)
 
 
 @_protocol.get("/v2")
 async def server_metadata() -> dict[str, Any]:
-    """The server, and the extensions of the protocol that it has."""
+    """Return the server's name and protocol extensions."""
     return {"name": "trninfer", "version": __version__, "extensions": list(EXTENSIONS)}
 
 
 @_protocol.get("/v2/models/stats")
 async def all_statistics(request: Request) -> dict[str, Any]:
-    """Counts of each model since the server started."""
+    """Return statistics of each model since the server started."""
     return {"model_stats": [server.statistics.to_dict(server.name, VERSION) for server in _servers(request)]}
 
 
 @_protocol.get("/v2/models/{name}")
 @_protocol.get("/v2/models/{name}/versions/{version}")
 async def model_metadata(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
-    """The model's tensors."""
+    """Return the model's tensors."""
     signature = _model(request, name, version).signature
     return {
         "name": name,
@@ -105,14 +105,14 @@ async def model_metadata(request: Request, name: str, version: str = VERSION) ->
 @_protocol.get("/v2/models/{name}/stats")
 @_protocol.get("/v2/models/{name}/versions/{version}/stats")
 async def model_statistics(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
-    """The same of a model by name."""
+    """Return statistics of one model."""
     return {"model_stats": [_model(request, name, version).statistics.to_dict(name, VERSION)]}
 
 
 @_protocol.get("/v2/models/{name}/config")
 @_protocol.get("/v2/models/{name}/versions/{version}/config")
 async def model_config(request: Request, name: str, version: str = VERSION) -> dict[str, Any]:
-    """The model's configuration, in Triton's terms."""
+    """Return the model's configuration in Triton's format."""
     server = _model(request, name, version)
     settings, signature = server.settings, server.signature
     return {
@@ -129,7 +129,7 @@ async def model_config(request: Request, name: str, version: str = VERSION) -> d
 
 @_protocol.post("/v2/repository/index")
 async def repository_index(request: Request) -> list[dict[str, str]]:
-    """The models that the server has, and whether they answer."""
+    """Return the server's models and whether they are ready."""
     return [{"name": server.name, "version": VERSION, **_state(server)} for server in _servers(request)]
 
 
@@ -141,7 +141,7 @@ def _state(server: Server) -> dict[str, str]:
 
 @_protocol.post("/v2/repository/models/{name}/load")
 async def load_model(request: Request, name: str) -> JSONResponse:
-    """Load a model that was unloaded; answered when it is ready."""
+    """Load a model that was unloaded; the response is sent when it is ready."""
     error = await _controlled(request).load(_model(request, name, VERSION))
     if error is not None:
         raise HTTPException(400, f"{name} cannot be loaded: {error}")
@@ -150,16 +150,16 @@ async def load_model(request: Request, name: str) -> JSONResponse:
 
 @_protocol.post("/v2/repository/models/{name}/unload")
 async def unload_model(request: Request, name: str) -> JSONResponse:
-    """Unload a model once it has answered what it accepted."""
+    """Unload a model after it has answered accepted inputs."""
     await _controlled(request).unload(_model(request, name, VERSION))
     return JSONResponse({})
 
 
 def _controlled(request: Request) -> Repository:
-    """The repository; HTTPException where clients may not change it."""
+    """Return the repository; HTTPException if clients may not change it."""
     repository: Repository | None = getattr(request.app.state, "repository", None)
     if repository is None or not _server(request).settings.model_control:
-        raise HTTPException(403, "models are loaded and unloaded where the server was started with --model-control")
+        raise HTTPException(403, "loading and unloading needs a server started with --model-control")
     return repository
 
 
@@ -188,7 +188,7 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
 
 @_own.post("/classify")
 async def classify(request: Request, top_k: int | None = None, model: str | None = None) -> Response:
-    """Answer pictures: a body that is one, or the files of a form; `model` names one of several."""
+    """Classify pictures: the body itself, or the files of a form; `model` selects one of several."""
     server = _server(request) if model is None else _model(request, model, VERSION)
     network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
@@ -209,7 +209,7 @@ async def detect(
     max_detections: int = MAX_DETECTIONS,
     model: str | None = None,
 ) -> Response:
-    """Find the objects in pictures: a body that is one, or the files of a form; `model` names one of several."""
+    """Find the objects in pictures: the body itself, or the files of a form; `model` selects one of several."""
     server = _server(request) if model is None else _model(request, model, VERSION)
     if server.network.output.boxes is None:
         raise HTTPException(400, f"{server.name} finds no boxes; send pictures to /classify")
@@ -224,7 +224,7 @@ async def detect(
 
 
 async def _answer_pictures(request: Request, server: Server) -> tuple[list[str], list[bytes], list[Answer]]:
-    """Return the names, the contents and the answers of the pictures of a request."""
+    """Return the names, contents and answers of the pictures in a request."""
     settings = server.settings
     deadline = time.monotonic() + settings.timeout
     with server.bodies.hold() as lease:
@@ -237,7 +237,7 @@ async def _answer_pictures(request: Request, server: Server) -> tuple[list[str],
 
 
 async def _report(server: Server, names: list[str], answers: list[Answer], make: MakePredictions) -> Response:
-    """Return the answers to pictures as JSON; the status of the first failure where there are none."""
+    """Return the answers to pictures as JSON; the status of the first failure if there are no answers."""
     report = await run_in_threadpool(server.report, names, answers, make)
     if report["predictions"]:
         return await run_in_threadpool(_as_json, report)
@@ -247,7 +247,7 @@ async def _report(server: Server, names: list[str], answers: list[Answer], make:
 
 @_own.get("/about")
 async def about(request: Request, model: str | None = None) -> JSONResponse:
-    """The model that is served, or one of several by its name, and where it runs."""
+    """Return the served model, or one of several by name, and its backend."""
     server = _server(request) if model is None else _model(request, model, VERSION)
     if not server.is_ready:
         raise HTTPException(503, "the model is not ready yet", {"Retry-After": "1"})
@@ -259,13 +259,13 @@ async def about(request: Request, model: str | None = None) -> JSONResponse:
 
 @_own.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """Counts for Prometheus."""
+    """Return Prometheus metrics."""
     return Response(_server(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @_own.get("/", include_in_schema=False)
 async def page() -> HTMLResponse:
-    """A page to drop pictures on."""
+    """Return a page that accepts dropped pictures."""
     text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return HTMLResponse(text.replace("/* palette */", palette.css(), 1), headers={"Content-Security-Policy": _POLICY})
 
@@ -276,7 +276,7 @@ def _server(request: Request) -> Server:
 
 
 def _servers(request: Request) -> list[Server]:
-    """All models of the server."""
+    """Return all models of the server."""
     repository: Repository | None = getattr(request.app.state, "repository", None)
     return [_server(request)] if repository is None else repository.servers
 
@@ -290,7 +290,7 @@ def _model(request: Request, name: str, version: str) -> Server:
 
 
 def _json_length(request: Request) -> int | None:
-    """Return the length of the JSON that a request's header has; None without one."""
+    """Return the length of the JSON according to the request's header; None without one."""
     told = request.headers.get(JSON_LENGTH)
     if told is None:
         return None
@@ -310,7 +310,7 @@ def _render(server: Server, asked: InferRequest, answers: list[InputAnswer], hea
 
 
 def _as_json(report: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a report as a response; each prediction is written by itself, so that other threads run in between."""
+    """Return a report as a response; predictions are serialised one by one, so that other threads run in between."""
     predictions = [msgspec.Raw(msgspec.json.encode(prediction)) for prediction in report["predictions"]]
     body = msgspec.json.encode({**report, "predictions": predictions})
     return Response(body, status, headers, media_type="application/json")

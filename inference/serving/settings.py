@@ -1,4 +1,4 @@
-"""Settings of a server: the model, where it runs, and the limits on what clients may ask."""
+"""Settings of a server: the model, its backend, and limits on requests."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from ...runtime.backend import BACKENDS, NETWORK_DTYPES
 from ...runtime.launch_options import DEFAULT_LAUNCHES, LNC, LaunchOptions
 from ...runtime.open_model import open_model
 
-VERSION = "1"  # of the one model that is served, as the protocol counts versions
+VERSION = "1"  # version of the served model in the protocol
 
 
 @dataclass(frozen=True)
 class ServingSettings:
     """Options of a server; picklable. ValueError for a value that is not allowed.
 
-    `model` is a bundled name, the path of a model file, or a loaded model; `name` what clients call it, by default the
-    file's stem. `workers`, each a process with a logical core of `lnc` NeuronCores, answer at most `max_batch` inputs
-    at a time, which `decoders`, processes too, have decoded where they are pictures; an input waits at most `max_delay`
-    seconds for others to join it. More than `max_queue` inputs at once are refused, as is a body of more than
-    `max_bytes`, and a request that is not answered within `timeout` seconds is given up. `token` is demanded of every
-    request but those for health and for the page; without one, only requests for `hosts` are answered (none: any).
-    `neuron_options` are those of `open_neuron_backend`. With `model_control` clients may load and unload models.
+    `model` is a bundled name, the path of a model file, or a loaded model; `name` is what clients call it, by default
+    the file's stem. Each of `workers` is a process with a logical core of `lnc` NeuronCores and answers at most
+    `max_batch` inputs at a time; pictures are decoded by `decoders`, which are processes too. An input waits at most
+    `max_delay` seconds for others to join its batch.
+
+    More than `max_queue` pending inputs and bodies of more than `max_bytes` are refused, and requests time out after
+    `timeout` seconds. `token` is required for all requests except health and the page; without a token, only requests
+    for `hosts` are answered (none: any). `neuron_options` are those of `open_neuron_backend`. With `model_control`,
+    clients may load and unload models.
     """
 
     model: str | os.PathLike[str] | Model = "digits-cnn"
@@ -68,17 +70,17 @@ class ServingSettings:
             raise ValueError("token must have 8 to 200 printable ASCII characters and no spaces")
 
     def load(self) -> Model:
-        """The model; ModelError where it cannot be read."""
+        """Load the model; ModelError if it cannot be read."""
         return self.model if isinstance(self.model, Model) else open_model(self.model)
 
     def model_name(self, model: Model) -> str:
-        """Return the clients' name of the model, in characters that need no escapes in an address."""
+        """Return the name of the model for clients, in characters that need no escaping in a URL."""
         told = self.name or model.network.name
         if not self.name and not isinstance(self.model, Model):
             told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors").removesuffix(".onnx")
         return re.sub(r"[^\w.-]", "_", told, flags=re.ASCII) or "model"
 
     def batch_sizes(self) -> tuple[int, ...]:
-        """The sizes that batches are filled up to: the powers of two below `max_batch`, and it."""
+        """Return the sizes that batches are padded to: powers of two below `max_batch`, and `max_batch`."""
         powers = (1 << bit for bit in range(self.max_batch.bit_length()))
         return tuple(sorted({*(size for size in powers if size < self.max_batch), self.max_batch}))

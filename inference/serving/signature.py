@@ -36,8 +36,11 @@ _TAKEN = ("probabilities", "values", CLASS_INDEX, LABEL)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor's name, datatype and shape; -1 is the number of examples. `other_name` is one that requests may use
-    too; `takes_pictures` is True if files of pictures may be sent in place of numbers."""
+    """A tensor's name, datatype and shape; -1 is the number of examples.
+
+    `other_name` is an alternative name in requests; `takes_pictures` is True if picture files may be sent instead of
+    numbers.
+    """
 
     name: str
     datatype: str
@@ -46,18 +49,18 @@ class TensorSpec:
     takes_pictures: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The tensor as metadata has it."""
+        """Return the tensor as in metadata."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def to_config(self) -> dict[str, Any]:
-        """The tensor as Triton's configuration has it: the dimensions of one example."""
+        """Return the tensor as in Triton's configuration, with the dimensions of one example."""
         datatype = {"BYTES": "STRING"}.get(self.datatype, self.datatype)
         return {"name": self.name, "data_type": f"TYPE_{datatype}", "dims": list(self.shape[1:]) or [1]}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of a network; `input_name` and `output_name` are those of the file it is from, if known."""
+    """Inputs and outputs of a network; `input_name` and `output_name` are the names in its original file, if known."""
 
     network: Network
     input_name: str = ""
@@ -70,7 +73,7 @@ class Signature:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors of a request."""
+        """Return the tensors of a request."""
         spec = self.network.input
         if isinstance(spec, SeveralInputs):
             return tuple(TensorSpec(name, "FP32", (-1, *_example(part))) for name, part in self._parts.items())
@@ -80,7 +83,7 @@ class Signature:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors of an answer."""
+        """Return the tensors of a response."""
         tensors = [
             TensorSpec(name, "FP32", (-1, *named.shape))
             for name, named in zip(self._output_names, self.network.named_outputs)
@@ -93,13 +96,13 @@ class Signature:
 
     @property
     def _own_output(self) -> str:
-        """The name of the leading output in its file, else that of raw scores; "" where there is neither."""
+        """Return the name of the leading output in its file, else that of raw scores; "" without either."""
         taken = self.output_name in _TAKEN or self.network.others
         name = "" if taken else self.output_name
         return name or (SCORES if self.network.output.scores == "raw" and not self.network.others else "")
 
     def sources(self, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The examples of a request's tensors as the network reads them, float32; InputError for others."""
+        """Convert a request's tensors to inputs of the network, float32; InputError if they do not fit."""
         arrays = {name: _examples(name, tensors[name], spec) for name, spec in self._parts.items()}
         counts = {name: len(values) for name, values in arrays.items()}
         if len(set(counts.values())) > 1:
@@ -109,7 +112,7 @@ class Signature:
         return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else next(iter(arrays.values())))
 
     def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
-        """The tensors of the answers, by name; BYTES as an array of objects."""
+        """Return the tensors of the answers by name; BYTES as an array of objects."""
         rows = np.stack([answer.scores for answer in answers])
         outputs = zip(self._output_names, self.network.named_outputs, self.network.unpack(rows))
         tensors = {name: values.reshape(len(rows), *named.shape) for name, named, values in outputs}
@@ -122,7 +125,7 @@ class Signature:
         return tensors
 
     def labels(self) -> dict[str, tuple[str, ...]]:
-        """The labels of each tensor of scores that has any."""
+        """Return the labels of each tensor of scores that has any."""
         outputs = zip(self._output_names, self.network.named_outputs)
         found = {name: named.answer_labels for name, named in outputs if named.answer_labels}
         if self._own_output and self.network.answer_labels:
@@ -149,7 +152,7 @@ def _example(spec: PartInput) -> tuple[int, ...]:
 
 
 def _examples(name: str, values: np.ndarray, spec: PartInput) -> np.ndarray:
-    """The examples of a tensor as the network reads them, float32 [N, *shape]."""
+    """Convert a tensor to inputs of the network, float32 [N, *shape]."""
     if values.shape[1:] != _example(spec) or not len(values):
         shape = ", ".join(map(str, _example(spec)))
         raise InputError(f"{name} has the shape {list(values.shape)}; [N, {shape}] is needed, N from 1 up")

@@ -1,4 +1,4 @@
-"""Counts of a model since it was loaded, as Triton's statistics extension has them.
+"""Statistics of a model since it was loaded, as in Triton's statistics extension.
 
 Source: triton-inference-server/server, docs/protocol/extension_statistics.md.
 """
@@ -13,7 +13,7 @@ from .workers import InputAnswer
 
 
 class Statistics:
-    """Requests, inputs and batches of one model, with the nanoseconds that each part took."""
+    """Requests, inputs and batches of one model, with the nanoseconds of each phase."""
 
     def __init__(self) -> None:
         self._last = 0  # milliseconds since 1970
@@ -23,14 +23,14 @@ class Statistics:
         }
 
     def request(self, answers: Sequence[object], seconds: float) -> None:
-        """Count a request whose inputs have these answers, or errors in their place."""
+        """Count a request with its answers, or errors in their place."""
         is_whole = all(isinstance(answer, InputAnswer) for answer in answers)
         self._add("success" if is_whole else "fail", 1, seconds)
         if is_whole:
             self._last = time.time_ns() // 1_000_000
 
     def batch(self, pool: str, size: int, waited: Sequence[float], seconds: float) -> None:
-        """Count what a process of a pool ("decoder" or "worker") has dealt with."""
+        """Count a batch processed by a pool ("decoder" or "worker")."""
         if pool == "decoder":
             self._add("compute_input", size, seconds)
             return
@@ -44,7 +44,7 @@ class Statistics:
         self._parts[part][1] += round(seconds * 1e9)
 
     def to_dict(self, name: str, version: str) -> dict[str, Any]:
-        """Return the counts as an entry of `model_stats`."""
+        """Return the statistics as an entry of `model_stats`."""
         return {
             "name": name,
             "version": version,

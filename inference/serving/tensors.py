@@ -1,10 +1,10 @@
-"""Tensors of the Open Inference Protocol, version 2, as they travel: JSON numbers or raw little-endian bytes.
+"""Wire formats of Open Inference Protocol tensors, version 2: JSON numbers or raw little-endian bytes.
 
-A client's bytes are checked against the shape before numbers are made of them, so that memory follows from the shape.
+A client's bytes are checked against the shape before they are parsed, so that memory is bounded by the shape.
 
 Sources: the protocol's REST specification (kserve/open-inference-protocol, specification/protocol/inference_rest.md)
-for tensors in JSON; the binary tensor data extension (triton-inference-server/server, docs/protocol) for raw bytes, in
-which an element of BYTES is its length in four bytes, then itself.
+for JSON; the binary tensor data extension (triton-inference-server/server, docs/protocol) for raw bytes, in which an
+element of BYTES is preceded by its length in four bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-PIECE_BYTES = 1 << 18  # of JSON that is parsed at once
-PIECE_NUMBERS = 1 << 14  # that are written at once
+PIECE_BYTES = 1 << 18  # bytes of JSON parsed at once
+PIECE_NUMBERS = 1 << 14  # numbers written at once
 
 DATATYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -49,19 +49,19 @@ class ProtocolError(ValueError):
 
 
 class TooLargeError(ProtocolError):
-    """A body that takes more to read than a process has."""
+    """A body that needs more memory to parse than the process has."""
 
     status = 413
 
 
 class TooManyExamples(ProtocolError):  # noqa: N818 (the condition)
-    """A request for more examples than one request may have."""
+    """A request with more examples than allowed."""
 
     status = 413
 
 
 def split_elements(raw: memoryview, where: str) -> list[bytes]:
-    """Return the elements of a raw tensor of BYTES: each is its length in four bytes, then itself."""
+    """Return the elements of a raw BYTES tensor, each preceded by its length in four bytes."""
     found = []
     while raw:
         length = struct.unpack_from("<I", raw)[0] if len(raw) >= 4 else len(raw) + 1
@@ -73,14 +73,14 @@ def split_elements(raw: memoryview, where: str) -> list[bytes]:
 
 
 def parse_datatype(name: str, where: str) -> np.dtype[Any]:
-    """Return the dtype of a tensor of numbers; ProtocolError for any other name."""
+    """Return the dtype of a numeric tensor; ProtocolError for other names."""
     if name not in DATATYPES:
         raise ProtocolError(f"{where}: datatype is {name[:40]!r}; allowed are {', '.join(DATATYPES)}")
     return DATATYPES[name]
 
 
 def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    """Return the numbers in a JSON list, flat or nested as the shape is; ProtocolError where they do not fit it.
+    """Parse the numbers in a JSON list, flat or nested like the shape; ProtocolError if they do not fit it.
 
     `text` is valid JSON, and the shape has at least one element.
     """
@@ -107,7 +107,7 @@ def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: 
 
 
 def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    """Return the numbers in raw bytes; ProtocolError where their count does not fit the shape."""
+    """Parse the numbers in raw bytes; ProtocolError if their count does not fit the shape."""
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected or not expected:
         raise ProtocolError(f"{where}: {len(data)} bytes came; {list(shape)} of {dtype.name} takes {expected}")
@@ -115,11 +115,11 @@ def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], w
 
 
 def to_json(values: np.ndarray) -> bytes:
-    """Return a tensor as a flat JSON list; elements of BYTES as text. ValueError for NaN and infinity."""
+    """Return a tensor as a flat JSON list, BYTES as text. ValueError for NaN and infinity."""
     if values.dtype != object and not np.isfinite(values).all():
         raise ValueError("JSON has no NaN and no infinity")
     flat = values.ravel()
-    # Other threads run between the pieces.
+    # Other threads can run between the pieces.
     pieces = (flat[begin : begin + PIECE_NUMBERS].tolist() for begin in range(0, len(flat), PIECE_NUMBERS))
     return b"[%b]" % b",".join(msgspec.json.encode(piece)[1:-1] for piece in pieces)
 
@@ -133,7 +133,7 @@ def to_bytes(values: np.ndarray) -> bytes:
 
 
 def _fits_shape(nesting: bytes, shape: tuple[int, ...]) -> bool:
-    """True if the brackets and commas of a list are those of a flat list, or of a nested one of the shape."""
+    """True if the brackets and commas of a list match a flat list, or nesting like the shape."""
     count = math.prod(shape)
     lists = sum(math.prod(shape[:axis]) for axis in range(len(shape)))
     if len(nesting) == count + 1 and nesting[1:-1] == b"," * (count - 1):
@@ -147,7 +147,7 @@ def _fits_shape(nesting: bytes, shape: tuple[int, ...]) -> bool:
 
 
 def _parse(text: bytes, dtype: np.dtype[Any], where: str) -> list[Any]:
-    """Return the numbers of a flat JSON list; ProtocolError where they are no numbers that the type holds."""
+    """Parse a flat JSON list; ProtocolError if it has other elements than numbers of the type."""
     decoder: Any = {"b": _FLAGS, "i": _INTEGERS, "u": _INTEGERS}.get(dtype.kind, _FLOATS)
     try:
         numbers: list[Any] = decoder.decode(text)

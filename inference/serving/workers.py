@@ -1,4 +1,4 @@
-"""The worker processes of a server that run the network; those that decode are in `decoding`."""
+"""The worker processes of a server that run the network; decoders are in `decoding`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ...runtime.workers.worker import Hello, Setup, Worker
 
 @dataclass(frozen=True)
 class InputAnswer:
-    """The answer to one input: its class (-1 for a network of values), its scores float32 [C], the size of the
-    batch that it was in, and the device time of that batch in microseconds. `raw` are the scores before the softmax,
-    of a network that ends in raw scores."""
+    """The answer to one input: its class (-1 for a network of values), scores float32 [C], batch size, and device time
+    of the batch in microseconds.
+
+    `raw` are the scores before the softmax, if the network ends in raw scores.
+    """
 
     class_index: int
     scores: np.ndarray
@@ -26,10 +28,10 @@ class InputAnswer:
 
 
 class NetworkWorker(ProcessWorker):
-    """Runs a network: a source is an input as the network reads it, a result an `InputAnswer`.
+    """Runs a network: sources are inputs of the network, results are `InputAnswer`s.
 
-    `greeted` is called with what the session says of itself when it is ready, `timed` with the device time of each
-    batch in microseconds.
+    `greeted` is called with the session's description when it is ready, `timed` with the device time of each batch in
+    microseconds.
     """
 
     def __init__(
@@ -45,13 +47,13 @@ class NetworkWorker(ProcessWorker):
         self._timed = timed
 
     def begin(self) -> str:
-        """Wait until it is ready; a line for the log."""
+        """Wait until the session is ready; return a line for the log."""
         hello: Hello = self._process.ask(self._setup)
         self._greeted(hello)
         return f"{hello.process}, {hello.info.name} {hello.info.target}"
 
     def answer(self, sources: list[np.ndarray]) -> list[InputAnswer]:
-        """The answer to each input."""
+        """Return the answer to each input."""
         answer: BatchAnswer = self._process.ask(np.stack(sources))
         device_us = sum(part.latency_us for part in answer.times)
         self._timed(device_us)

@@ -1,4 +1,4 @@
-"""`import nki` on a machine without Trainium: the decorator and the entry points of NKI 0.7, on the simulator."""
+"""`import nki` without Trainium: the decorator and the entry points of NKI 0.7, on the simulator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ isa.constants = constants
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("jit", "simulate"):  # a launch is not part of the language: running/ imports this room
+    if name in ("jit", "simulate"):  # imported lazily, because running/ imports this package
         from ..running import kernel
 
         value = globals()[name] = getattr(kernel, name)
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
         from ..running.runners import RUNNERS
 
         warnings.warn(
-            f"nki.{name} is of an earlier NKI; on the simulator it runs, with predicted times",
+            f"nki.{name} is from an earlier NKI; it runs on the simulator, with predicted times",
             EarlierNkiWarning,
             stacklevel=2,
         )

@@ -1,6 +1,6 @@
 """The API of NKI 0.7 as data: every function with its parameters (api.json).
 
-Sources: the documentation pages of SDK 2.33; for functions whose page could not be read, the stubs of aws-neuron-sdk.
+Sources: the documentation pages of SDK 2.33; for functions without an accessible page, the stubs of aws-neuron-sdk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def missing(module: str, name: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean ...?" where one of the known names is close to a name, else nothing."""
+    """Return "; did you mean ...?" if a known name is similar, else ""."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
 

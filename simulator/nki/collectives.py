@@ -1,4 +1,4 @@
-"""`nki.collectives`: what the simulator has of it; a call of the others says that they are not simulated."""
+"""`nki.collectives`: the collectives that the simulator supports; calls of others raise."""
 
 from __future__ import annotations
 

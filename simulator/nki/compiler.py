@@ -1,4 +1,4 @@
-"""`nki.compiler`: the configurations of `nki.jit`. What it had in the first NKI is named with what replaces it."""
+"""`nki.compiler`: configurations of `nki.jit`. Names of the first NKI raise an error that gives the replacement."""
 
 from __future__ import annotations
 

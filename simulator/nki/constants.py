@@ -1,4 +1,4 @@
-"""`nki.isa.constants`: the enums of `nki.isa`, where AWS's own kernels import them from."""
+"""`nki.isa.constants`: the enums of `nki.isa`, under the name that AWS's kernels import them from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, arguments and values of earlier versions of NKI, and what replaces them.
+"""Names, arguments and values of earlier versions of NKI, and their replacements.
 
 Source: the NKI migration guides (nki/migration/index.rst) and release notes of the AWS Neuron SDK, 0.1 to 0.6.
 """
@@ -66,7 +66,7 @@ ENUMS: dict[str, str] = {
 
 
 def old_name(dotted: str) -> str | None:
-    """The message for a dotted name of an earlier NKI, or None."""
+    """Return the message for a dotted name of an earlier NKI, or None."""
     for name, instead in OLD_NAMES.items():
         if dotted == name or dotted.startswith(name + "."):
             return f"{name} is gone: {instead}"
@@ -74,6 +74,6 @@ def old_name(dotted: str) -> str | None:
 
 
 def old_argument(function: str, keyword: str) -> str | None:
-    """The message for a keyword argument of an earlier NKI, or None."""
+    """Return the message for a keyword argument of an earlier NKI, or None."""
     instead = OLD_ARGUMENTS.get((function, keyword), OLD_ARGUMENTS.get((EVERY_FUNCTION, keyword)))
     return f"the argument {keyword} of {function} is gone: {instead}" if instead else None

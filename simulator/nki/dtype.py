@@ -1,4 +1,4 @@
-"""`nki.dtype`: the data types by their names, as AWS's own kernels annotate them. A dtype of NKI is a string."""
+"""`nki.dtype`: the data types by name, as used in annotations of AWS's kernels. A dtype of NKI is a string."""
 
 from __future__ import annotations
 

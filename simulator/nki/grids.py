@@ -1,4 +1,4 @@
-"""Tiles and blocks: a tensor navigated by the coordinates of its tiles, since NKI 0.7. Views alone: nothing is moved.
+"""Tiles and blocks: index a tensor by the coordinates of its tiles (NKI 0.7). Grids are views and move no data.
 
 A grid selects a rectangle of whole tiles (the last of a dimension may be partial). `.data` is the tensor that an
 instruction takes. Documented: the names, attributes and errors (en/latest/nki/api/generated/nki.language.tiles.html,
@@ -25,35 +25,38 @@ from ..tensors.tensor import NkiTensor
 
 @dataclass(frozen=True)
 class _Dimension:
-    """One dimension of the tensor that a grid is of: elements [start, stop) are selected, in steps of `step`."""
+    """A dimension of the grid's tensor: elements [start, stop) are selected, in steps of `step`."""
 
     start: int
     stop: int
-    step: int  # elements of a tile or block; 1 where the dimension is not tiled
+    step: int  # elements per tile or block; 1 if the dimension is not tiled
     tiled: bool
-    indexed: bool = False  # by an integer: no coordinate any more
+    indexed: bool = False  # indexed by an integer, so it has no coordinate
 
     @property
     def count(self) -> int:
         return -(-(self.stop - self.start) // self.step)
 
     def part(self, first: int, last: int) -> _Dimension:
-        """Steps first to last of the selection."""
+        """Return steps first to last of the selection."""
         start = self.start + first * self.step
         return replace(self, start=start, stop=min(self.start + last * self.step, self.stop))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Layout of elements in `tensor`: its dimensions are the grid's; or, if `rows` is not 0, tiles of that many
-    partitions are stored one after the other in the free dimension of a tensor [rows, ...]."""
+    """Layout of elements in `tensor`.
+
+    Its dimensions are those of the grid; or, if `rows` is not 0, tiles of `rows` partitions are stored one after the
+    other in the free dimension of a tensor [rows, ...].
+    """
 
     tensor: NkiTensor
     element_shape: tuple[int, ...]
     rows: int = 0
 
     def view(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor | None:
-        """The tensor of a selection, or None where no view is it."""
+        """Return the tensor of a selection, or None if it is not a view."""
         if not self.rows:
             kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
             keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
@@ -74,12 +77,12 @@ class _Layout:
 
     @property
     def _rank(self) -> int:
-        """Dimensions from the partitions on."""
+        """Return the number of dimensions from the partition dimension on."""
         return self.tensor.ndim - 1
 
 
 class NkiGrid:
-    """Base of grids of tiles and of blocks (nki.language.NkiGrid). Made by `nl.tiles`, `nl.blocks` and `alloc_`."""
+    """Base of grids of tiles and of blocks (nki.language.NkiGrid), made by `nl.tiles`, `nl.blocks` and `alloc_`."""
 
     def __init__(self, layout: _Layout, dimensions: tuple[_Dimension, ...], tile_shape: tuple[int, ...]) -> None:
         self._layout = layout
@@ -88,17 +91,17 @@ class NkiGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Tiles (or blocks) along each dimension that has not been indexed; elements of one that is not tiled."""
+        """Return the tiles (or blocks) along each dimension that has not been indexed; elements if it is not tiled."""
         return tuple(d.count for d in self._dimensions if not d.indexed)
 
     @property
     def element_shape(self) -> tuple[int, ...]:
-        """Elements selected along each dimension."""
+        """Return the number of elements selected along each dimension."""
         return tuple(d.stop - d.start for d in self._dimensions if d.tiled or not d.indexed)
 
     @property
     def index_step_elements(self) -> tuple[int, ...]:
-        """Elements that one step of each coordinate moves by."""
+        """Return the elements that one step of each coordinate moves by."""
         return tuple(d.step for d in self._dimensions if not d.indexed)
 
     @property
@@ -116,16 +119,16 @@ class NkiGrid:
 
     @property
     def is_data_representable(self) -> bool:
-        """True if one tensor is the selection."""
+        """True if the selection is a single tensor."""
         return self._layout.view(self._dimensions) is not None
 
     @property
     def data(self) -> NkiTensor:
-        """The selection as one operand of an instruction; NkiValidationError where no tensor is that."""
+        """Return the selection as one operand; NkiValidationError if it is not a single tensor."""
         found = self._layout.view(self._dimensions)
         if found is None:
             raise NkiValidationError(
-                f"{self!r}: its rows of tiles lie in different places of the partitions, so no tensor is the selection "
+                f"{self!r}: its rows of tiles have different offsets in the partitions, so it is not one tensor "
                 "(is_data_representable); index it down to one row of tiles"
             )
         return found
@@ -148,15 +151,13 @@ class NkiGrid:
         if isinstance(item, slice):
             first, last, step = item.indices(count)
             if step != 1 or first >= last:
-                raise OutOfBoundsError(f"{self!r}: a slice takes neighbouring tiles, at least one, came {item}")
+                raise OutOfBoundsError(f"{self!r}: a slice must select at least one tile with step 1, got {item}")
             if not dimension.tiled and last - first != count:
-                raise NkiValidationError(
-                    f"{self!r}: a dimension that is not tiled is taken one slab at a time, by an index"
-                )
+                raise NkiValidationError(f"{self!r}: a dimension that is not tiled needs an integer index")
             return dimension.part(first, last)
         if isinstance(item, DeviceNumber):
             raise NkiValidationError(
-                f"{self!r}: the coordinate is a number of the device; move the tensor by index_step_elements with "
+                f"{self!r}: the coordinate is a device register; move the tensor by index_step_elements with "
                 "t.ap(..., scalar_offset=...)"
             )
         if isinstance(item, bool) or not hasattr(item, "__index__"):
@@ -175,7 +176,7 @@ class NkiGrid:
             raise OperatorError(f"{self!r} has no coordinates left")
         return self.shape[0]
 
-    __iter__ = None  # else Python goes by indices until one is out of bounds, as an error
+    __iter__ = None  # otherwise Python would iterate by index until an out-of-bounds error
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -207,13 +208,13 @@ class NkiBlockGrid(NkiGrid):
 
 
 def tiles(source: Any, *, tile_shape: tuple[int, ...] | None = None) -> NkiTileGrid:
-    """`source`, a tensor or a grid, as a grid of tiles of `tile_shape`, which a grid has already."""
+    """Return a grid of tiles of `tile_shape` over `source`, a tensor or a grid with that tile shape."""
     layout, dimensions, shape = _source("tiles", source, tile_shape)
     return NkiTileGrid(layout, _steps("tiles", dimensions, shape), shape)
 
 
 def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shape: tuple[int, ...]) -> NkiBlockGrid:
-    """`source` as a grid of blocks of `block_shape` tiles each."""
+    """Return a grid of blocks of `block_shape` tiles over `source`."""
     layout, dimensions, shape = _source("blocks", source, tile_shape)
     block = _shape("blocks", "block_shape", block_shape)
     if len(block) != len(shape):
@@ -225,7 +226,8 @@ def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shap
 def alloc_tiles(
     *, tile_shape: Any, element_shape: Any, buffer: Any, dtype: Any, address: Any = None, name: str = ""
 ) -> NkiTileGrid:
-    """A new tensor of `element_shape`, uninitialised, as a grid of tiles of `tile_shape`, of its last dimensions."""
+    """Allocate an uninitialised tensor of `element_shape`, as a grid of tiles of `tile_shape` over its last
+    dimensions."""
     layout, dimensions, shape = _allocated("alloc_tiles", tile_shape, element_shape, (buffer, dtype, address, name))
     return NkiTileGrid(layout, _steps("alloc_tiles", dimensions, shape), shape)
 
@@ -240,7 +242,7 @@ def alloc_blocks(
     address: Any = None,
     name: str = "",
 ) -> NkiBlockGrid:
-    """A new tensor as `alloc_tiles` makes it, as a grid of blocks of `block_shape` tiles."""
+    """Allocate a tensor like `alloc_tiles`, as a grid of blocks of `block_shape` tiles."""
     block = _shape("alloc_blocks", "block_shape", block_shape)
     layout, dimensions, shape = _allocated("alloc_blocks", tile_shape, element_shape, (buffer, dtype, address, name))
     if len(block) != len(shape):
@@ -250,7 +252,7 @@ def alloc_blocks(
 
 
 def like(grid: NkiGrid, dtype: Any, buffer: Any, name: str) -> NkiGrid:
-    """New storage for what a grid selects, in the same tiles and blocks (nl.empty_like of a grid)."""
+    """Allocate storage for the selection of a grid, with the same tiles and blocks (nl.empty_like of a grid)."""
     options = {"element_shape": grid.element_shape, "dtype": dtype or grid.dtype, "buffer": buffer or grid.buffer}
     if isinstance(grid, NkiBlockGrid):
         return alloc_blocks(tile_shape=grid.tile_shape, block_shape=grid.block_shape, name=name, **options)
@@ -258,7 +260,7 @@ def like(grid: NkiGrid, dtype: Any, buffer: Any, name: str) -> NkiGrid:
 
 
 def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Dimension, ...], tuple[int, ...]]:
-    """The layout of a source, its selection with no steps yet, and the tile shape."""
+    """Return the layout of a source, its dimensions before tiling, and the tile shape."""
     if isinstance(source, NkiGrid):
         shape = source.tile_shape if tile_shape is None else _shape(what, "tile_shape", tile_shape)
         return source._layout, source._dimensions, shape
@@ -276,7 +278,7 @@ def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Di
 
 
 def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ...]) -> tuple[_Dimension, ...]:
-    """The dimensions with the last ones in steps of a tile's or block's extents."""
+    """Return the dimensions, the last ones in steps of a tile's or block's extents."""
     if len(extents) > len(dimensions):
         raise ShapeError(f"nl.{what}: {len(extents)} dimensions of a tile for {len(dimensions)} of the tensor")
     untiled = len(dimensions) - len(extents)

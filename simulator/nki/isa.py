@@ -41,7 +41,7 @@ unknown_engine = engine.unknown
 
 
 class nc_version(IntEnum):  # noqa: N801 (name and values of nki.isa)
-    """NeuronCore versions, which kernels compare: gen2 is trn1, gen3 trn2, gen4 trn3."""
+    """NeuronCore versions for comparison in kernels: gen2 is trn1, gen3 trn2, gen4 trn3."""
 
     gen2 = 2
     gen3 = 3
@@ -49,12 +49,12 @@ class nc_version(IntEnum):  # noqa: N801 (name and values of nki.isa)
 
 
 def get_nc_version() -> nc_version:
-    """The version of the NeuronCore that the kernel runs on."""
+    """Return the version of the NeuronCore that the kernel runs on."""
     return nc_version(active("get_nc_version").target.generation)
 
 
 def get_nc_sub_version() -> int:
-    """The silicon revision within the version; the simulator models the first, 0."""
+    """Return the silicon revision within the version; the simulator models the first, 0."""
     return 0
 
 

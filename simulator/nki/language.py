@@ -1,6 +1,6 @@
 """`nki.language`: data types, memories, tensors, loops, and the operators that instructions take as `op`.
 
-The math functions work on whole tiles; each is one instruction (or a few) on a fresh tile in SBUF.
+The math functions work on whole tiles; each issues one or a few instructions and returns a new tile in SBUF.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def is_sbuf(buffer: object) -> bool:
 
 
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
-    """A tensor of uninitialised memory; `address` is (partition, byte within the partition), on chip only."""
+    """Allocate uninitialised memory; `address` is (partition, byte within the partition), on chip only."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(
-            f"ndarray {name or 'tensor'}: buffer {buffer!r} is none of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, "
+            f"ndarray {name or 'tensor'}: buffer {buffer!r} must be one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, "
             "nl.shared_hbm"
         )
     if not isinstance(shape, (tuple, list)):
@@ -145,7 +145,7 @@ def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address:
 
 
 def full(shape: Any, fill_value: float, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """A tensor filled with a number."""
+    """Return a tensor filled with a number."""
     tensor = ndarray(shape, dtype, buffer, name)
     if is_on_chip(buffer):
         memset(tensor, fill_value)
@@ -171,17 +171,17 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
 
 
 def empty_like(x: Any, dtype: Any = None, buffer: Any = None, name: str = "") -> Any:
-    """Uninitialised memory like a tensor's, or a grid's."""
+    """Allocate uninitialised memory like a tensor's or a grid's."""
     if isinstance(x, grids.NkiGrid):
         return grids.like(x, dtype, buffer, name)
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile in SBUF with the values of a tensor in HBM, whose first dimension becomes the partitions."""
+    """Load a tensor from HBM into a tile in SBUF; its first dimension becomes the partitions."""
     if src.shape[0] > PARTITIONS:
         raise NkiValidationError(
-            f"nl.load: src {src.label} has more than {PARTITIONS} rows, one a partition; load slices"
+            f"nl.load: src {src.label} has more than {PARTITIONS} rows, one per partition; load slices"
         )
     tile = ndarray(src.shape, dtype or src.dtype, sbuf)
     dma_copy(tile, src)
@@ -194,7 +194,7 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """A tensor in HBM that holds an array (or the .npy file of that name) when the kernel starts."""
+    """Return a tensor in HBM that holds an array (or the .npy file of that name) when the kernel starts."""
     array = np.load(constant, allow_pickle=False) if isinstance(constant, str) else np.asarray(constant)
     core = active("shared_constant")
     tensor = core.ndarray(array.shape, name_of_array(array), shared_hbm, "constant", argument=True)
@@ -204,7 +204,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """The n x n identity in SBUF, loaded from a constant in HBM."""
+    """Return the n x n identity in SBUF, loaded from a constant in HBM."""
     tile = ndarray((n, n), dtype, sbuf) if dst is None else dst
     _constant_dma("shared_identity_matrix", tile)
     if active().functional:
@@ -219,7 +219,7 @@ def _constant_dma(op: str, tensor: NkiTensor) -> None:
 
 
 def ds(start: int, size: int) -> DynamicSlice:
-    """`size` elements from `start` on, as an index."""
+    """Return an index of `size` elements starting at `start`."""
     return DynamicSlice(start, size)
 
 
@@ -228,14 +228,14 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
-    """Print a tensor's values, at once."""
+    """Print a tensor's values immediately."""
     core = active("device_print")
     if core.recording is not None:
         core.recording.spoil()
     print(print_prefix, tensor.values if core.functional else tensor)
 
 
-# Operators: names for `op`, and functions of tiles
+# Operators: values for `op`, and functions of tiles
 
 
 def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
@@ -245,7 +245,7 @@ def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -
 
 
 def _as_float32(column: NkiTensor) -> NkiTensor:
-    """A column as tensor_scalar takes it."""
+    """Return a column in float32, as tensor_scalar requires."""
     if column.dtype == float32:
         return column
     cast = _tile_like(column, float32)
@@ -265,7 +265,7 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
         if tensors[0].shape[0] != tensors[-1].shape[0] or len(sizes - {1}) > 1:
             raise NkiValidationError(
                 f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and of elements in "
-                "each, or one of them one element; nl.broadcast_to repeats elements"
+                "each, or one of them one element; use nl.broadcast_to"
             )
         if len(tensors) == 2 and x.free_size == y.free_size:
             result = _tile_like(x, dtype)
@@ -281,7 +281,7 @@ def _binary(name: str) -> Callable[..., NkiTensor]:
             result.answers = True
         return result
 
-    return _named(function, name, f"x {name} y, element by element; y may be a number or one element a partition.")
+    return _named(function, name, f"x {name} y elementwise; y may be a number or one element per partition.")
 
 
 def _unary(name: str) -> Callable[..., NkiTensor]:
@@ -336,14 +336,14 @@ for _name in ("average", "prelu", "bypass"):
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The 2-D transpose of a tile, in PSUM."""
+    """Return the 2-D transpose of a tile, in PSUM."""
     result = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, psum)
     nc_transpose(result, x)
     return result
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """x @ y (x.T @ y where transpose_x) of two tiles in SBUF, into PSUM."""
+    """Return x @ y (x.T @ y if transpose_x) of two tiles in SBUF, in PSUM."""
     _matmul_rules(x, y, transpose_x)
     if not transpose_x:
         turned = transpose(x)
@@ -355,7 +355,7 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
-    """Check the limits of the instructions of nl.matmul on its own operands."""
+    """Check the instruction limits on the operands of nl.matmul."""
     for name, tile, limit in (("x", x, STATIONARY_COLUMNS), ("y", y, tile_size.gemm_moving_fmax)):
         if not isinstance(tile, NkiTensor) or not is_sbuf(tile.buffer):
             raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, came {getattr(tile, 'label', tile)}")

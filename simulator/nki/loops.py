@@ -1,9 +1,9 @@
-"""Loops that run on the device, as `nki.language` has them. The simulator runs each iteration as it comes.
+"""Loops on the device, as in `nki.language`. The simulator runs every iteration.
 
-On the chip a body is traced once: every iteration runs the instructions of the first. The simulator compares them and
-refuses a body that changes from one iteration to the next. Iterations overlap as unrolled ones would; that all engines
-come to rest where a loop begins and ends is said in public kernels and taken here (`NeuronCore.fence`), what the branch
-at the end of an iteration takes is not known and not counted.
+On the chip a body is traced once: every iteration runs the instructions of the first. The simulator compares iterations
+and refuses a body that changes. Iterations overlap as if unrolled. All engines wait at the start and the end of a loop
+(`NeuronCore.fence`), as stated in public kernels; the cost of the branch after each iteration is unknown and not
+counted.
 
 Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst.
 """
@@ -19,7 +19,7 @@ from ..instructions.core import NeuronCore, active
 from ..machine.errors import EarlierNkiWarning, NkiValidationError
 from ..machine.registers import DeviceNumber, NkiScalar, VirtualRegister, is_known
 
-MAX_ITERATIONS = 100_000  # of one loop; a kernel that needs more would take minutes to simulate
+MAX_ITERATIONS = 100_000  # per loop; more would take minutes to simulate
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -30,12 +30,12 @@ sequential_range = static_range = affine_range
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
-    """start (0 where only one bound is given) to stop, each in a register; bounds are integers or registers.
+    """Iterate from start (default 0) to stop, each index in a register; bounds are integers or registers.
 
     NKI 0.7 removed it. Here it runs as the device loop that it was, with a warning.
     """
     warnings.warn(
-        "nl.dynamic_range is of NKI 0.6 and runs on the simulator; today's compiler refuses it: use "
+        "nl.dynamic_range is from NKI 0.6; it runs on the simulator, but the current compiler refuses it: use "
         "nl.fori_loop(start, stop, body), as `trninfer migrate` does",
         EarlierNkiWarning,
         stacklevel=2,
@@ -47,7 +47,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
     """Call body_fun(i) for i from `lower` to `upper` (exclusive); bounds are integers, registers or int32 scalars.
 
-    i is a scalar, or a register where a bound is one; it is passed by value. What the body returns is not used.
+    i is a scalar, or a register if a bound is one; it is passed by value. The body's return value is ignored.
     """
     core, numbers, loaded = _count("fori_loop", lower, upper, step)
     as_register = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
@@ -60,9 +60,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int
 
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
-    """Call body_fun with the condition, for as long as that is not 0; it returns the next condition.
+    """Call body_fun with the condition as long as it is not 0; body_fun returns the next condition.
 
-    A condition is a register. That it may be a scalar is assumed: the documentation says neither.
+    A condition is a register. Scalars are assumed to be allowed too; the documentation does not say.
     """
     core = active("nl.while_loop")
     condition = init
@@ -86,7 +86,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 
 
 def _by_value(number: DeviceNumber) -> DeviceNumber:
-    """A copy, which the body may write."""
+    """Return a copy that the body may write."""
     passed: DeviceNumber
     passed = NkiScalar(number.state, number.dtype) if isinstance(number, NkiScalar) else VirtualRegister(number.state)
     passed.loaded = number.loaded
@@ -94,7 +94,7 @@ def _by_value(number: DeviceNumber) -> DeviceNumber:
 
 
 class _Loop:
-    """A loop of the device while it runs: engines rest at its ends, and its iterations must be alike."""
+    """A running device loop: engines wait at its ends, and its iterations must be identical."""
 
     def __init__(self, core: NeuronCore, what: str) -> None:
         self._core = core
@@ -115,7 +115,7 @@ class _Loop:
             self._core.loops.append((self._core.line_of_kernel(), self.count))
 
     def ended(self) -> None:
-        """An iteration has ended."""
+        """End an iteration."""
         self.count += 1
         program = self._core.program
         issued = [_likeness(instruction) for instruction in program[self._start :]]
@@ -188,7 +188,7 @@ def _bound(what: str, value: Any) -> int:
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Instructions inside run in program order."""
+    """Run the instructions inside in program order."""
     core = active("no_reorder")
     outer, core.ordered = core.ordered, True
     try:

@@ -1,4 +1,4 @@
-"""The launch grid, as a kernel sees it: which core runs it, and how many do."""
+"""The launch grid inside a kernel: the index of the current core, and the number of cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def num_programs(axes: Any = 0) -> int:
 
 
 def program_ndim() -> int:
-    """Dimensions of the launch grid: 1, or 0 where the kernel was launched without one."""
+    """Return the number of dimensions of the launch grid: 1, or 0 if the kernel was launched without one."""
     return 0 if active("program_ndim").programs is None else 1
 
 

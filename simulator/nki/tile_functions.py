@@ -1,6 +1,6 @@
 """Functions of `nki.language` that take several instructions: selection, rounding, remainders, normalisation.
 
-Each works on whole tiles and returns a fresh tile in SBUF. Intermediate tiles are float32, as the engines compute.
+Each works on whole tiles and returns a new tile in SBUF. Intermediate tiles are float32, the engines' internal type.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..machine.errors import NkiValidationError
 from ..machine.memory import PSUM, SBUF, MemoryRegion
 from ..tensors.tensor import NkiTensor
 
-# Operators are recognised by their names, which NumPy's functions share with nki.language.
+# Operators are recognised by name; NumPy's functions have the same names as those of nki.language.
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"
-_INTEGER_LIMIT = 2.0**31  # float32 values from here on are integers already, and fit no int32
-# 2 pi as a sum whose first part has few bits, so that multiples of it are exact.
+_INTEGER_LIMIT = 2.0**31  # larger float32 values are integers already and exceed int32
+# 2 pi as a sum; the first term has few bits, so that its multiples are exact.
 _TURN, _TURN_REST = 6.28125, 2 * math.pi - 6.28125
 
 
@@ -50,7 +50,7 @@ def _pair(first: NkiTensor, op: Any, second: NkiTensor, dtype: Any = _FLOAT32) -
 
 
 def _combine(x: NkiTensor, op: Any, y: Any, dtype: Any = _FLOAT32) -> NkiTensor:
-    """x <op> y, where y is a tile like x, a number, or one float32 a partition."""
+    """Return x <op> y, where y is a tile like x, a number, or one float32 per partition."""
     if isinstance(y, NkiTensor) and y.free_size == x.free_size:
         return _pair(x, op, y, dtype)
     found: NkiTensor = _scalar(x, op, y, dtype)
@@ -64,7 +64,7 @@ def _full(shape: tuple[int, ...], value: float) -> NkiTensor:
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[NkiTensor, Any]:
-    """The operands with x as a tile, of y's shape where it was a number."""
+    """Return the operands with x as a tile, filled to y's shape if it was a number."""
     if isinstance(x, NkiTensor):
         return x, y
     if not isinstance(y, NkiTensor):
@@ -77,7 +77,7 @@ def _result_type(x: Any, y: Any, dtype: Any) -> Any:
 
 
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x / y, as x times the reciprocal of y; either may be a number."""
+    """Return x / y, computed as x times the reciprocal of y; either may be a number."""
     result = _result_type(x, y, dtype)
     if not isinstance(y, NkiTensor):
         return _combine(x, _MULTIPLY, 1.0 / y if y else math.copysign(math.inf, y), result)
@@ -89,18 +89,18 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 
 def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """-x."""
+    """Return -x."""
     return _combine(x, _MULTIPLY, -1.0, dtype or x.dtype)
 
 
 def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """1 where x is 0, 0 where it is 1: an exclusive or with 1 (of the bits where x is an integer)."""
+    """Return 1 where x is 0, and 0 where it is 1: exclusive or with 1 (bitwise for integers)."""
     operator = np.bitwise_xor if x._dtype.is_integer else np.logical_xor
     return _combine(x, operator, 1, dtype or x.dtype)
 
 
 def _nearest(x: NkiTensor) -> NkiTensor:
-    """x rounded to the nearest integer, by a cast to int32 and back; x itself where it is too large for that."""
+    """Round to the nearest integer by a cast to int32 and back; values too large for int32 are unchanged."""
     whole: NkiTensor = _tile(x.shape, "int32")
     tensor_copy(whole, x)
     near = _tile(x.shape, _FLOAT32)
@@ -114,19 +114,19 @@ def _nearest(x: NkiTensor) -> NkiTensor:
 
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The largest integers that are not above x."""
+    """Round down to integers."""
     near = _nearest(x)
     return _pair(near, _SUBTRACT, _pair(near, _GREATER, x), dtype or x.dtype)
 
 
 def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The smallest integers that are not below x."""
+    """Round up to integers."""
     near = _nearest(x)
     return _pair(near, _ADD, _pair(near, _LESS, x), dtype or x.dtype)
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x without its fraction."""
+    """Return x without its fraction."""
     down, up = floor(x, _FLOAT32), ceil(x, _FLOAT32)
     negative_x: NkiTensor = _scalar(x, _LESS, 0.0, "uint8")
     tensor_copy_predicated(down, up, negative_x)
@@ -134,14 +134,14 @@ def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x - floor(x / y) * y: the remainder with the sign of y. Off by as much as the product is rounded."""
+    """Return x - floor(x / y) * y, the remainder with the sign of y, subject to the rounding of the product."""
     result = _result_type(x, y, dtype)
     x, y = _operands("mod", x, y)
     return _remainder(x, y, floor(divide(x, y, _FLOAT32), _FLOAT32), result)
 
 
 def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x - trunc(x / y) * y: the remainder with the sign of x. Off by as much as the product is rounded."""
+    """Return x - trunc(x / y) * y, the remainder with the sign of x, subject to the rounding of the product."""
     result = _result_type(x, y, dtype)
     x, y = _operands("fmod", x, y)
     return _remainder(x, y, trunc(divide(x, y, _FLOAT32), _FLOAT32), result)
@@ -152,11 +152,11 @@ def _remainder(x: NkiTensor, y: Any, quotient: NkiTensor, dtype: Any) -> NkiTens
 
 
 def sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """sin(x) for any x: whole turns are taken off first, as the Scalar Engine's sin ends at pi."""
+    """Return sin(x) for any x: multiples of 2 pi are subtracted first, as the Scalar Engine's range ends at pi."""
     turns = _nearest(_combine(x, _MULTIPLY, 1 / (2 * math.pi)))
     angle = _pair(x, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN))
     angle = _pair(angle, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN_REST))
-    # The least float32 above pi is outside of the valid range.
+    # The smallest float32 above pi is out of range.
     edge = float(np.nextafter(np.float32(math.pi), np.float32(0)))
     angle = _scalar(angle, np.minimum, edge, op1=_MAXIMUM, operand1=-edge)
     result = _tile(x.shape, dtype or x.dtype)
@@ -165,12 +165,12 @@ def sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """cos(x) = sin(x + pi / 2)."""
+    """Return cos(x) = sin(x + pi / 2)."""
     return sin(_combine(x, _ADD, math.pi / 2), dtype or x.dtype)
 
 
 def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """tan(x) = sin(x) / cos(x)."""
+    """Return tan(x) = sin(x) / cos(x)."""
     return divide(sin(x, _FLOAT32), cos(x, _FLOAT32), dtype or x.dtype)
 
 
@@ -183,7 +183,7 @@ def _cast(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x where condition is not 0, else y; x and y are tiles like condition or numbers."""
+    """Select x where condition is not 0, else y; x and y are tiles like condition or numbers."""
     tiles = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
     found = dtype or (tiles[0].dtype if tiles else condition.dtype)
     result = _tile(condition.shape, found)
@@ -199,7 +199,7 @@ def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     return result
 
 
-# Reductions and what is made of them
+# Reductions and functions based on them
 
 
 def _axes(x: NkiTensor, axis: Any) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ def _axes(x: NkiTensor, axis: Any) -> tuple[int, ...]:
 
 
 def _reduced(x: NkiTensor, op: Any, axis: Any, dtype: Any = _FLOAT32) -> NkiTensor:
-    """x reduced over its last axes, which stay with size 1."""
+    """Reduce x over its last axes, which stay with size 1."""
     axes = _axes(x, axis)
     result = _tile(tuple(1 if dim in axes else extent for dim, extent in enumerate(x.shape)), dtype)
     tensor_reduce(result, op, x, axes, keepdims=True)
@@ -215,7 +215,7 @@ def _reduced(x: NkiTensor, op: Any, axis: Any, dtype: Any = _FLOAT32) -> NkiTens
 
 
 def _spread(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
-    """A view of x, some of whose free dimensions are 1, in the shape."""
+    """Broadcast the free dimensions of size 1 to a shape, as a view."""
     for dim in range(1, len(shape)):
         if x.shape[dim] == 1 and shape[dim] != 1:
             x = x.broadcast(dim, shape[dim])
@@ -223,7 +223,7 @@ def _spread(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
 
 def _dropped(x: NkiTensor, axis: Any, keepdims: bool) -> NkiTensor:
-    """x without the axes that were reduced; a tile keeps two dimensions."""
+    """Remove the reduced axes; a tile keeps two dimensions."""
     axes = _axes(x, axis)
     if keepdims:
         return x
@@ -236,24 +236,24 @@ def _count(x: NkiTensor, axis: Any) -> int:
 
 
 def mean(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The average over the last axes."""
+    """Return the average over the last axes."""
     total = _reduced(x, _ADD, axis)
     return _dropped(_combine(total, _MULTIPLY, 1 / _count(x, axis), dtype or x.dtype), axis, keepdims)
 
 
 def var(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The variance over the last axes; these always stay, with size 1 (as in NKI)."""
+    """Return the variance over the last axes, which always stay with size 1 (as in NKI)."""
     apart = _pair(x, _SUBTRACT, _spread(mean(x, axis, _FLOAT32, keepdims=True), x.shape))
     return mean(_scalar(apart, np.square, None), axis, dtype or x.dtype, keepdims=True)
 
 
 def all(x: NkiTensor, axis: Any, dtype: Any = None) -> NkiTensor:
-    """1 where no element over the last axes is 0, else 0."""
+    """Return 1 where no element over the last axes is 0, else 0."""
     return _dropped(_reduced(x, np.logical_and, axis, dtype or x.dtype), axis, keepdims=False)
 
 
 def softmax(x: NkiTensor, axis: Any = -1, dtype: Any = None) -> NkiTensor:
-    """exp(x) over its sum along the last axes, with the largest x taken off first."""
+    """Return exp(x) / sum(exp(x)) along the last axes, after subtracting the maximum."""
     apart = _pair(x, _SUBTRACT, _spread(_reduced(x, _MAXIMUM, axis), x.shape))
     powers = _tile(x.shape, _FLOAT32)
     activation(powers, np.exp, apart)
@@ -266,7 +266,7 @@ def softmax(x: NkiTensor, axis: Any = -1, dtype: Any = None) -> NkiTensor:
 def rms_norm(
     x: NkiTensor, w: NkiTensor, axis: Any, n: int, epsilon: float = 1e-06, dtype: Any = None, compute_dtype: Any = None
 ) -> NkiTensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w, the sum over the last axes; w is a tile like x."""
+    """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum over the last axes; w is a tile like x."""
     inner = compute_dtype or _FLOAT32
     total = _reduced(_scalar(x, np.square, None, inner), _ADD, axis)
     spread = _scalar(total, _MULTIPLY, 1 / n, op1=_ADD, operand1=epsilon)
@@ -280,7 +280,7 @@ def rms_norm(
 
 
 def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> NkiTensor:
-    """x repeated along its dimensions of size 1, the partitions by a shuffle; x itself where nothing changes."""
+    """Repeat x along dimensions of size 1, the partitions with a shuffle; return x itself if nothing changes."""
     shape = tuple(shape)
     if len(shape) != x.ndim or any(old not in (1, new) for old, new in zip(x.shape, shape)):
         raise NkiValidationError(
@@ -299,7 +299,7 @@ def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> Nki
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile in SBUF with the transpose of a 2-D tensor in HBM, by a DMA."""
+    """Load the transpose of a 2-D tensor in HBM into a tile in SBUF with a DMA."""
     if src.ndim != 2:
         raise NkiValidationError(f"nl.load_transpose2d: src {src.label} must have 2 dimensions")
     tile = _tile((src.shape[1], src.shape[0]), src.dtype)
@@ -308,16 +308,18 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
-    """result[p, i] = data[p, indices[p, i]], the free dimensions of data taken as one."""
+    """Return result[p, i] = data[p, indices[p, i]], with the free dimensions of data flattened."""
     if axis != 0:
-        raise NkiValidationError(f"nl.gather_flattened: gathers from the free dimensions as one, axis 0; came {axis}")
+        raise NkiValidationError(
+            f"nl.gather_flattened: only axis 0 (flattened free dimensions) is supported, got {axis}"
+        )
     result = _tile(indices.shape, data.dtype)
     nc_n_gather(result, data, _cast(indices, "uint32"))
     return _cast(result, dtype or data.dtype)
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """x with elements set to 0 with probability `rate`, a number or one a partition."""
+    """Set elements of x to 0 with probability `rate`, a number or one per partition."""
     result = _tile(x.shape, x.dtype)
     isa_dropout(result, x, rate)
     return _cast(result, dtype or x.dtype)
@@ -329,7 +331,7 @@ def random_seed(seed: NkiTensor) -> None:
 
 
 def rand(shape: Any, dtype: Any, buffer: Any = SBUF, name: str = "") -> NkiTensor:
-    """Uniform random numbers in [0, 1), the same in every run (random_numbers.py)."""
+    """Return uniform random numbers in [0, 1), the same in every run (random_numbers.py)."""
     shape = tuple(shape)
     lanes = shape if len(shape) > 1 else (1, *shape)
     bits = _tile(lanes, "uint32")

@@ -9,7 +9,7 @@ def test_it_returns_what_the_command_prints(cli, picture_model, tmp_path) -> Non
     words = ("bench", "--model", picture_model, "--batch-size", "2", "--dtype", "bfloat16", "--backend", "sim")
     printed = cli(*words).out.splitlines()
     assert [line for line in str(found).splitlines() if "on this machine" not in line] == [
-        line for line in printed if "on this machine" not in line and not line.startswith("auto took")
+        line for line in printed if "on this machine" not in line and not line.startswith("auto chose")
     ]
     document = cli(*words, "--format", "json").json()
     mine = found.to_dict()

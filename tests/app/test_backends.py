@@ -31,7 +31,7 @@ def test_why_auto_took_the_simulator(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr(environment, "find_way", lambda: missing)
     for _ in range(2):
         assert "auto chose the simulator: no device; see trninfer doctor" in cli("bench", "--model", feature_model).out
-    assert "auto took" not in cli("bench", "--model", feature_model, "--backend", "sim").out
+    assert "auto chose" not in cli("bench", "--model", feature_model, "--backend", "sim").out
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:

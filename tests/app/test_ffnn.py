@@ -98,7 +98,7 @@ def spoil(folder: Path, name: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "message"),
     [
-        ("W1", D * H + 1, "W1.bin has 49 numbers, no multiple of the 8 of b1.bin"),
+        ("W1", D * H + 1, "W1.bin has 49 numbers, not a multiple of the 8 in b1.bin"),
         ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which makes 24"),
         ("b1", 0, "b1.bin: 0 bytes are not a whole number of float32"),
         ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
@@ -273,7 +273,7 @@ def test_tables_with_ids_and_labels(cli, process, feature_model, rows, tmp_path)
     assert (report["score"]["correct"], report["score"]["total"]) == (N - 1, N)
     assert "taken as the id" not in cli("ffnn", "--data", tmp_path / "x.csv", *options, "-q").err
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model)
-    assert outcome.status == 2 and "--label-column name columns that are no features" in outcome.err
+    assert outcome.status == 2 and "--label-column name columns that are not features" in outcome.err
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options, "--labels", tmp_path / "x.csv")
     assert outcome.status == 2 and "--labels and --label-column both" in outcome.err
     piped = process("ffnn", "--data", "-", *options, "--id", "name", stdin=subprocess.PIPE, stdout=subprocess.PIPE)

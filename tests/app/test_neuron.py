@@ -73,7 +73,7 @@ def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80
     for text in ("measured, host", "round trip us", "p99 us", "share", "HBM traffic", "(host round trip) on trn2"):
         assert text in outcome.out
-    for text in ("bandwidth", "bound by", "MFU", "predicted", "device us", "auto took"):
+    for text in ("bandwidth", "bound by", "MFU", "predicted", "device us", "auto chose"):
         assert text not in outcome.out
 
 

@@ -64,7 +64,7 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
     ("value", "spec", "layout", "message"),
     [
         (3, PHOTO, None, "int is not a picture: path, bytes, file, PIL image or array"),
-        (None, PHOTO, None, "NoneType is no picture"),
+        (None, PHOTO, None, "NoneType is not a picture"),
         (io.StringIO("x"), PHOTO, None, "the file was opened as text; open it with mode 'rb'"),
         (b"junk", PHOTO, None, "not a picture in a known format"),
         (PIXELS.transpose(2, 0, 1), PHOTO, None, r"an array \[3, 5, 5\] of uint8; .*; layout='CHW' reads it with"),
@@ -80,7 +80,12 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
         (np.zeros((2, 4, 2), np.uint8), PHOTO, None, r"an array \[2, 4, 2\] of uint8"),
         (np.zeros((2, 4, 3), np.int32), PHOTO, None, "of int32"),
         (np.full((3, 5, 5), np.nan, np.float32), PHOTO, None, "NaN"),
-        (Exporter(RuntimeError("on a device\nmore")), PHOTO, None, "Exporter does not become an array: on a device$"),
+        (
+            Exporter(RuntimeError("on a device\nmore")),
+            PHOTO,
+            None,
+            "Exporter cannot be converted to an array: on a device$",
+        ),
         (np.ma.masked_array(PIXELS, PIXELS > 9), PHOTO, None, "mask"),
     ],
 )
@@ -97,7 +102,7 @@ def test_what_becomes_an_array() -> None:
         def detach(self) -> None:
             pass
 
-    with pytest.raises(InputError, match=r"^Tensor does not become an array: TypeError; give tensor.detach\(\)"):
+    with pytest.raises(InputError, match=r"^Tensor cannot be converted to an array: TypeError; give tensor.detach\(\)"):
         as_array(Tensor(TypeError()))
 
 

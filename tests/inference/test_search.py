@@ -100,8 +100,8 @@ def test_what_is_not_there_is_told(folder: Path) -> None:
     found, problems = find_pictures([str(folder / "x.png"), str(folder / "b.png"), f"{folder}/*.gif", "", "a\0b", URL])
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
-        "no such file or folder", "no file matches", "not the name of a file", "not the name of a file",
-        "an address; download the file and name it",
+        "no such file or folder", "no file matches", "not a valid file name", "not a valid file name",
+        "a URL; download the file and name that",
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def test_what_if_the_machine_were_another(cli) -> None:
     assert cli(*shape, "--format", "json").json()["total_us"] == plain["total_us"]
     wrong = {
         "dma_sustained": "name=value",
-        "no_such=1": "no constant",
+        "no_such=1": "not a constant",
         **dict.fromkeys(("launch_ns=x", "launch_ns=1_0", "launch_ns=\u0661\u0662"), "a number"),
     }
     for given, message in wrong.items():

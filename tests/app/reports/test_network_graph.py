@@ -105,5 +105,5 @@ def test_what_it_does_not_go_with_is_said(cli, feature_model: Path, tmp_path: Pa
     assert "of one bench" in cli(*words, file, "--model", feature_model, "--batch-size", "1,2").err
     assert "does not exist" in cli(*words, tmp_path / "no" / "graph.svg", "--model", feature_model).err
     assert "both name" in cli(*words, file, "--model", feature_model, "--report", file).err
-    assert "is a file that is read" in cli(*words, feature_model, "--model", feature_model).err
+    assert "this file is read as input" in cli(*words, feature_model, "--model", feature_model).err
     assert feature_model.read_bytes() == before and not file.exists()

@@ -210,7 +210,7 @@ def test_no_more_wait_than_may(server: Server) -> None:
     server._admit(2)
     assert refused(lambda: server._admit(1)) == (
         429,
-        "5 inputs are at work already; at most 5 may be",
+        "5 inputs are pending; at most 5 are allowed",
         {"Retry-After": "1"},
     )
     for rate, seconds in ((1.0, "3"), (0.01, "60"), (1000.0, "1")):  # of two workers

@@ -59,7 +59,7 @@ def test_any_other_length_is_not(length: str) -> None:
 
 def test_packed_slow_and_broken_bodies() -> None:
     assert refused(BodyReader(6), b"a", content_encoding="gzip") == (
-        415, "content-encoding 'gzip' is not unpacked; send the body as it is",
+        415, "content-encoding 'gzip' is not supported; send the body uncompressed",
     )  # fmt: skip
     assert refused(BodyReader(6), b"a", ends=False) == (bodies.CLIENT_GONE, "the client went away")
 

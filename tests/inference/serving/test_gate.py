@@ -95,7 +95,7 @@ def test_without_a_token_only_known_hosts_are_answered(host: str, status: int) -
     assert found.status == status
     assert (
         status == 200
-        or "answers for localhost, [::1] alone, and the Host header names another" in found.json()["error"]
+        or "only answers requests for localhost, [::1]; the Host header names another" in found.json()["error"]
     )
 
 

@@ -53,7 +53,7 @@ def changed(change: Any) -> Any:
         (lambda p: p["instruction"][2].update(duration=1e9), "instruction 2: from 5660"),
         (lambda p: p["instruction"][2].update(duration=10**30), "allowed: whole numbers from 0 to an hour"),
         (lambda p: p["instruction"][2].update(opcode=7), "instruction 2: opcode is 7; allowed: text"),
-        (lambda p: p["instruction"].insert(0, [1]), "instruction 0 is no object"),
+        (lambda p: p["instruction"].insert(0, [1]), "instruction 0 is not an object"),
         (lambda p: p.update(instruction={"a": 1}), "instruction is not a list of rows"),
         (lambda p: p.update(instruction=[]), "no instruction of core 0"),
         (lambda p: p["dma"][1].update(transfer_size=-4), "DMA packet 1: -4 bytes; allowed: 0 or more"),
