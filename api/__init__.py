@@ -1,5 +1,5 @@
 """The Python interface: functions and objects that answer inputs, and results that can be kept and shown.
 
-Its names are those of `trninfer` itself. Like the command line, it asks and renders: inputs are read and answered by
-`inference`, reports are those of `app.reports`.
+Its names are exported by `trninfer` itself. Like the command line it is a thin layer: `inference` reads and answers
+inputs, `app.reports` renders reports.
 """

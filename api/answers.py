@@ -1,4 +1,4 @@
-"""The answers of a run, as Python has them: typed, and as JSON, tables, pages and files."""
+"""The answers of a run in Python: typed, and as JSON, tables, pages and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..app.reports.report import Report
 
 SAVED = (".json", ".csv", ".ndjson", ".parquet", ".html")
-SHOWN = 20  # answers in a notebook
+SHOWN = 20  # answers shown in a notebook
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,14 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """The answers of a network to some inputs, and how long each of its layers took.
+    """The answers of a network to its inputs, and the time of each layer.
 
-    `predictions` are in the order of the inputs; `errors` are the inputs that could not be answered, if the run
-    collects them. `layers` has a row for each layer (or kernel launch), added up over all batches; `total_us` is
-    the microseconds of all of them, and `latency_kind` says whether they were "predicted" or "measured". `notes` say
-    how files were read, such as which line was taken as a header. `score` has accuracy, top 5, F1 by class and the
-    confusions where the right labels were given.
+    `predictions` are in the order of the inputs; `errors` are the inputs without an answer, if the run collects them.
+    `layers` has a row for each layer (or kernel launch), summed over all batches; `total_us` is their total in
+    microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read, such as which
+    line was the header. `score` has accuracy, top 5, F1 by class and confusions, if labels were given.
 
-    It is a sequence of predictions: it has a length, is iterated over, and is indexed.
+    The object is a sequence of its predictions.
     """
 
     predictions: tuple[Prediction, ...]
@@ -70,24 +69,24 @@ class Answers:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """The label of each input; None for a network of values."""
+        """Return the label of each input; None for a network of values."""
         return tuple(prediction.label for prediction in self.predictions)
 
     @property
     def classes(self) -> npt.NDArray[np.int32]:
-        """The class of each input, int32 [N], from the argmax on the chip; -1 for a network of values."""
+        """Return the class of each input, int32 [N], from the argmax on the chip; -1 for a network of values."""
         found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
         return np.array(found, np.int32)
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
-        """The probability of each input's label, float32 [N]; NaN for a network of values."""
+        """Return the probability of each input's label, float32 [N]; NaN for a network of values."""
         found = [np.nan if answer.probability is None else answer.probability for answer in self.predictions]
         return np.array(found, np.float32)
 
     @property
     def values(self) -> npt.NDArray[np.float32]:
-        """The outputs of a network of values, float32 [N, C]. ArgumentError for a network of classes."""
+        """Return the outputs of a network of values, float32 [N, C]. ArgumentError for a network of classes."""
         if any(answer.values is None for answer in self.predictions):
             raise ArgumentError(f"{self.model} gives classes, not values; see predictions and probabilities")
         return np.array([answer.values for answer in self.predictions], np.float32)
@@ -108,22 +107,23 @@ class Answers:
         return f"<Answers: {len(self)} of {self.model}{failed}, {time} on {where}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `--format json` (schema_version 1; app/reports/report.schema.json), as plain values."""
+        """Return the document of `--format json` (schema_version 1; app/reports/report.schema.json), as plain
+        values."""
         document: dict[str, Any] = json.loads(self.to_json(None))
         return document
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The same as text."""
+        """Return the document of `to_dict` as text."""
         from ..app.reports.machine import to_document
 
         return json.dumps(to_document(self._report()), indent=indent, allow_nan=False)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A table with a row for each input: input, label, class_index, probability, error.
+        """Return a table with a row for each input: input, label, class_index, probability, error.
 
-        Values take the place of label, class and probability where the network gives them, in columns value_0 and so
-        on; of boxes, each has a row, with its confidence, x1, y1, x2 and y2. Inputs that could not be answered come
-        last, with the reason as error. ArgumentError without pandas.
+        A network of values has columns value_0 and so on instead of label, class and probability; a network of boxes
+        has a row for each box, with its confidence, x1, y1, x2 and y2. Inputs without an answer come last, with the
+        reason as error. ArgumentError without pandas.
         """
         try:
             import pandas
@@ -148,10 +148,10 @@ class Answers:
         return table.astype({"class_index": "Int64"}) if "class_index" in names else table
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answers to a file, whole or not at all, in the format that its suffix names.
+        """Write the answers to a file, atomically, in the format of its suffix.
 
-        .json, .csv and .ndjson are as the command line writes them, .parquet has the columns of .csv, .html is
-        `report`. ArgumentError for other suffixes and for files that cannot be written.
+        .json, .csv and .ndjson are as on the command line, .parquet has the columns of .csv, .html is `report`.
+        ArgumentError for other suffixes and for files that are not writable.
         """
         target = Path(path)
         suffix = target.suffix.lower()
@@ -178,7 +178,7 @@ class Answers:
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of `--report`: answers, layers, and on the simulator the timeline of one batch.
 
-        ArgumentError where the file cannot be written.
+        ArgumentError if the file is not writable.
         """
         from ..app.errors import UsageError
         from ..app.reports.html import write_report
@@ -189,7 +189,7 @@ class Answers:
             raise ArgumentError(str(error).replace("--report ", "")) from None
 
     def _timelines(self) -> tuple[tuple[str, object], ...]:
-        """The timeline of one batch, which the simulator draws anew from shapes alone."""
+        """Return the timeline of one batch, which the simulator recomputes from shapes."""
         run = self.run
         if run is None or run.info.name != "sim" or not self.predictions:
             return ()
@@ -212,7 +212,7 @@ class Answers:
         return report
 
     def _repr_html_(self) -> str:
-        """The first answers and the time of each layer, for notebooks."""
+        """Return the first answers and the time of each layer as HTML, for notebooks."""
         rows = [
             f"<tr><td>{_cell(answer.input)}</td><td>{_cell(answer.text[:80])}</td>"
             f"<td>{'' if answer.probability is None else f'{answer.probability:.4f}'}</td></tr>"

@@ -1,4 +1,4 @@
-"""`trninfer.bench`: how long each layer of a network takes, as `trninfer bench` prints it."""
+"""`trninfer.bench`: time each layer of a network, like `trninfer bench`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Made(NamedTuple):
 class Benchmark:
     """The time of one batch of a network, layer by layer.
 
-    `layers` has a row for each layer or launch; `total_us` is the microseconds of all of them, and `latency_kind` says
-    whether they were "predicted" or "measured". `floor_us` is the least time that a NeuronCore could take. `verify` is
-    the comparison with the NumPy reference, if it was asked for. `str()` of it is the table of the command.
+    `layers` has a row for each layer or launch; `total_us` is their total in microseconds, and `latency_kind` is
+    "predicted" or "measured". `floor_us` is the lower bound of the time on a NeuronCore. `verify` is the comparison
+    with the NumPy reference, if requested. `str()` gives the table of the command.
     """
 
     layers: tuple[LayerTiming, ...]
@@ -53,11 +53,11 @@ class Benchmark:
 
     @property
     def inputs_per_second(self) -> float:
-        """Inputs a second, with one batch after another."""
+        """Return inputs per second, with one batch after another."""
         return self.batch_size / self.total_us * 1e6 if self.total_us else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `trninfer bench --format json`, as plain values."""
+        """Return the document of `trninfer bench --format json`, as plain values."""
         from ..app.reports.machine import to_document
 
         section = {"kernel": None, "shape": None, "batch_size": self.batch_size}
@@ -65,7 +65,7 @@ class Benchmark:
         return document
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A table with a row for each layer and the fields of `LayerTiming`. ArgumentError without pandas."""
+        """Return a table with a row for each layer and the fields of `LayerTiming`. ArgumentError without pandas."""
         try:
             import pandas
         except ImportError:
@@ -73,13 +73,13 @@ class Benchmark:
         return pandas.DataFrame([vars(layer) for layer in self.layers])
 
     def to_markdown(self) -> str:
-        """The table of layers in Markdown, as `--format markdown` writes it."""
+        """Return the table of layers in Markdown, like `--format markdown`."""
         from ..app.reports.machine import render
 
         return render(self._made.report, "markdown")
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the page of `--report`: layers, timeline, roofline. ArgumentError where it cannot be written."""
+        """Write the page of `--report`: layers, timeline, roofline. ArgumentError if it is not writable."""
         from ..app.errors import UsageError
         from ..app.reports.html import write_report
 
@@ -111,7 +111,7 @@ def bench(
     calibrate: str | os.PathLike[str] | None = None,
     verify: bool = False,
 ) -> Benchmark:
-    """Time one batch of a network, layer by layer; what `trninfer bench` prints.
+    """Time one batch of a network, layer by layer, like `trninfer bench`.
 
     `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; the other arguments are as
     those of `classify`. On the simulator times are predicted from shapes alone; with `verify` random inputs (in
@@ -171,7 +171,7 @@ def _bench(loaded: Model, arguments: RunArguments, verify: bool, began: float) -
 
 
 def _inputs(model: Model, arguments: RunArguments) -> np.ndarray:
-    """Random inputs of a batch; in 8 bits those that the scales are of, since others may go beyond them."""
+    """Return random inputs of a batch; in 8 bits the calibration inputs, since others may exceed the scales."""
     from ..runtime.backend import EIGHT_BITS
     from ..runtime.calibration import own_calibration
 

@@ -1,4 +1,4 @@
-"""Networks that are loaded once and asked many times: for pictures, and for rows of features."""
+"""Networks that are loaded once and called many times, with pictures or rows of features."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def _begin_anew_after_fork() -> None:
         loaded._begin_anew()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
+if hasattr(os, "register_at_fork"):  # missing on Windows
     os.register_at_fork(after_in_child=_begin_anew_after_fork)
 
 
 class _Loaded:
-    """A model with a session of its own, which answers one call at a time.
+    """A model with its own session, which answers one call at a time.
 
-    A process that is forked from this one opens another session with its first call: here a thread may hold the lock
-    and be in the middle of an answer.
+    A forked process opens a new session at its first call, since a thread of the parent may hold the lock during an
+    answer.
     """
 
     def __init__(self, model: Model, arguments: RunArguments) -> None:
@@ -56,7 +56,7 @@ class _Loaded:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[Session]:
-        """Hold the session alone."""
+        """Hold the session exclusively."""
         with self._lock:
             if self._is_forked:
                 self._opened = self.arguments.session(self.model)
@@ -74,10 +74,10 @@ class _Loaded:
 
 
 class Classifier(_Loaded):
-    """A network that reads pictures, loaded once and asked many times, from any thread.
+    """A network that reads pictures, loaded once and called many times, from any thread.
 
-    The arguments are as those of `trninfer.classify`, and so are the errors. It can be called with columns of a batch,
-    as Ray Data calls a class.
+    Arguments and errors are those of `trninfer.classify`. It can be called with the columns of a batch, as Ray Data
+    does.
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class Classifier(_Loaded):
             return answer_pictures(inputs, self.model, session, replace(self.arguments, on_error=on_error))
 
     async def classify_async(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
-        """The same for `await`, in a thread; see `trninfer.classify_async`."""
+        """Answer pictures in a thread, for `await`; see `trninfer.classify_async`."""
         return await in_thread(functools.partial(self.classify, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """The columns of a batch of N pictures with the answer to each.
+        """Return the columns of a batch of N pictures with the answer to each.
 
-        `batch` has a column "image" (arrays of pixels, as Ray Data's `read_images` makes them), "bytes" (what files
-        hold) or "path". Added are "label" (text; for a network that gives values, these as text), "probability"
-        (float32, NaN where there is none) and "error" (why there is no answer, else empty). ArgumentError where it has
-        none of these columns.
+        `batch` has a column "image" (arrays of pixels, as from Ray Data's `read_images`), "bytes" (file contents) or
+        "path". Added are "label" (text; for a network of values, these as text), "probability" (float32, NaN if there
+        is none) and "error" (the reason for a missing answer, else empty). ArgumentError if it has none of these
+        columns.
         """
         column = next((name for name in PICTURE_COLUMNS if name in batch), None)
         if column is None:
@@ -135,10 +135,10 @@ class Classifier(_Loaded):
 
 
 class Predictor(_Loaded):
-    """A network that reads rows of features, loaded once and asked many times, from any thread.
+    """A network that reads rows of features, loaded once and called many times, from any thread.
 
-    The arguments are as those of `trninfer.predict`, and so are the errors. It can be called with columns of a batch,
-    as Ray Data calls a class.
+    Arguments and errors are those of `trninfer.predict`. It can be called with the columns of a batch, as Ray Data
+    does.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Predictor(_Loaded):
             return answer_rows(inputs, self.model, session, replace(self.arguments, on_error=on_error), header)
 
     async def predict_async(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
-        """The same for `await`, in a thread; see `trninfer.predict_async`."""
+        """Answer rows of features in a thread, for `await`; see `trninfer.predict_async`."""
         return await in_thread(functools.partial(self.predict, header=header, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class Predictor(_Loaded):
 
 
 def _columns(answers: Answers | None, count: int) -> dict[str, np.ndarray]:
-    """Label, probability and error of N inputs, some of which have no answer."""
+    """Return label, probability and error of N inputs, some of which have no answer."""
     labels, probabilities, errors = [""] * count, [np.nan] * count, [""] * count
     for answer in answers or ():
         position = answer.input

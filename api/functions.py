@@ -1,4 +1,4 @@
-"""`trninfer.classify`, `trninfer.detect` and `trninfer.predict`, and two of them for `await`."""
+"""`trninfer.classify`, `trninfer.detect` and `trninfer.predict`, and asynchronous versions of two of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def classify(
 ) -> Answers:
     """Answer pictures.
 
-    `inputs` is a picture or an iterable of them, which is read only as far as batches need it. A picture is:
+    `inputs` is a picture or an iterable of them, which is consumed lazily. A picture is:
 
     - the path of a file, of a folder or a glob, with the rules of the command line;
     - what a file holds (bytes), or a file that is open for reading bytes;
@@ -67,9 +67,9 @@ def classify(
       is several pictures;
     - for a network of several inputs, a dict with each of them by name: a picture, or numbers.
 
-    `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. Without it, arrays of numbers have the
-    layout that the model file states, and pixels have their channels last. The `input` of a prediction is the path, or
-    the picture's number from 0; of several outputs, a prediction has each in `outputs`.
+    `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. By default, arrays of numbers follow
+    the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's number from
+    0; if the network has several outputs, `outputs` has all of them.
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16",
     "float16" or "float8_e4m3" (docs/eight-bits.md); `target` "trn1", "trn2" or "trn3" (by default as the command
@@ -79,12 +79,12 @@ def classify(
     trn1). `launches` is "network", as few as possible, or "layer". In float8_e4m3, `eight_bits` names the layers that
     may be, "inner" or "all", and `calibrate` is a folder of pictures for the scales.
 
-    `labels` scores the answers (`score` of the result): a folder with a folder for each label, a .csv, .tsv or .json of
-    names and labels, or a pattern of names such as "{label}-*.png".
+    `labels` scores the answers (`score` of the result): a folder with a subfolder for each label, a .csv, .tsv or .json
+    of names and labels, or a pattern of names such as "{label}-*.png".
 
-    `on_error` "raise" raises InputError, naming the picture, for the first that cannot be answered; "collect" answers
-    the others, and has them in `errors` of the result. Raises besides ArgumentError for arguments that are not allowed,
-    ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    With `on_error` "raise", the first picture that cannot be answered raises InputError with its name; with "collect",
+    the others are answered and such pictures are in `errors` of the result. Also raises ArgumentError, ModelError,
+    TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -126,14 +126,14 @@ def detect(
 ) -> Answers:
     """Find objects in pictures.
 
-    Each prediction has `boxes`, the most confident first, with `label`, `class_index`, `confidence` and `x1`, `y1`,
-    `x2`, `y2` in pixels of the picture, whose width and height are its `size`; `mask` and `keypoints` where the network
-    has them. Inputs that are arrays of the network's own numbers have boxes in its pixels.
+    Each prediction has `boxes`, most confident first, with `label`, `class_index`, `confidence` and `x1`, `y1`, `x2`,
+    `y2` in pixels of the picture, whose width and height are its `size`; also `mask` and `keypoints` if the network has
+    them. For arrays of preprocessed numbers, boxes are in pixels of the network's input.
 
-    Boxes of a confidence up to `confidence` are left out, and so is the less confident of two boxes of a class whose
-    intersection over union is above `iou`; a picture has at most `max_detections`. `model` is the path of a model file
-    or of an ONNX file with boxes, a bundled name, or a loaded model. The other arguments are as those of `classify`,
-    and so are the errors.
+    Boxes with a confidence up to `confidence` are dropped, and so is the less confident of two boxes of a class whose
+    intersection over union exceeds `iou`; a picture has at most `max_detections`. `model` is the path of a model file
+    or of an ONNX file with boxes, a bundled name, or a loaded model. Other arguments and errors are those of
+    `classify`.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -183,18 +183,18 @@ def predict(
 
     `inputs` is an array [N, features], or [features] for one row, of finite real numbers (NumPy's, a list, a pandas
     table, anything with `__array__` or `__dlpack__`); the path of a .bin, .npy, .npz, .csv, .tsv or .parquet file as
-    `trninfer ffnn --data` reads it, or a glob; what such a file holds (bytes), or such a file, open for reading bytes;
-    a list of these; or an iterator over rows or blocks of rows, which is read only as far as batches need it. The
-    `input` of a prediction is the number of its row, from 0, over all of them. `header` says whether the first line of
-    a .csv or .tsv is a header ("yes"), a row ("no"), or whichever it looks like ("auto"); `notes` of the result say
-    what was taken, and a warning where it may have been meant otherwise.
+    for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list of these;
+    or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the number of
+    its row, counted from 0 over all inputs. `header` says whether the first line of a .csv or .tsv is a header ("yes"),
+    a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the choice, and warn if it
+    is ambiguous.
 
-    Of a table (.csv, .tsv, .parquet), `columns` names the features in their order, `drop` columns that are left out,
-    `id_column` the one that names the rows in the answers, and `label_column` the right classes, which score the
-    answers (`score` of the result). Without names, a single column of text is taken as the id, and a note says so.
+    For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` the columns to ignore, `id_column`
+    the one that names the rows in the answers, and `label_column` the correct classes, which score the answers (`score`
+    of the result). By default, a single text column is used as the id, which a note reports.
 
-    The other arguments are as those of `classify`, and so are the errors; with `on_error` "collect", rows that hold NaN
-    or infinity, and files that cannot be read, are in `errors`.
+    Other arguments and errors are those of `classify`; with `on_error` "collect", rows with NaN or infinity, and
+    unreadable files, are in `errors`.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -218,20 +218,20 @@ def predict(
 
 
 async def classify_async(inputs: Picture | Iterable[Picture], *arguments: Any, **options: Any) -> Answers:
-    """`classify` for `await`: it runs in a thread, and stops after the batch at work where the task is cancelled."""
+    """Call `classify` in a thread, for `await`; if the task is cancelled, it stops after the current batch."""
     return await in_thread(functools.partial(classify, *arguments, **options), inputs)
 
 
 async def predict_async(inputs: Rows, *arguments: Any, **options: Any) -> Answers:
-    """`predict` for `await`: it runs in a thread, and stops after the batch at work where the task is cancelled."""
+    """Call `predict` in a thread, for `await`; if the task is cancelled, it stops after the current batch."""
     return await in_thread(functools.partial(predict, *arguments, **options), inputs)
 
 
-_thread = threading.local()  # `stopped`: the event that ends the run of a thread early, where there is one
+_thread = threading.local()  # `stopped`: the event, if any, that ends a thread's run early
 
 
 async def in_thread(call: Callable[[Any], Value], inputs: Any) -> Value:
-    """A run in a thread of its own, which ends after the batch at work where the task is cancelled."""
+    """Run a call in its own thread, which ends after the current batch if the task is cancelled."""
     event = threading.Event()
 
     def run() -> Value:
@@ -250,7 +250,7 @@ async def in_thread(call: Callable[[Any], Value], inputs: Any) -> Value:
 
 
 def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
-    """A model that reads pictures; ModelError for others."""
+    """Load a model that reads pictures; ModelError for others."""
     loaded = arguments.load(model)
     if isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
@@ -262,7 +262,7 @@ def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArgum
 
 
 def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
-    """A model that reads rows of features; ModelError for others."""
+    """Load a model that reads rows of features; ModelError for others."""
     loaded = arguments.load(model)
     if not isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
@@ -272,7 +272,7 @@ def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments
 def choose_columns(
     columns: Sequence[str], drop: Sequence[str], id_column: str | None, label_column: str | None
 ) -> Columns:
-    """The columns of a table that are named; ArgumentError for what are no names."""
+    """Return the selected columns of a table; ArgumentError for values that are not names."""
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str) or not all(isinstance(each, str) for each in value):
             raise ArgumentError(f"{name} is {value!r:.60}; a list of names of columns is needed")
@@ -285,7 +285,7 @@ def choose_columns(
 def answer_pictures(
     inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, right: PictureLabels | None = None
 ) -> Answers:
-    """The answers of a session to pictures, scored where their right labels are known."""
+    """Answer pictures in a session, and score the answers if labels are known."""
     findings = Findings(arguments, "picture")
     batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, findings.refuse)
     answers = answer_all("classify", model, batches, session, findings)
@@ -293,7 +293,7 @@ def answer_pictures(
 
 
 def _scored(answers: Answers, model: Model, right_class: Callable[[Prediction], int | None]) -> Answers:
-    """The same answers with their score. ArgumentError for a network without classes."""
+    """Return the answers with their score. ArgumentError for a network without classes."""
     labels = model.network.answer_labels
     if not labels:
         raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; they cannot be scored")
@@ -311,7 +311,7 @@ def answer_rows(
     header: str = "auto",
     columns: Columns | None = None,
 ) -> Answers:
-    """The answers of a session to rows of features, scored where a column has their right classes."""
+    """Answer rows of features in a session, and score the answers if a column has labels."""
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
     findings = Findings(arguments, "row")
@@ -343,7 +343,7 @@ class Findings:
         self._noun = noun
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Take an input that cannot be answered, and why."""
+        """Record an input that cannot be answered, with the reason."""
         if self.arguments.on_error == "raise":
             raise InputError(f"{name if isinstance(name, str) else f'{self._noun} {name}'}: {reason}")
         self.problems.append(InputProblem(name, reason))

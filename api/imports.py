@@ -1,4 +1,4 @@
-"""`trninfer.import_model`: a network from ONNX, or from PyTorch weights, as `trninfer import` makes it."""
+"""`trninfer.import_model`: import a network from ONNX or PyTorch weights, like `trninfer import`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..runtime.network_check import NetworkCheck, check_network
 
 @dataclass(frozen=True, repr=False)
 class ImportedModel:
-    """A network from elsewhere, ready for `classify`, `predict` and `bench`.
+    """An imported network, ready for `classify`, `predict` and `bench`.
 
-    `path` is the model file, None where none was written. `notes` say what is other than in the file, `assumed` what
-    neither file nor caller said of pictures. `comparison` is that with ONNX Runtime, `check` that of the simulator with
-    the NumPy reference (None with `unchecked`). `str()` of it is what the command prints.
+    `path` is the model file, None if none was written. `notes` list changes from the original file, `assumed` the
+    preprocessing that neither file nor caller specified. `comparison` is with ONNX Runtime, `check` compares the
+    simulator with the NumPy reference (None with `unchecked`). `str()` gives the output of the command.
     """
 
     model: Model
@@ -64,14 +64,14 @@ def import_model(
 ) -> ImportedModel:
     """Read a network from an ONNX file, or from PyTorch weights in .safetensors, and check it; see `trninfer import`.
 
-    With `output` a model file is written, whole or not at all. `labels` are the names of the classes. The arguments
-    from `pictures` to `input_size` say how a picture becomes the network's input, where the file does not; `input_size`
-    is (height, width). `output_names` are the outputs to keep, `output_kind` what the leading one means. Of a state
-    dict, `activation` is between the layers of a perceptron, and `layers` spells another sequence.
+    With `output` a model file is written atomically. `labels` are the names of the classes. The arguments from
+    `pictures` to `input_size` define the preprocessing that the file does not specify; `input_size` is (height, width).
+    `output_names` are the outputs to keep, `output_kind` the meaning of the leading one. For a state dict, `activation`
+    is used between the layers of a perceptron, and `layers` describes another sequence.
 
-    The network is run beside ONNX Runtime where that is installed, and on the simulator in batches; ModelError where
-    answers differ, for what cannot run there unless `unchecked`, and for files that cannot be read. ArgumentError where
-    `output` cannot be written.
+    The network is compared with ONNX Runtime, if installed, and run on the simulator in batches. ModelError if answers
+    differ, if the simulator cannot run it (unless `unchecked`), or if a file is unreadable. ArgumentError if `output`
+    is not writable.
     """
     preprocessing = PreprocessingOptions(
         input_range=input_range,

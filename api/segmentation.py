@@ -31,13 +31,13 @@ def segment(
 ) -> Answers:
     """Find the class of each pixel of pictures.
 
-    Each prediction has a `map`: its `pixels` are the classes, uint8 [height, width] of the picture (uint16 of more than
-    255 classes), the highest number for pixels that the network did not see; its `areas` are the classes that occur,
-    the largest first, with `label`, `class_index`, `pixels` and `share`. Inputs that are arrays of the network's own
-    numbers have maps of its size.
+    Each prediction has a `map`: its `pixels` are the classes, uint8 [height, width] of the picture (uint16 for more
+    than 255 classes), with the highest number for pixels that the network did not see; its `areas` are the classes that
+    occur, largest first, with `label`, `class_index`, `pixels` and `share`. For arrays of preprocessed numbers, the map
+    has the size of the network's input.
 
-    `model` is the path of a model file or of an ONNX file whose output is a map, or a loaded model. The other arguments
-    are as those of `classify`, and so are the errors.
+    `model` is the path of a model file or of an ONNX file whose output is a map, or a loaded model. Other arguments and
+    errors are those of `classify`.
     """
     arguments = RunArguments(
         dtype=dtype,

@@ -1,1 +1,1 @@
-"""Measurements of the project itself: the error of predicted times, and the speed of the simulator."""
+"""Measurements of the project itself: errors of predicted times, and the speed of the simulator."""

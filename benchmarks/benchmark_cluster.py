@@ -1,20 +1,20 @@
-"""Gain of workers: pictures a second of one process and of several workers, and memory over many pictures.
+"""Speedup by workers: pictures per second of one process and of several workers, and memory use over many pictures.
 
     python -m trninfer.benchmarks.benchmark_cluster [--pictures 96] [--side 224] [--workers 1 2] [--batch-size 4]
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
 
-The first runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of 640x480. Each
-process and worker has one BLAS thread, as in the command line, and answers pictures before the clock runs: what comes
-once (a worker's imports, the walk through each kernel) is reported apart, as the seconds until all were ready. One
-process decodes ahead in threads, workers decode what they answer: as `trninfer classify` does. "independent" is as many
-processes as workers that know nothing of each other and share out nothing: what the machine has to give.
+The first command runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of
+640x480. Each process and worker has one BLAS thread, as in the command line, and answers some pictures before the clock
+starts: one-time work (a worker's imports, walking each kernel) is reported separately, as the seconds until all were
+ready. As in `trninfer classify`, a single process decodes ahead in threads and workers decode the pictures they answer.
+"independent" is the same number of processes without any communication: the upper limit on this machine.
 
-"idle" is the share of the time in which those who answer had nothing to do, "waited" that in which another process had
-the processor they wanted. Where that is more than a few hundredths the machine is busy, rates are too low, and the last
-figure is what to look at: the rate without the waiting, against that of one process without its own.
+"idle" is the fraction of the time in which the answering processes had no work, "waited" that in which they waited for
+a processor. If it exceeds a few percent, the machine is busy and the rates are too low; then use the last figure, the
+ratio of the rates without waiting.
 
-With --memory, digits-cnn on a Ray cluster of two nodes on this machine, with the pictures as paths; for each tenth of
-the run it prints the resident set of the driver and of each worker, shared pages included. Linux only; --memory
+With --memory, it runs digits-cnn on a Ray cluster of two nodes on this machine, sends pictures as paths, and prints the
+resident set of the driver and of each worker (including shared pages) after each tenth of the run. Linux only; --memory
 needs the extra `cluster`.
 """
 
@@ -53,18 +53,18 @@ class Run(NamedTuple):
     starting: float
     pictures: int
     seconds: float
-    processor: float  # seconds, of all its processes
-    running: float  # seconds of those who answer, on average: on a processor
-    waiting: float  # for a processor
+    processor: float  # processor seconds of all its processes
+    running: float  # average seconds that answering processes ran on a processor
+    waiting: float  # average seconds that they waited for a processor
 
     @property
     def rate(self) -> float:
-        """Pictures a second, once ready."""
+        """Return pictures per second, once ready."""
         return self.pictures / self.seconds
 
     @property
     def free_rate(self) -> float:
-        """Pictures a second if nobody had waited for a processor."""
+        """Return pictures per second if no process had waited for a processor."""
         return self.pictures / (self.seconds - self.waiting)
 
 
@@ -119,7 +119,8 @@ def _tell(run: Run, alone: Run | None) -> Run:
 
 
 class Clock:
-    """Time used by processes from now on: seconds of wall, of processor, and of their main threads."""
+    """Resources used by processes since construction: wall time, processor time, and the run and wait times of their
+    main threads."""
 
     def __init__(self, everyone: list[int], answering: list[int]) -> None:
         self._everyone = {process: processor_seconds(process) for process in everyone}
@@ -127,7 +128,7 @@ class Clock:
         self._began = time.perf_counter()
 
     def run(self, name: str, starting: float, pictures: int) -> Run:
-        """All of it until now."""
+        """Return the totals until now as a `Run`."""
         seconds = time.perf_counter() - self._began
         spent = sum(processor_seconds(process) - earlier for process, earlier in self._everyone.items())
         took = [
@@ -139,7 +140,7 @@ class Clock:
 
 
 def _scheduled(process: int) -> tuple[float, float]:
-    """Seconds that a process's main thread has run, and those in which it could have and another one did."""
+    """Return the seconds that a process's main thread has run, and those that it waited for a processor."""
     running, waiting, _ = Path(f"/proc/{process}/schedstat").read_text().split()
     return int(running) / 1e9, int(waiting) / 1e9
 
@@ -152,7 +153,7 @@ def _spec(model: Model) -> ImageInput:
 def _run_alone(model: Model, paths: list[str], batch_size: int) -> Run:
     began = time.perf_counter()
     session = Session(model, choose_backend("sim"), "float32", batch_size)
-    for _ in range(2):  # the second time, launches are replayed
+    for _ in range(2):  # in the second iteration, launches are replayed
         list(session.stream(batch for _, batch in PictureBatches(paths[:batch_size], _spec(model), batch_size)))
     starting = time.perf_counter() - began
     clock = Clock([os.getpid()], [os.getpid()])
@@ -178,12 +179,12 @@ def _run_shared(model: Model, paths: list[str], batch_size: int, workers: int) -
 
 
 def _count(session: BatchSession, batches: Iterable[Any]) -> int:
-    """Answer all batches: how many pictures."""
+    """Answer all batches and return the number of pictures."""
     return sum(answer.size for answer in session.stream(batches))
 
 
 def _run_independent(folder: Path, count: int, workers: int, options: argparse.Namespace) -> Run:
-    """Processes that each answer all pictures, at the same time; they begin when the last of them is ready."""
+    """Run processes that each answer all pictures concurrently; they start when the last one is ready."""
     command = [sys.executable, "-m", __spec__.name, "--one", str(folder)]
     command += ["--batch-size", str(options.batch_size), "--side", str(options.side)]
     began = time.perf_counter()
@@ -247,7 +248,7 @@ def _watch_memory(folder: Path, count: int, batch_size: int) -> None:
 
 
 def _memory(session: SharedSession, paths: list[str], count: int, batch_size: int) -> Iterator[str]:
-    """A line after each tenth of the run."""
+    """Print a line after each tenth of the run."""
     spec = session.model.network.input
     assert isinstance(spec, ImageInput)
     sources = (batch for _, batch in PictureSources(paths, spec, batch_size, False))
@@ -264,7 +265,7 @@ def _memory(session: SharedSession, paths: list[str], count: int, batch_size: in
 
 
 if __name__ == "__main__":
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # NumPy, which is loaded by now, reads it when it is
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # NumPy reads it on import, which is over by now
         again = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     main()

@@ -1,10 +1,10 @@
-"""Speed of the simulator at a convolution, beside PyTorch on the same cores in the same run.
+"""Compare the speed of the simulator at a convolution with PyTorch on the same cores.
 
     python benchmarks/benchmark_conv2d.py [--image 224] [--repeats 3] [--profile]
 
-The kernel is `fused_conv2d_maxpool`, 256 channels to 256 filters of 3x3. Both take the best of `--repeats` (PyTorch
-in float16 runs once: many CPUs are slow at it). The functional simulation is compared with torch.nn.functional.conv2d
-in float32 and, for the record, in the same dtype.
+The kernel is `fused_conv2d_maxpool` with 256 input channels and 256 filters of 3x3. The best of `--repeats` counts
+(PyTorch in float16 runs once, as it is slow on many CPUs). The functional simulation is compared with
+torch.nn.functional.conv2d in float32 and, for the record, in the same dtype.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHANNELS, FILTERS, KERNEL_SIZE = 256, 256, 3
 
 
 def best_seconds(run: Callable[[], object], repeats: int) -> float:
-    """The shortest of `repeats` runs, which disturbs least by what else the machine does."""
+    """Return the shortest of `repeats` runs, which other work on the machine affects least."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -64,7 +64,7 @@ def main() -> None:
     print(f"{'dtype':>8} {'pytorch s':>10} {'simulated s':>12} {'ratio':>6} {'ratio to float32':>17} {'max error':>10}")
     for name in ("float32", "float16"):
         x, w, bias = (a.astype(name) for a in (x32, w32, bias32))
-        torch_seconds = reference if name == "float32" else pytorch(torch.float16, 1)  # slow on most
+        torch_seconds = reference if name == "float32" else pytorch(torch.float16, 1)  # slow on most CPUs
         outputs: list[np.ndarray] = []
         seconds = best_seconds(
             lambda x=x, w=w, bias=bias, outputs=outputs: outputs.append(  # type: ignore[misc]

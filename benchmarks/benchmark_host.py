@@ -1,12 +1,12 @@
-"""Time of this machine, not of the chip, that one picture takes: the start of the command, and the preprocessing.
+"""Measure host time (not device time) for one picture: starting the command, and preprocessing.
 
     python benchmarks/benchmark_host.py [--repeats 10]
 
-Commands are started in turns, so that all see the same machine, after one run that is not counted: it writes the plan
-of the launch, and bytecode to a folder of its own, since an installed package has some. The least time of each counts,
-of the wall and of the processor, with one BLAS thread for each; the ratios are to a bare `import numpy`. Pictures of
-samples/ are decoded and preprocessed in this process; the least processor time counts. benchmark_networks.py has whole
-networks on the simulator beside PyTorch.
+Commands are started alternately, so that load affects all alike, after one uncounted run, which caches the launch plan
+and writes bytecode to a separate folder, since installed packages have bytecode. The minimum of wall and processor time
+counts, with one BLAS thread; ratios are relative to a bare `import numpy`. Pictures of samples/ are decoded and
+preprocessed in this process; the minimum processor time counts. benchmark_networks.py compares whole networks on the
+simulator with PyTorch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def started(arguments: Sequence[str], bytecode: str) -> tuple[float, float]:
-    """Run Python with arguments and a folder for bytecode; the seconds of the wall, and of the processor."""
+    """Run Python with arguments and a bytecode folder; return wall and processor seconds."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": bytecode}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def started(arguments: Sequence[str], bytecode: str) -> tuple[float, float]:
 
 
 def print_starts(repeats: int) -> None:
-    """Print the least times of the commands, and their ratios to NumPy's."""
+    """Print the minimum times of the commands, and their ratios to NumPy's import."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as bytecode:
         for arguments in COMMANDS.values():
@@ -69,7 +69,7 @@ def print_starts(repeats: int) -> None:
 
 
 def print_preprocessing(repeats: int) -> None:
-    """Print the least processor time for each sample picture."""
+    """Print the minimum processor time for each sample picture."""
     spec = load_model("digits-cnn").network.input
     assert isinstance(spec, ImageInput)
     print(f"\n{'picture':<26} {'decoded, ms':>12} {'preprocessed, ms':>17}")

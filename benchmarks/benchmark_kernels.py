@@ -1,10 +1,9 @@
-"""Speed of the simulator at the kernels, beside NumPy and PyTorch on the same cores in the same run.
+"""Compare the speed of the simulator at the kernels with NumPy and PyTorch on the same cores.
 
     python benchmarks/benchmark_kernels.py [--repeats 3] [--threads 1] [--only matmul]
 
-Every kernel but the convolution, which has a benchmark of its own. Each side takes the best of `--repeats`, in float32;
-a ratio is the simulation's time over the other's. Threads are PyTorch's; NumPy takes its number of threads from
-OMP_NUM_THREADS.
+Covers every kernel except the convolution, which has its own benchmark. The best of `--repeats` counts, in float32;
+ratios are simulation time over the other's. `--threads` applies to PyTorch; NumPy reads OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a shape, and the same computed by NumPy and by PyTorch (which gets the arrays as tensors)."""
+    """A kernel at a shape, and the same computation in NumPy and in PyTorch (which gets the arrays as tensors)."""
 
     name: str
     kernel: Any
@@ -115,7 +114,7 @@ def _softmax(a: Array, bias: Array) -> Array:
 
 
 def best_of(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """The shortest of `repeats` runs, in milliseconds (the others were held up by something else), and its result."""
+    """Return the shortest of `repeats` runs in milliseconds, and its result."""
     best, result = float("inf"), None
     for _ in range(repeats):
         start = time.perf_counter()

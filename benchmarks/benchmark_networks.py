@@ -1,9 +1,9 @@
-"""Speed of the simulator at whole networks, beside PyTorch, and the predicted speed of the chip.
+"""Compare the speed of the simulator at whole networks with PyTorch, and print the predicted speed of the chip.
 
     python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 
-Needs torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and answers one
-picture of 224 x 224. Wall times, of PyTorch and the simulator in turns so that both see the same machine:
+Needs torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and run on one
+picture of 224 x 224. Wall times, measured alternately so that load affects both alike:
 
   import    seconds to read the ONNX file and compare it with ONNX Runtime
   shapes    seconds to predict the time from shapes alone, for the first time in this process
@@ -42,7 +42,7 @@ TARGET = "trn2"
 
 
 def imported(name: str, network: Any) -> tuple[Model, float]:
-    """The network by way of an ONNX file, and the seconds that the import took."""
+    """Return the network, exported to ONNX and imported, and the seconds of the import."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / f"{name}.onnx"
@@ -53,14 +53,14 @@ def imported(name: str, network: Any) -> tuple[Model, float]:
 
 
 def seconds_of(run: Any) -> tuple[float, float]:
-    """Wall time of one call, and the processor time of all threads."""
+    """Return the wall time of one call, and the processor time of all threads."""
     start, processor = time.perf_counter(), time.process_time()
     run()
     return time.perf_counter() - start, time.process_time() - processor
 
 
 def measure(name: str, repeats: int, profile: bool) -> str:
-    """A row of the table."""
+    """Measure one network; return its table row."""
     network = random_network(name)
     model, import_seconds = imported(name, network)
     backend = open_simulated_backend(TARGET)

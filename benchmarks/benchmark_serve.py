@@ -1,11 +1,10 @@
-"""Pictures per second of `trninfer serve`, beside `trninfer classify` on the same pictures.
+"""Compare the throughput of `trninfer serve` with `trninfer classify` on the same pictures.
 
     python -m trninfer.benchmarks.benchmark_serve [--pictures 200] [--clients 10] [--model digits-cnn] [--max-batch 16]
 
-Draws that many pictures into a temporary folder. `classify` answers them in one run with batches of --max-batch; then
-as many clients as asked for send them to a server one by one, each on a connection of its own, as fast as it answers.
-Rates of `classify` count from the first answer on, those of the server from when it is ready; latencies are what the
-clients see.
+Draws the pictures into a temporary folder. `classify` answers them in one run with batches of --max-batch; then the
+clients send them to a server one by one, each over its own connection, as fast as it answers. The rate of `classify`
+counts from the first answer, that of the server from when it is ready; latencies are measured by the clients.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from trninfer.benchmarks.benchmark_stream import draw_pictures
 
 
 def classify_rate(folder: Path, model: str, batch: int) -> float:
-    """Pictures a second of `trninfer classify`, the first batch left out."""
+    """Return pictures per second of `trninfer classify` after the first batch."""
     words = ["classify", folder, "--model", model, "--format", "ndjson", "--quiet", "--batch-size", batch]
     command = [sys.executable, "-m", "trninfer", *map(str, [*words, "--backend", "sim"])]
     times = []
@@ -39,7 +38,7 @@ def classify_rate(folder: Path, model: str, batch: int) -> float:
 
 
 def start_server(model: str, batch: int) -> tuple[subprocess.Popen[str], int]:
-    """A server that is ready, and its port."""
+    """Start a server; return it and its port when it is ready."""
     words = ["serve", "--model", model, "--port", 0, "--max-batch", batch, "--log-format", "json", "--backend", "sim"]
     command = [sys.executable, "-m", "trninfer", *map(str, words)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -56,7 +55,7 @@ def start_server(model: str, batch: int) -> tuple[subprocess.Popen[str], int]:
 
 
 def serve_rate(port: int, pictures: list[bytes], clients: int) -> tuple[float, list[float], float]:
-    """Pictures a second, the latency of each in seconds, and the mean size of the batches."""
+    """Return pictures per second, the latency of each in seconds, and the mean batch size."""
     numbers = itertools.count()
     latencies: list[float] = []
     sizes: list[int] = []

@@ -1,11 +1,11 @@
-"""Speed and memory of `trninfer classify` over many pictures: do they stay as they begin?
+"""Check that speed and memory of `trninfer classify` stay constant over many pictures.
 
     python benchmarks/benchmark_stream.py [--pictures 10000] [--side 28] [--batch-size 16]
 
-Draws that many small pictures into a temporary folder and classifies them in one run, with the answers as CSV through a
-pipe. For each tenth of the run it prints pictures a second, processor time a picture (which what else the machine does
-hardly changes) and the memory of the process (resident set), then how the last tenth compares with the first. Rates
-count from the first answer on, so that starting up is left out. Figures of the process are from /proc: Linux only.
+Draws small pictures into a temporary folder and classifies them in one run, with the answers as CSV through a pipe. For
+each tenth of the run it prints pictures per second, processor time per picture (which other load hardly affects) and
+the resident set of the process, then compares the last tenth with the first. Rates count from the first answer, to
+exclude startup. Process figures are from /proc: Linux only.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ TENTHS = 10
 
 
 class Sample(NamedTuple):
-    """Progress of a run at some time."""
+    """Progress of a run at one point in time."""
 
     answered: int
     seconds: float
-    processor: float  # seconds, of all threads
-    resident: int  # bytes
+    processor: float  # processor seconds of all threads
+    resident: int  # resident set in bytes
 
 
 def draw_pictures(folder: Path, count: int, side: int) -> None:
-    """Small grey pictures of something like digits, all different, the same each time."""
+    """Draw small, distinct grey pictures that resemble digits, reproducibly."""
     chance = random.Random(0)
     for number in range(count):
         image = Image.new("L", (side, side), 255)
@@ -48,18 +48,19 @@ def draw_pictures(folder: Path, count: int, side: int) -> None:
 
 
 def resident_bytes(process: int) -> int:
-    """The resident set of a process."""
+    """Return the resident set of a process."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def processor_seconds(process: int) -> float:
     """Return the processor time of a process, in user and kernel mode."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # from the third one on
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # fields after the command name
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def watch(command: list[str], count: int) -> Iterator[Sample]:
-    """Run a command that writes a header and a line a picture; a sample at the first answer and after each tenth."""
+    """Run a command that writes a header and a line per picture; take a sample at the first answer and after each
+    tenth."""
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         next(running.stdout)

@@ -1,8 +1,8 @@
-"""Time that the simulator takes to predict a time: walking a kernel, checking that it fits, scheduling it.
+"""Measure the phases of a prediction: walking a kernel, checking that it fits, scheduling it.
 
     python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
 
-Microseconds of processor time an instruction, the least of `--repeats` each; rows are those of data/.
+Prints microseconds of processor time per instruction, the minimum of `--repeats`; rows are those of data/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = ("o13", "o08", "o01", "k09", "k31", "k24")  # prefill, experts, decode, c
 
 
 def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """The least processor time of `repeats` runs in microseconds, and the last result."""
+    """Return the minimum processor time of `repeats` runs in microseconds, and the last result."""
     best, result = float("inf"), None
     for _ in range(repeats):
         start = time.process_time()
@@ -36,7 +36,7 @@ def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def walk(measured: Any) -> NeuronCore:
-    """The kernel, shapes only, as `simulator.run` walks it; not checked yet."""
+    """Walk the kernel in shape-only mode, as `simulator.run` does, without checks."""
     core = NeuronCore(find_target(measured.target), functional=False, dge=measured.dge)
     arguments = [kernel.argument(core, value) for value in measured.arguments]
     with running(core):

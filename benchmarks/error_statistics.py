@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """The errors of some rows: how many, mean and largest absolute percentage error, and Spearman's rank correlation
-    (NaN for fewer than two rows or where all are equal)."""
+    """Errors of some rows: number, mean and largest absolute percentage error, and Spearman's rank correlation (NaN for
+    fewer than two rows or if all are equal)."""
 
     rows: int
     mean: float
@@ -21,12 +21,12 @@ class ErrorSummary:
 
 
 def percentage_error(predicted: float, measured: float) -> float:
-    """Signed error of a prediction, in percent of the measurement."""
+    """Return the signed error of a prediction in percent of the measurement."""
     return 100.0 * (predicted - measured) / measured
 
 
 def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSummary:
-    """The errors of at least one prediction. ValueError for none or unequal numbers."""
+    """Summarise the errors of at least one prediction. ValueError for none or for unequal numbers."""
     if len(predicted) != len(measured) or not predicted:
         raise ValueError(
             f"{len(predicted)} predictions of {len(measured)} measurements; both must be the same number, at least 1"
@@ -36,7 +36,7 @@ def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSum
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's rank correlation: Pearson's of the ranks, where equal numbers share the mean of their ranks."""
+    """Return Spearman's rank correlation: Pearson's of the ranks, where ties share their mean rank."""
     first, second = _ranks(a), _ranks(b)
     first, second = first - first.mean(), second - second.mean()
     spread = np.sqrt((first @ first) * (second @ second))

@@ -3,11 +3,12 @@
     python benchmarks/latency_accuracy.py --save
     python benchmarks/expected_errors.py
 
-The first keeps the errors in data/left-out.csv, the second prints what simulator/timing/expected_error.py must hold:
-for each target and each kind of bound the least whole percentage within which two thirds of the rows of each repository
-lie, be it a stranger's; and for a kernel unlike all of them that within which two thirds of the families lie, each with
-its worst row. A kind is no surer than that of which fewer than FEWEST rows were measured, all in all or outside of one
-repository. A target of fewer than FEW_FAMILIES families is no surer than the least sure target.
+The first command saves the errors in data/left-out.csv, the second prints the contents of
+simulator/timing/expected_error.py. For each target and kind of bound, the error is the smallest whole percentage that
+contains two thirds of the rows of each repository. For other kernels it is the percentage that contains two thirds of
+the families, each represented by its worst row; this is also the minimum for kinds with fewer than FEWEST rows, in
+total or without one repository. A target with fewer than FEW_FAMILIES families gets at least the errors of the least
+certain target.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ INSIDE = 2 / 3
 
 
 class Record(NamedTuple):
-    """A row as it was predicted, and its error in percent with its family left out."""
+    """A predicted row, and its percentage error with its family left out."""
 
     id: str
     device: str
@@ -40,8 +41,11 @@ class Record(NamedTuple):
 
 
 def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
-    """Return the records of predictions and their errors; a kernel that runs the instructions of its profile counts as
-    its source is written, which is how a stranger's kernel is predicted."""
+    """Return the records of predictions and their errors.
+
+    A kernel that repeats the instructions of a profile is replaced by the prediction of its source, which is how new
+    kernels are predicted.
+    """
     as_written = predict_as_written(p.row for p in predictions)
     errors = [as_written[p.row.id].error if p.row.id in as_written else e for p, e in zip(predictions, errors)]
     predictions = [as_written.get(p.row.id, p) for p in predictions]
@@ -62,7 +66,7 @@ def load() -> list[Record]:
 
 
 def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """By target and kind, and REST: shares, whole percentages."""
+    """Return the errors by target and by kind or REST, in whole percent."""
     devices = sorted({record.device for record in records})
     worst = {device: _worst_of_families([r for r in records if r.device == device]) for device in devices}
     rests = {device: _share(rows) for device, rows in worst.items()}
@@ -80,7 +84,8 @@ def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def differences(records: Sequence[Record]) -> dict[str, float]:
-    """By target, how far ratios of two kernels of one family are off, as a share; no target of a few families."""
+    """Return the relative error of ratios between two kernels of one family, by target; targets with few families are
+    left out."""
     families = {row.id: family(row) for row in load_all_kernel_rows()}
     found: dict[str, float] = {}
     for device in sorted({record.device for record in records}):
@@ -102,13 +107,13 @@ def _two_thirds(errors: Sequence[float]) -> float:
 
 
 def _share(records: Sequence[Record]) -> float:
-    """The least whole percentage within which two thirds of some rows lie."""
+    """Return the smallest whole percentage that contains two thirds of the rows."""
     errors = sorted(abs(record.error) for record in records)
     return math.ceil(errors[math.ceil(INSIDE * len(errors)) - 1]) / 100
 
 
 def _worst_of_families(records: Sequence[Record]) -> list[Record]:
-    """The row of each family that is furthest off."""
+    """Return the row with the largest error of each family."""
     families = {row.id: family(row) for row in load_all_kernel_rows()}
     worst: dict[tuple[str, str, str], Record] = {}
     for record in sorted(records, key=lambda record: abs(record.error)):
@@ -117,8 +122,8 @@ def _worst_of_families(records: Sequence[Record]) -> list[Record]:
 
 
 def _whoever_measured(records: Sequence[Record], rest: float) -> float:
-    """The share of a kind within which two thirds of each repository's rows lie, as a stranger's would be one more; no
-    less than `rest` where too few rows are left without one repository."""
+    """Return the error of a kind that contains two thirds of each repository's rows, so that it holds for a new
+    repository too; at least `rest` if too few rows are left without one repository."""
     authors: dict[str, list[Record]] = {}
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     for record in records:
@@ -128,7 +133,8 @@ def _whoever_measured(records: Sequence[Record], rest: float) -> float:
 
 
 def _next_share(records: Sequence[Record]) -> float:
-    """The least whole percentage within which one more row lies in two cases of three, if it is like these."""
+    """Return the smallest whole percentage that contains one more row with a probability of two thirds, if it is like
+    these."""
     errors = sorted(abs(record.error) for record in records)
     return math.ceil(errors[min(len(errors), math.ceil(INSIDE * (len(errors) + 1))) - 1]) / 100
 
@@ -139,8 +145,8 @@ def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
 
 
 def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
-    """Return, of each kind of a target ("trn2 tensor"), how many rows lie within the error that all other repositories
-    give, and how many there are."""
+    """Return, for each kind of a target ("trn2 tensor"), the number of rows within the error derived from all other
+    repositories, and the total."""
     found: dict[str, tuple[int, int]] = {}
     for record, is_inside in zip(records, _unseen(records)):
         within, count = found.get(f"{record.device} {record.kind}", (0, 0))
@@ -149,14 +155,14 @@ def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
 
 
 def coverage(records: Sequence[Record]) -> tuple[int, int]:
-    """Return the number of rows within their expected error; and of those within the error expected from the rows of
-    all other repositories, which leaves them out."""
+    """Return the number of rows within their expected error, and of those within the error derived from all other
+    repositories."""
     everything = expected_errors(records)
     return sum(inside(record, everything) for record in records), sum(_unseen(records))
 
 
 def _unseen(records: Sequence[Record]) -> list[bool]:
-    """Return of each row whether it lies within the error expected from the rows of all other repositories."""
+    """Return, for each row, whether it is within the error derived from all other repositories."""
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     without = {
         one: expected_errors([r for r in records if repositories[r.id] != one]) for one in set(repositories.values())
@@ -164,7 +170,7 @@ def _unseen(records: Sequence[Record]) -> list[bool]:
     found = []
     for record in records:
         errors = without[repositories[record.id]]
-        # A target that no other repository has measured is as sure as the least sure of the others.
+        # A target without other repositories gets the errors of the least certain target.
         least_sure = {REST: max((by_kind[REST] for by_kind in errors.values()), default=0.0)}
         found.append(inside(record, {record.device: errors.get(record.device, least_sure)}))
     return found

@@ -1,4 +1,4 @@
-"""Predictions of the measured instructions, read off the timelines of kernels that run them back to back."""
+"""Predict the measured instructions, using timelines of kernels that run them back to back."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from trninfer.kernels import vector_add_stream
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.timing.program_timing import Event
 
-REPEATS = 12  # of an instruction, of which the first ones wait for something
-MATMULS = 160  # enough for the Tensor Engine's clock to go up
+REPEATS = 12  # repetitions of an instruction; the first ones are not in steady state
+MATMULS = 160  # enough for the Tensor Engine's clock to warm up
 DMA_ENGINES = 16
 
 
 @dataclass(frozen=True)
 class InstructionPrediction:
-    """A measured instruction and its predicted microseconds; None, and the reason, where there is nothing to compare.
+    """A measured instruction and its predicted microseconds; None with a reason if they cannot be compared.
 
-    `remark` may also say why a prediction must differ.
+    `remark` may also explain why a prediction must differ.
     """
 
     row: Measurement
@@ -35,7 +35,7 @@ class InstructionPrediction:
 
     @property
     def error(self) -> float:
-        """In percent of the measurement; only where there is a prediction."""
+        """Return the error in percent of the measurement; defined only with a prediction."""
         assert self.predicted_us is not None
         return percentage_error(self.predicted_us, self.row.latency_us)
 
@@ -61,7 +61,7 @@ def _events(
     profiled: bool = False,
     **parameters: Any,
 ) -> list[Event]:
-    """The events of one kind of instruction, in the order of their start."""
+    """Return the events of one kind of instruction, ordered by start."""
     run = simulator.run(
         kernel, *arguments, target=target, dge=dge, profiled=profiled, functional=False, pure=True, **parameters
     )
@@ -77,18 +77,19 @@ def _intervals(events: Sequence[Event]) -> list[float]:
 
 
 def _interval(events: Sequence[Event]) -> float:
-    """The interval between the later half of equal instructions: the earlier ones may wait for something."""
+    """Return the interval between equal instructions, using the later half: the earlier ones are not in steady
+    state."""
     found = _intervals(events)
     return statistics.median(found[len(found) // 2 :])
 
 
 def _duration(events: Sequence[Event]) -> float:
-    """From the start of an instruction until its result can be read, as a profile's bar shows it."""
+    """Return the time from the start of an instruction until its result can be read, like a bar in a profile."""
     return statistics.median(event.done_ns - event.start_ns for event in events[len(events) // 2 :])
 
 
 def _span(transfers: Sequence[Event]) -> float:
-    """From the first byte of some DMAs to their last: the packets that a profile shows."""
+    """Return the time from the first byte of some DMAs to their last, like the packets in a profile."""
     return max(event.end_ns for event in transfers) - min(event.start_ns for event in transfers)
 
 
@@ -99,7 +100,7 @@ def _matmuls(columns: int, dtype: str, stride: int = 1) -> list[Event]:
 
 
 def _warm(columns: int, dtype: str, stride: int = 1) -> Callable[[], float]:
-    """The issue interval of a matmul instruction at the full clock; a float32 matmul is two instructions."""
+    """Return the issue interval of a matmul instruction at full clock; a float32 matmul is two instructions."""
     share = 2 if dtype == "float32" else 1
     return lambda: _interval(_matmuls(columns, dtype, stride)) / share
 
@@ -146,12 +147,12 @@ def _maximum(columns: int, dtype: str, halves: bool) -> Callable[[], float]:
 
 
 def _transposes(dtype: str) -> list[Event]:
-    """Transpose the taps of 3x3 filters in SBUF, as they were measured: columns are nine elements apart."""
+    """Transpose the taps of 3x3 filters in SBUF, as measured: columns are nine elements apart."""
     return _events("nc_transpose", instructions.transposes, _spec(dtype, 128, 128, 9), count=MATMULS)
 
 
 def _dma_element(size: int, software: bool = False) -> Callable[[], float]:
-    """The time that one more element of `size` bytes takes a DMA engine, from loads of many and of twice as many."""
+    """Return the additional time of an element of `size` bytes on a DMA engine, from the difference of two loads."""
     few = 8
 
     def measure() -> float:
@@ -166,7 +167,7 @@ def _dma_element(size: int, software: bool = False) -> Callable[[], float]:
 
 
 def _stream(direction: str) -> list[Event]:
-    """The loads or the store of the addition of 256,000 numbers in one tile, DGE off."""
+    """Return the loads or the store of the addition of 256,000 numbers in one tile, without DGE."""
     vector = _spec("float32", 256_000)
     events = _events("dma_copy", vector_add_stream, vector, vector, free=2000, dge=False, profiled=True)
     return [event for event in events if event.load == (direction == "loads")]
@@ -184,7 +185,7 @@ def _dependent_activations() -> float:
 
 
 def _tile_loads() -> float:
-    """From the first to the last of the loads of the measured transpose of 1024x1024, DGE off."""
+    """Return the time from the first to the last load of the measured transpose of 1024x1024, without DGE."""
     events = _events("dma_copy", matrix_transpose, _spec("float32", 1024, 1024), dge=False, profiled=True)
     return _span([event for event in events if event.load])
 
@@ -192,7 +193,7 @@ def _tile_loads() -> float:
 _NO_WEIGHT_LOAD = "a matmul and its weight load are one event here; the floors i10 and i13 show the weight load"
 _INPUT = "a number that the model takes as it is"
 
-# Nanoseconds by row id, or why there is nothing to compare.
+# Nanoseconds by row id, or the reason why they cannot be compared.
 ROWS: dict[str, Callable[[], float] | str] = {
     "i01": _between_triggers,
     "i02": _dependent_activations,
@@ -203,7 +204,7 @@ ROWS: dict[str, Callable[[], float] | str] = {
     "i07": _warm(512, "bfloat16"),
     "i08": _cold(512, "bfloat16"),
     "i09": _warm(128, "bfloat16"),
-    "i10": _warm(14, "float16", stride=18),  # the taps of 3x3 filters for two tiles of output channels
+    "i10": _warm(14, "float16", stride=18),  # taps of 3x3 filters for two tiles of output channels
     "i11": _warm(420, "float32"),
     "i12": _warm(512, "float32"),
     "i13": _warm(14, "float32", stride=18),

@@ -3,10 +3,10 @@
     python benchmarks/latency_accuracy.py [--markdown] [--save]
 
 Every row of `data/latency-kernels*.csv` is predicted by the simulator from a kernel of the same structure, every row of
-`data/latency-instructions.csv` from a kernel that runs the instruction back to back. Printed are the error of each row,
-summaries split by file, by device, by kernel and by whether a constant of the model leans on the row, and errors with
-the row or its family (one author's variants of one kernel on one chip) left out; then the order of versions of one
-kernel and the ratios between them. Rows that are wrong are shown like the others.
+`data/latency-instructions.csv` from a kernel that runs the instruction back to back. The output has the error of each
+row; summaries by file, by device, by kernel and by whether a constant of the model depends on the row; errors with the
+row or its family (one author's variants of one kernel on one chip) left out; and the order of versions of one kernel
+and the ratios between them. Rows with large errors are included.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from trninfer.benchmarks.predictions import PredictedRow, predict_all
 from trninfer.benchmarks.version_pairs import changes_table, families_table
 from trninfer.simulator.timing.constants import TARGETS, constants
 
-Table = tuple[Sequence[str], list[Sequence[str]]]  # header and lines
+Table = tuple[Sequence[str], list[Sequence[str]]]  # header and rows
 
-# Why a kernel row cannot be expected to be met: its measurement disagrees with others, or ours is not quite what ran.
+# Known reasons for the error of a kernel row: its measurement disagrees with others, or our kernel differs from the
+# measured one.
 REMARKS = {
     "k21": "published runs disagree: benchmarked as long as FREE_DIM=2000 (k20), profiled 5 us less (k25, k26)",
     "k24": "loads and stores share the engines; in the profile both took 10 % longer than alone",
@@ -45,7 +46,7 @@ REMARKS = {
     "k37": "its blocks do not fit SBUF, and its profile moved 1.82 GB of the 1.48 asked for: spilled; ours halve K",
 }
 FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
-# Rows whose published kernel cannot be predicted as it is, with options a user has: they count in no mean.
+# Rows whose published kernel cannot be predicted with options available to users; they are excluded from means.
 NOT_COUNTED = {
     "k01": "not counted: only a kernel written for it, whose descriptors hardware makes, repeats the loop that NKI's "
     "first beta kept; the published source unrolls and is predicted at 7,155 us (benchmarks/published_rows.py)",
@@ -105,7 +106,7 @@ def main() -> None:
 
 
 def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
-    """A line for each kernel row."""
+    """Return a line for each kernel row."""
     header = (
         *_ROW_HEADER,
         "error %",
@@ -134,7 +135,7 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
 
 
 def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
-    """Errors over all rows and split by file, by device, by kernel and by whether a constant leans on the row."""
+    """Return the errors over all rows and by file, device, kernel and whether a constant depends on the row."""
     splits: list[Callable[[PredictedRow], str]] = [
         lambda p: "all",
         lambda p: FILES[p.row.id[0]],
@@ -158,7 +159,7 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
 
 
 def constant_table() -> Table:
-    """The constants of the model that lean on kernel rows, whatever their mark, and the rows."""
+    """Return the constants of the model that depend on kernel rows, whatever their mark, and the rows."""
     rows = {row.id: row for row in load_all_kernel_rows()}
     lines: list[Sequence[str]] = []
     for target in TARGETS:
@@ -171,7 +172,7 @@ def constant_table() -> Table:
 
 
 def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:
-    """A line for each instruction row, with a remark where there is nothing to compare or the two must differ."""
+    """Return a line for each instruction row, with a remark if it cannot be compared or must differ."""
     lines: list[Sequence[str]] = []
     for p in predictions:
         predicted, error = ("", "") if p.predicted_us is None else (_number(p.predicted_us), f"{p.error:+.1f}")
@@ -180,7 +181,7 @@ def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:
 
 
 def measured_table(rows: Iterable[MeasuredRow]) -> Table:
-    """A line for each thing that a row of data/measured/instruction-timings.csv tells."""
+    """Return a line for each quantity in data/measured/instruction-timings.csv."""
     lines: list[Sequence[str]] = []
     for row in rows:
         figures = ("", "", "")
@@ -199,13 +200,13 @@ def _mean_magnitude(errors: Sequence[float]) -> float:
 
 
 def _described(row: Measurement) -> tuple[str, ...]:
-    """The columns of a row that was measured, up to its latency."""
+    """Return the columns of a measured row up to its latency."""
     kernel = row.kernel.removeprefix("micro: ")
     return row.id, kernel, row.variant, row.shapes, row.dtype, row.device, row.metric, _number(row.latency_us)
 
 
 def _number(microseconds: float) -> str:
-    """Four significant digits, without an exponent."""
+    """Format four significant digits without an exponent."""
     return f"{microseconds:.0f}" if microseconds >= 1000 else f"{microseconds:.4g}"
 
 

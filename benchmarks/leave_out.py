@@ -1,10 +1,10 @@
-"""Errors of rows left out: what a prediction would be had the row, or its family, not been there to fit constants to.
+"""Leave-one-out errors: the prediction of a row if it, or its family, had not been used to fit constants.
 
-Rows to which no constant was fitted are predicted without having been seen; their errors stand. For any other, all
-constants fitted to what is left out are fitted anew, jointly, to all other rows of the device, by least squares of the
-relative errors; the predictions are taken as linear in the constants. Constants that are whole numbers are not moved by
-a slope but chosen among whole numbers. A constant that the other rows do not determine is taken from the other device
-where it was found independently, and is else left out of the model: a time is zero, a rate has no limit, a share is 1.
+Rows without fitted constants are predicted unseen; their errors are used unchanged. For any other row, all constants
+fitted to the left-out rows are refitted jointly to the other rows of the device, by least squares of the relative
+errors, with predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A
+constant that the other rows do not determine is taken from the other device if it was found independently there, and
+otherwise removed from the model: a time becomes zero, a rate unlimited, a share 1.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from trninfer.benchmarks.error_statistics import percentage_error
 from trninfer.benchmarks.predictions import Change, PredictedRow, predict_latencies
 from trninfer.simulator.timing.constants import Constant, constants
 
-STEP = 0.05  # relative change of a constant for the slopes: large beside rounding, small beside any constant
-# A constant is determined by rows whose latencies together move by this share of its relative change: their own errors
-# are about 5 %, so it is known to some 20 %.
+# relative change of a constant for the slopes: large compared with rounding, small compared with the constant
+STEP = 0.05
+# Rows determine a constant if their latencies together change by this fraction of its relative change: their errors are
+# about 5 %, so the constant is known to about 20 %.
 DETERMINED = 0.25
-UNLIMITED = 1e3  # times a rate, where the model is to do without it
-WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: fitted anew among half, the same and double
+UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
+WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: refitted among half, the same and double
 OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
 
 Floats = NDArray[np.float64]
 
 
 def leave_one_out(predictions: Sequence[PredictedRow], studies: dict[str, Study] | None = None) -> list[float]:
-    """The error of each row, in percent, with that row left out."""
+    """Return the error of each row in percent, with that row left out."""
     return leave_out(predictions, lambda prediction: prediction.row.id, studies)
 
 
@@ -38,9 +39,9 @@ def leave_out(
     group: Callable[[PredictedRow], Hashable],
     studies: dict[str, Study] | None = None,
 ) -> list[float]:
-    """The error of each row, in percent, with all rows of its group and device left out.
+    """Return the error of each row in percent, with all rows of its group and device left out.
 
-    `studies` keeps what was found of the same predictions, by device, from one call to the next.
+    `studies` caches results for the same predictions, by device, between calls.
     """
     studies = {} if studies is None else studies
     errors = [prediction.error for prediction in predictions]
@@ -64,7 +65,7 @@ def _groups(rows: Sequence[PredictedRow], group: Callable[[PredictedRow], Hashab
 
 
 class Study:
-    """The rows of one device, and how their latencies move with each constant."""
+    """The rows of one device, and the slopes of their latencies by constant."""
 
     def __init__(self, device: str, rows: Sequence[PredictedRow]) -> None:
         self.device = device
@@ -75,7 +76,7 @@ class Study:
         self._changed: dict[tuple[str, float], Floats] = {}
 
     def without(self, members: list[int], names: list[str]) -> list[float]:
-        """The latencies of `members` when the constants `names` are fitted to all other rows."""
+        """Return the latencies of `members` when the constants `names` are fitted to all other rows."""
         kept = np.setdiff1d(np.arange(len(self.rows)), members)
         latencies = self.predicted.copy()
         for name in names:
@@ -97,14 +98,16 @@ class Study:
         return [float(latencies[i]) for i in members]
 
     def _best_whole(self, name: str, kept: NDArray[np.int64]) -> Floats:
-        choices = [self.predicted, self.changed(name, 0.5), self.changed(name, 2.0)]  # the first where all are as good
+        # the first if all are equally good
+        choices = [self.predicted, self.changed(name, 0.5), self.changed(name, 2.0)]
         return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
 
     def _undetermined(self, name: str) -> float:
-        """The factor to the other device's value, or to none at all where that was not found independently."""
+        """Return the factor to the other device's value, or the one that removes the constant if that was not found
+        independently."""
         own = self.constants[name]
         if own.value == 0:
-            return 1.0  # the model does without it as it is
+            return 1.0  # it has no effect already
         if self.device in OTHER_DEVICE:
             elsewhere = constants(OTHER_DEVICE[self.device])[name]
             if elsewhere.mark != "scaled" and elsewhere.value != 0:
@@ -114,7 +117,7 @@ class Study:
         return UNLIMITED if own.unit == "B/ns" else 0.0
 
     def changed(self, name: str, factor: float) -> Floats:
-        """The latencies of all rows with one constant multiplied."""
+        """Return the latencies of all rows with one constant multiplied."""
         known = self._changed.get((name, factor))
         if known is None:
             change = Change(self.device, name, self.constants[name].value * factor)

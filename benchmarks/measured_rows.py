@@ -1,7 +1,7 @@
-"""Single instructions of 57 hardware profiles beside what the model has them cost (data/measured/).
+"""Compare single instructions of 57 hardware profiles with the model's costs (data/measured/).
 
-A row is compared where it tells how long an undisturbed instruction took: until its result could be seen (`duration`)
-and from its start to the next of its kind (`interval`), each as the tenth percentile of at least FEWEST.
+A row is compared if it has the time of an undisturbed instruction: until its result was visible (`duration`), and from
+its start to the next of its kind (`interval`), each as the tenth percentile of at least FEWEST.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from trninfer.simulator.timing.dma import element_time
 
 FILE = Path(__file__).resolve().parent / "data" / "measured" / "instruction-timings.csv"
 FEWEST = 4
-COLD = 1.6  # times the full clock's interval
+COLD = 1.6  # multiple of the full clock's interval
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i32": "int32", "u32": "uint32"}
 ENGINES = {"ACT": nisa.engine.scalar, "DVE": nisa.engine.vector}
 DMA_ENGINES = 16
 STRIDED = 36  # bytes between the weights of the matmuls of 14 columns: taps of 3x3 filters in two tiles (load_weights)
-ALONE = 1.05  # a DMA element's interval is its own where the median is at most this multiple of the tenth percentile
+ALONE = 1.05  # a DMA element's interval is undisturbed if the median is at most this multiple of the tenth percentile
 
 Row = dict[str, str]
 
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """A measured row, in nanoseconds, and the model's prediction; `remark` if there is no cost to compare."""
+    """A measured row and the model's prediction, in nanoseconds; `remark` if there is no cost to compare."""
 
     name: str
-    what: str  # duration or interval
+    what: str  # "duration" or "interval"
     measured_ns: float
     predicted_ns: float | None
     remark: str = ""
 
     @property
     def error(self) -> float:
-        """In percent of the measurement."""
+        """Return the error in percent of the measurement."""
         assert self.predicted_ns is not None
         return percentage_error(self.predicted_ns, self.measured_ns)
 
 
-# Why a row cannot be expected to be met, by what its name has.
+# Known reasons for the error of a row, by part of its name.
 REMARKS = {
     "memset": "recorded as over before its last element, whatever the size",
     "PSUM 1 128>128": "a copy between the parts of PSUM or from SBUF waits for something that the row does not tell",
@@ -70,13 +70,12 @@ def _known(name: str) -> str:
 
 
 def _cold(row: Row, cost: Cost) -> bool:
-    """True if even the fastest of the matmuls ran at half clock, so that the row has no information about the full
-    clock."""
+    """True if even the fastest of the matmuls ran at half clock, so that the row says nothing about the full clock."""
     return float(row["matmul_to_matmul_p10"]) > COLD * cost.interval and int(row["matmul_to_matmul_n"]) < 30
 
 
 def compare_measured() -> list[MeasuredRow]:
-    """Every row of the file, once for each thing that it tells; once, with a remark, where the model has no cost."""
+    """Return every row of the file, once per quantity; once with a remark if the model has no cost."""
     with FILE.open(newline="", encoding="utf-8") as file:
         return [found for row in csv.DictReader(file) for found in _compared(row)]
 
@@ -101,7 +100,8 @@ def _compared(row: Row) -> Iterator[MeasuredRow]:
 
 
 def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
-    """An element of a DMA behind another: of hardware's descriptors on the queues that say so, else of prepared."""
+    """Return the cost of a DMA element behind another: with hardware descriptors on queues named so, else prepared
+    ones."""
     low, middle = row["same_interval_p10"], row["same_interval_p50"]
     size = re.search(r"(\d+) B", row["shape_in>out"])
     if not size or int(row["same_interval_n"] or 0) < FEWEST or float(middle) > ALONE * float(low):
@@ -113,7 +113,7 @@ def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
         predicted = m.semaphore_ns
     elif single:
         predicted = element_time(float(size[1]), m, single=True)
-    else:  # a packet, however many rows it gathers
+    else:  # a packet, regardless of the rows it gathers
         predicted = int(size[1]) / m.dma_peak + m.descriptor_ns
     if "PoolDynamic" in row["opcode"] + row["sub"] and 4 < int(size[1]) < m.packet / DMA_ENGINES * 2:
         predicted = element_time(float(size[1]), m, single=False) + m.swdge_element_ns  # pieces of a store
@@ -134,7 +134,7 @@ def _cost(row: Row) -> Cost | str:
 
 
 def _operands(row: Row) -> tuple[list[NkiTensor], NkiTensor]:
-    """Tiles as the row has them: inputs and output."""
+    """Return tiles with the row's shapes: inputs and output."""
     inputs, _, output = row["shape_in>out"].partition(">")
     shapes = inputs.split(",")
     regions = row["src"].split(",") if row["src"] else []
@@ -148,7 +148,7 @@ def _operands(row: Row) -> tuple[list[NkiTensor], NkiTensor]:
 
 
 def _tile(partitions: int, shape: str, dtype: str, region: str) -> NkiTensor:
-    """`2@224x222`: 2 groups 224 elements apart, of 222 neighbours."""
+    """Return a tile; `2@224x222` is 2 groups 224 elements apart, of 222 adjacent elements."""
     free = []
     for part in shape.split("x"):
         count, _, step = part.partition("@")
@@ -167,7 +167,7 @@ def _copy(row: Row) -> None:
 def _activation(row: Row) -> None:
     (src,), dst = _operands(row)
     function = row["sub"].split()[0]
-    if function == "copy":  # what tensor_scalar becomes on this engine; the flag tells of a scale a partition
+    if function == "copy":  # tensor_scalar on this engine; the flag marks a scale per partition
         column = nl.ndarray((int(row["partitions"]), 1), nl.float32, nl.sbuf)
         scale = column if "01010001" in row["sub"] else 0.5
         nisa.tensor_scalar(dst, src, nl.multiply, scale, engine=nisa.engine.scalar)
@@ -213,7 +213,7 @@ def _matmul_cost(columns: int, moving: int, dtype: str, transposes: bool, stride
 
 
 def _matmul(row: Row) -> Cost:
-    """One of the two instructions where float32 takes two; until the result is there, from the weight load's end."""
+    """Return the cost of one matmul instruction (float32 has two), from the end of the weight load to the result."""
     flags, _, columns = row["sub"].split()
     transposes = flags.endswith("1")
     moving = int(row["elements_in"])

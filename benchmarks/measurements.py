@@ -1,4 +1,4 @@
-"""The published measurements in `data/`, and how a prediction of each is launched."""
+"""The published measurements in `data/`, and how to launch a prediction of each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from trninfer.simulator import TensorSpec
 DATA = Path(__file__).resolve().parent / "data"
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
-# A profile was captured with DGE off by the courses' harness, with the default (on) for AWS's optimization guide.
+# The courses' harness captures profiles with DGE off, AWS's optimization guide with the default (on).
 PROFILE_WITHOUT_DGE = "profile total_time"
 PROFILE_WITH_DGE = "neuron explorer total time"
-HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # in the notes of benchmarks that were run with the profiling flag
+HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # noted for benchmarks run with the profiling flag
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A row of a measurements file. `latency_us` is what was published; `device` is the target's name."""
+    """A row of a measurements file. `latency_us` is the published time; `device` is the target's name."""
 
     id: str
     source: str
@@ -55,48 +55,48 @@ class Launch:
 
 
 def load_kernel_rows() -> list[Measurement]:
-    """The measured kernels (latency-kernels.csv)."""
+    """Load the measured kernels (latency-kernels.csv)."""
     return _load("latency-kernels.csv")
 
 
 def load_other_rows() -> list[Measurement]:
-    """The measured kernels of other people, which nobody here wrote (latency-kernels-others.csv)."""
+    """Load measured kernels by authors outside this project (latency-kernels-others.csv)."""
     return _load("latency-kernels-others.csv")
 
 
 def load_attention_rows() -> list[Measurement]:
-    """Attention in phases and fused, of a third repository (latency-kernels-attention.csv)."""
+    """Load attention in phases and fused, from a third repository (latency-kernels-attention.csv)."""
     return _load("latency-kernels-attention.csv")
 
 
 def load_all_kernel_rows() -> list[Measurement]:
-    """The kernels of all three files."""
+    """Load the kernels of all three files."""
     return load_kernel_rows() + load_other_rows() + load_attention_rows()
 
 
 def is_others(row: Measurement) -> bool:
-    """True if nobody here wrote the kernel that was measured."""
+    """True if the measured kernel was written outside this project."""
     return row.id[0] in "op"
 
 
 def family(row: Measurement) -> tuple[str, str, str]:
-    """One author's variants of one kernel on one chip: (source, kernel, device)."""
+    """Return (source, kernel, device): one author's variants of one kernel on one chip."""
     return repository(row), kernel_name(row), row.device
 
 
 def repository(row: Measurement) -> str:
-    """The public repository or document that published a row."""
+    """Return the public repository or document that published a row."""
     return row.source.split(maxsplit=1)[0]
 
 
 def kernel_name(row: Measurement) -> str:
-    """The kernel of a row, with the rungs of the matmul ladder as one."""
+    """Return the kernel of a row, with the rungs of the matmul ladder as one."""
     if is_others(row):
         return next(name for word, name in _OTHERS.items() if word in row.kernel)
     return _family(row)
 
 
-_OTHERS = {  # what a row's kernel is called, by the first of these words that is in it
+_OTHERS = {  # kernel name by the first of these words in the row's text
     "fp8": "fused MoE, fp8",
     "fused MoE": "fused MoE, bf16",
     "MoE": "sparse MoE",
@@ -109,7 +109,7 @@ _OTHERS = {  # what a row's kernel is called, by the first of these words that i
 
 
 def load_instruction_rows() -> list[Measurement]:
-    """The measured and documented instructions (latency-instructions.csv)."""
+    """Load the measured and documented instructions (latency-instructions.csv)."""
     return _load("latency-instructions.csv")
 
 
@@ -133,7 +133,7 @@ def _load(name: str) -> list[Measurement]:
 
 
 def launch_of(row: Measurement) -> Launch:
-    """The launch that repeats a measured kernel."""
+    """Return the launch that reproduces a measured kernel."""
     if is_others(row):
         kernel, arguments, parameters = build(row.id, row.kernel, row.shapes)
         return Launch(kernel, arguments, row.device, dge=True, profiled=True, parameters=parameters)
@@ -152,7 +152,7 @@ def _family(row: Measurement) -> str:
 
 def _vector_add_tiled(row: Measurement) -> _Built:
     vector = TensorSpec((_number(row.shapes, "n"),), DTYPES[row.dtype])
-    by_hardware = row.device != "trn1"  # the addresses of a loop that the compiler of NKI's first beta did not unroll
+    by_hardware = row.device != "trn1"  # addresses of a loop that the compiler of NKI's first beta did not unroll
     return (
         vector_add_tiled,
         (vector, vector),
@@ -178,7 +178,7 @@ def _conv2d(row: Measurement) -> _Built:
 
 def _matmul(row: Measurement) -> _Built:
     (m, k), (_, n) = _shapes(row.shapes)
-    # The rung is in the kernel's name: by word in the tutorial, by version in the optimization guide.
+    # The kernel's name has the rung: as a word in the tutorial, as a version in the optimization guide.
     rungs = {
         "tiled": kernels.matmul_tiled,
         "hoist_load": kernels.matmul_hoist_load,
@@ -186,7 +186,7 @@ def _matmul(row: Measurement) -> _Built:
         "fully": matmul_blocked,
     }
     kernel = next(kernel for word, kernel in rungs.items() if word in row.kernel)
-    # In float32 the published blocks of 8 tiles of K take 228 KiB of a partition, which the compiler spilled.
+    # In float32 the published blocks of 8 tiles of K need 228 KiB per partition, which the compiler spilled.
     blocks = {"tiles_in_block_k": 4} if kernel is matmul_blocked and row.dtype == "fp32" else {}
     return kernel, (TensorSpec((k, m), DTYPES[row.dtype]), TensorSpec((k, n), DTYPES[row.dtype])), blocks
 
@@ -207,5 +207,5 @@ def _number(text: str, name: str) -> int:
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:
-    """The bracketed shapes in a text, `X[1,256] @ W[3,3]` as [(1, 256), (3, 3)]."""
+    """Return the bracketed shapes in a text, `X[1,256] @ W[3,3]` as [(1, 256), (3, 3)]."""
     return [tuple(int(extent) for extent in shape.split(",")) for shape in re.findall(r"\[([\d,]+)\]", text)]

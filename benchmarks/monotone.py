@@ -1,10 +1,10 @@
-"""Count of predictions that go the wrong way where physics leaves one way only, over random kernels and shapes.
+"""Count predictions that violate monotonicity, over random kernels and shapes.
 
     python benchmarks/monotone.py [--count 100] [--seed 0]
 
-Counts the violations of four rules: bfloat16 is not slower than float32 where nothing else differs; one more row or
-column does not make a kernel faster, nor slower by more than what it adds; more work is never faster; a resource that
-is twice as fast makes nothing slower. Every violation is printed.
+Counts the violations of four rules: bfloat16 is not slower than float32; an additional row or column does not make a
+kernel faster, nor slower by more than its own work; more work is never faster; doubling the speed of a resource makes
+nothing slower. Every violation is printed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from trninfer.simulator.timing.critical_path import RESOURCES
 
 TARGET = "trn2"
 SLOWER_IN_BFLOAT16 = 0.05
-FASTER_WITH_MORE = 0.05  # for a row or column more
-SLOWER_WITH_MORE = 0.10  # beside the cost of what it adds
+FASTER_WITH_MORE = 0.05  # for an additional row or column
+SLOWER_WITH_MORE = 0.10  # beyond the cost of its own work
 FASTER_WITH_MORE_WORK = 0.001  # rounding
 SLOWER_WITH_TWICE = 0.02
 
@@ -61,7 +61,7 @@ class Kernel:
             )
 
     def time(self) -> float:
-        """Microseconds without the launch."""
+        """Return microseconds without the launch."""
         run = self.run()
         return run.latency_us - run.launch_us
 
@@ -74,7 +74,7 @@ class Violation(NamedTuple):
 
 
 def draw(rng: random.Random) -> Kernel:
-    """A random kernel of one to twelve tiles."""
+    """Draw a random kernel of one to twelve tiles."""
     columns = rng.choice([rng.randint(1, 40), rng.randint(100, 600), rng.choice([127, 128, 256, 511, 512, 1024])])
     turned = rng.random() < 0.15
     return Kernel(
@@ -135,7 +135,7 @@ RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {
 
 
 def violations(count: int, seed: int) -> dict[str, list[Violation]]:
-    """Return what breaks each rule, over `count` random kernels."""
+    """Return the violations of each rule over `count` random kernels."""
     rng = random.Random(seed)
     kernels = [draw(rng) for _ in range(count)]
     return {rule: [found for kernel in kernels for found in check(kernel)] for rule, check in RULES.items()}

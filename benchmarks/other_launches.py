@@ -1,4 +1,4 @@
-"""Launches of the kernels that others wrote: shapes, and the differences of each variant."""
+"""Launches of kernels by other authors: shapes, and the differences of each variant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS: dict[str, Any] = {"gate_up_by": "row", "down_by": "row"}
 _FP8 = moe_fused_fp8.Version(scales="at once", all_first=True, padded_first=True)
 _HARDWARE = Version(hardware=True, masks_first=True)
 
-# What the kernels are given beside arrays, by row.
+# Arguments of the kernels other than arrays, by row.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "o01": {},
     "o02": {},
@@ -70,11 +70,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 _MATMULS = {"o43": matmul_accumulated, "o44": matmul_preloaded, "o45": matmul_preloaded, "o46": double_matmul}
 _FLOAT32 = ("p03", "p04", "p07", "p08")
-_MASKED = ("o12",)  # rows whose kernel loads its mask
+_MASKED = ("o12",)  # rows whose kernel loads a mask
 
 
 def build(row_id: str, kernel: str, shapes: str) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any]]:
-    """The kernel of a row, its arguments and parameters."""
+    """Return the kernel of a row, its arguments and its parameters."""
     if row_id.startswith("p"):
         length = int(shapes.removesuffix("]").rpartition(",")[2])
         dtype = "float32" if row_id in _FLOAT32 else "bfloat16"
@@ -132,7 +132,7 @@ def _fused(size: dict[str, int]) -> tuple[TensorSpec, ...]:
 
 def _fused_fp8(size: dict[str, int], row_id: str) -> tuple[Any, ...]:
     features, inner, experts = (size[name] for name in "HIE")
-    columns = features // 4 if row_id in ("o34", "o35") else features  # that there are scales of
+    columns = features // 4 if row_id in ("o34", "o35") else features  # features with scales
     gates = [TensorSpec((experts, features, 2 * inner), "int8"), TensorSpec((experts, 2 * inner), "float32")]
     if PARAMETERS[row_id]["version"].packed:
         gates = [TensorSpec((experts, features // 128 + 1, 128, 2 * inner), "int8"), None]
@@ -141,7 +141,7 @@ def _fused_fp8(size: dict[str, int], row_id: str) -> tuple[Any, ...]:
 
 
 def _cached(size: dict[str, int]) -> tuple[TensorSpec, ...]:
-    """The arguments of a decode whose cache has a batch and heads."""
+    """Return the arguments of a decode whose cache has batch and head dimensions."""
     features, head = size["H"], size["d"]
     inner, keys = size["Hq"] * head, size["Hkv"] * head
     cache = _narrow(1, size["Hkv"], size["S_prior"], head)

@@ -1,4 +1,4 @@
-"""Predictions of the measured kernels, and what the simulator's fitted constants have to do with them."""
+"""Predictions of the measured kernels, and their dependence on the simulator's fitted constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trninfer.simulator.timing.constants import constants, override
 
 @dataclass(frozen=True)
 class Change:
-    """Another value of one constant of one target."""
+    """A changed value of one constant of one target."""
 
     target: str
     name: str
@@ -28,17 +28,17 @@ class PredictedRow:
     row: Measurement
     predicted_us: float
     fitted: tuple[str, ...]
-    expected_error: float | None = None  # what the simulator says of itself, as a share
-    kind: str = ""  # what bounds it, as the simulator tells kernels apart for that
+    expected_error: float | None = None  # the simulator's own estimate, relative
+    kind: str = ""  # the kind of bound that the estimate depends on
 
     @property
     def error(self) -> float:
-        """In percent of the measurement."""
+        """Return the error in percent of the measurement."""
         return percentage_error(self.predicted_us, self.row.latency_us)
 
 
 def fitted_to(row: Measurement) -> tuple[str, ...]:
-    """The constants of the row's device that lean on the row, whatever their mark."""
+    """Return the constants of the row's device that depend on the row, whatever their mark."""
     return tuple(
         name
         for name, constant in constants(row.device).items()
@@ -47,21 +47,22 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
 
 
 def predict_all(rows: list[Measurement]) -> list[PredictedRow]:
-    """Predict every row, on all cores."""
+    """Predict every row, on all processor cores."""
     found = _predict((row, None) for row in rows)
     return [PredictedRow(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
-    """Microseconds for each row, with a constant changed where a change is given; on all cores.
+    """Return microseconds for each row, with a constant changed if a change is given, on all processor cores.
 
-    Each in a process of its own, so that none meets another's constants or the simulator's memory of a launch.
+    Each task has its own process, so that overridden constants and cached launches are not shared.
     """
     return [latency for latency, _, _ in _predict(tasks)]
 
 
 def predict_as_written(rows: Iterable[Measurement]) -> dict[str, PredictedRow]:
-    """Predict the rows whose kernel runs the instructions of a profile, as their source is written instead; by id."""
+    """Predict the rows whose kernel follows the instructions of a profile from their source instead; return results by
+    id."""
     found = {}
     for row in rows:
         launch = launch_of(row)
@@ -88,7 +89,7 @@ def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]
 
 
 def run_of(row: Measurement) -> simulator.Run:
-    """The kernel of a row, launched as it was measured, shapes only."""
+    """Launch the kernel of a row as it was measured, in shape-only mode."""
     return _run(launch_of(row))
 
 

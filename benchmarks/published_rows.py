@@ -1,7 +1,7 @@
 """Predictions of published kernels from their own source, beside their published times.
 
-    python benchmarks/published_rows.py                       prints the table that was saved
-    python benchmarks/published_rows.py --sources DIR --save  predicts every row anew, and saves the table
+    python benchmarks/published_rows.py                       prints the saved table
+    python benchmarks/published_rows.py --sources DIR --save  predicts every row and saves the table
 
 DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits that `runtime/measure/published.csv`
 names. The kernels are migrated by `trninfer migrate` and nothing else is changed but the constants that their authors

@@ -1,7 +1,8 @@
-"""Predicted and measured ratios between versions of one kernel: can one choose between two versions by the model?
+"""Compare predicted and measured ratios between versions of one kernel, to see whether the model can choose between
+them.
 
-Versions are rows of one author and kernel that were measured on one chip, in one way, for the same shapes and dtype.
-`CHANGES` are pairs of them that differ in one thing, by the kind of that difference.
+Versions are rows of one author and kernel, measured on one chip with the same method, shapes and dtype. `CHANGES` are
+pairs that differ in one thing, by the kind of difference.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from trninfer.benchmarks.error_statistics import percentage_error, summarize
 from trninfer.benchmarks.measurements import family, kernel_name
 from trninfer.benchmarks.predictions import PredictedRow
 
-FEWEST = 3  # versions that can be ranked
+FEWEST = 3  # minimum number of versions to rank
 NOTICEABLE = 0.03  # relative difference of two measured times: runs of one version differ by 1 to 3 %
 
-# A first version that takes thirty times as long as the tuned ones: with it any order of those looks good.
+# A first version that takes thirty times as long as the tuned ones; with it any order of those would look good.
 FIRST = ("o01",)
 
 CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
@@ -73,8 +74,8 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
 
 
 class Ranked(NamedTuple):
-    """The versions of one kernel: their number, the mean error of times and of the ratios between any two of them (in
-    percent), and Spearman's rank correlation."""
+    """The versions of one kernel: their number, the mean error of times and of ratios between any two (in percent), and
+    Spearman's rank correlation."""
 
     name: str
     rows: int
@@ -84,7 +85,7 @@ class Ranked(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change between two versions: how much more time it took, measured and predicted, in percent."""
+    """A change between two versions: the measured and predicted change in time, in percent."""
 
     kind: str
     before: str
@@ -95,19 +96,19 @@ class Changed(NamedTuple):
 
     @property
     def noticeable(self) -> bool:
-        """True if the measured times differ by more than runs of one version do."""
+        """True if the measured times differ by more than the spread between runs."""
         return abs(self.measured) >= 100 * NOTICEABLE
 
     @property
     def right(self) -> bool:
-        """True if the prediction has the direction of a noticeable change, or that it is none."""
+        """True if the prediction has the sign of a noticeable change, or agrees that there is none."""
         if not self.noticeable:
             return abs(self.predicted) < 100 * NOTICEABLE
         return self.measured * self.predicted > 0
 
 
 def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
-    """Every kernel with at least three versions."""
+    """Return every kernel with at least three versions."""
     groups: dict[tuple[str, ...], list[PredictedRow]] = {}
     for prediction in predictions:
         row = prediction.row
@@ -127,7 +128,8 @@ def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
 
 
 def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
-    """The error of the ratio of any two versions' times, the slower over the faster, in percent of the measured one."""
+    """Return the error of the ratio of any two versions' times, slower over faster, in percent of the measured
+    ratio."""
     for one, other in combinations(members, 2):
         fast, slow = sorted((one, other), key=lambda p: p.row.latency_us)
         measured = slow.row.latency_us / fast.row.latency_us
@@ -135,7 +137,7 @@ def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
 
 
 def changes(predictions: Sequence[PredictedRow]) -> list[Changed]:
-    """The pairs of `CHANGES` of which both rows were predicted."""
+    """Return the pairs of `CHANGES` for which both rows were predicted."""
     rows = {prediction.row.id: prediction for prediction in predictions}
     return [
         Changed(

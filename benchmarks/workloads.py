@@ -1,4 +1,4 @@
-"""Pictures and networks to measure with: made here, the same each time, a large network with random weights."""
+"""Reproducible pictures and networks for measurements, including a large network with random weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ CLASSES = 10
 
 
 def draw_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """JPEG files of `size` (width, height) with coarse and fine colour, so that they take decoding as photos do."""
+    """Draw JPEG files of `size` (width, height) with coarse and fine colour, so that decoding costs as much as for
+    photos."""
     random = np.random.default_rng(0)
     width, height = size
     for number in range(count):
@@ -29,8 +30,8 @@ def draw_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
 
 
 def residual_network(side: int, width: int = 64) -> Model:
-    """A residual network for photos of side x side pixels: four stages of one block, of `width` to 8 * `width`
-    channels, with random weights scaled so that values keep their size."""
+    """Return a residual network for photos of side x side pixels: four stages of one block, of `width` to 8 * `width`
+    channels, with random weights scaled to preserve the magnitude of values."""
     layers: list[Layer] = [Conv2d("stem", 3, width, (3, 3), (1, 1, 1, 1), activation="relu", stride=(2, 2))]
     channels = width
     for stage in range(4):
@@ -61,7 +62,7 @@ def residual_network(side: int, width: int = 64) -> Model:
 
 
 def _block(name: str, source: str, channels: int, out: int, stride: int) -> list[Layer]:
-    """Two convolutions of 3x3 and the sum with what went in, itself convolved where its shape is another."""
+    """Add two 3x3 convolutions and a residual connection, which is convolved if its shape differs."""
     around = (1, 1, 1, 1)
     first = Conv2d(
         f"{name}.1", channels, out, (3, 3), around, activation="relu", stride=(stride, stride), inputs=(source,)

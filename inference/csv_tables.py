@@ -2,9 +2,9 @@
 
 These rules decide which line is the header; the choice is reported:
 
-- "yes": the first line that is not a comment. "no": none. - "auto": the first line, where it names columns: no cell is
-a number or missing; or the cells are 0, 1, 2, 3, ..., as pandas writes for columns without names, at least four or with
-a name or nothing before them.
+- "yes": the first line that is not a comment. "no": none.
+- "auto": the first line, if it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
+  pandas writes for columns without names (at least four, or preceded by a name or an empty cell).
 
 Lines before the first row that begin with # are comments, as NumPy writes them. Empty lines are left out. A cell that
 is missing (empty, NA, null, ...) is an error wherever it is.

@@ -1,6 +1,6 @@
 """Attention of one new token with all its projections: the loops and instructions of the measured row o01.
 
-The output weights are loaded with their rows along the free axis, 2 bytes a piece; that bounds the kernel.
+The output weights are loaded with their rows along the free axis in elements of 2 bytes, which bounds the kernel.
 """
 
 import nki
@@ -9,7 +9,7 @@ import nki.language as nl
 
 from .attention_tiles import P, copied, function, loaded, reduced, rotated_columns, sbuf, scaled, two
 
-WIDE = 512  # columns of the output projection at a time
+WIDE = 512  # columns of the output projection per step
 
 
 @nki.jit
@@ -47,7 +47,7 @@ def attention_decode(hidden, wq, wk, wv, wo, q_norm, k_norm, key_cache, value_ca
 
 
 def _projected(weight, token):
-    """weight [128, H] tile by tile against the columns of the token, [128, 1]."""
+    """Project the token, [128, 1] columns, by weight [128, H], tile by tile."""
     sums = nl.zeros((P, 1), dtype=nl.float32, buffer=nl.psum)
     for t in range(token.shape[1]):
         nisa.nc_matmul(sums, stationary=weight[0:P, t * P : (t + 1) * P], moving=token[0:P, t : t + 1])
@@ -55,14 +55,14 @@ def _projected(weight, token):
 
 
 def _summed(data, ones):
-    """The sum over the partitions, on each of them: a matmul with ones."""
+    """Sum over the partitions with a matmul of ones; every partition gets the result."""
     sums = nl.zeros((P, data.shape[1]), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(sums, stationary=ones, moving=copied(data, nl.bfloat16))
     return copied(sums)
 
 
 def _normalized(data, weight, ones):
-    """RMS normalisation of columns."""
+    """Apply RMS normalisation to columns."""
     total = _summed(two(nl.multiply, data, data), ones)
     mean = sbuf(data.shape[1])
     nisa.tensor_scalar(mean, total, op0=nl.multiply, operand0=1.0 / P, op1=nl.add, operand1=1e-6)
@@ -70,7 +70,7 @@ def _normalized(data, weight, ones):
 
 
 def _repeated(column, count):
-    """The column `count` times, by a copy each."""
+    """Repeat the column `count` times, with a copy each."""
     dst = sbuf(count)
     for c in range(count):
         nisa.tensor_copy(dst[0:P, c : c + 1], column)
@@ -78,7 +78,7 @@ def _repeated(column, count):
 
 
 def _queries(wq, token, heads, weight, cosine, sine, ones):
-    """All heads' queries side by side, normalised, rotated and scaled, [128, heads] bfloat16."""
+    """Return all heads' queries, normalised, rotated and scaled, as columns [128, heads] bfloat16."""
     weights = []
     for head in range(heads):
         weights.append(loaded(wq[head * P : (head + 1) * P, 0 : wq.shape[1]]))
@@ -96,12 +96,12 @@ def _queries(wq, token, heads, weight, cosine, sine, ones):
 
 
 def _new_score(key, queries, heads, ones):
-    """The scores of the new token's own key, on every partition."""
+    """Return the scores of the new token's own key, on every partition."""
     return _summed(two(nl.multiply, _repeated(key, heads), queries), ones)
 
 
 def _row_maximum(scores, heads, zeroed=False):
-    """The largest score of each head, [heads, 1]; the measured kernel sets PSUM to zero before the first."""
+    """Return the largest score of each head, [heads, 1]; the measured kernel zeroes PSUM before the first."""
     flipped = nl.ndarray((heads, P), dtype=nl.float32, buffer=nl.psum)
     if zeroed:
         nisa.memset(flipped, value=0.0)
@@ -110,7 +110,7 @@ def _row_maximum(scores, heads, zeroed=False):
 
 
 def _negative_maximum(largest, heads):
-    """- largest [heads, 1] on every partition, [128, heads]: a copy a column, then a transpose."""
+    """Return - largest [heads, 1] on every partition, [128, heads]: one copy per column, then a transpose."""
     negative = scaled(largest, nl.multiply, -1.0)
     wide = nl.ndarray((heads, P), dtype=nl.float32, buffer=nl.sbuf)
     for c in range(P):
@@ -121,7 +121,7 @@ def _negative_maximum(largest, heads):
 
 
 def _attended(queries, key_cache, value_cache, score, value, heads, ones):
-    """softmax over the cached keys and the new one, times the values, [128, heads] bfloat16."""
+    """Return softmax over the cached keys and the new one, times the values, [128, heads] bfloat16."""
     tiles = key_cache.shape[0] // P
     keys, values = [], []
     for t in range(tiles):

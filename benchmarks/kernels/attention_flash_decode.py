@@ -1,8 +1,8 @@
 """Attention of one new token over a cache, tile by tile with a running maximum: the loops and instructions of the
 measured rows o18 and o19.
 
-Weights come as tiles of 128 x 128 in 256-byte rows. The maximum of each tile goes through HBM to reach all partitions.
-o18 works on one query head at a time, o19 on all heads of a key (`packed`).
+Weights are loaded as tiles of 128 x 128 in 256-byte rows. The maximum of each tile is broadcast to all partitions
+through HBM. o18 processes one query head at a time, o19 all heads of a key (`packed`).
 """
 
 import nki
@@ -19,8 +19,9 @@ def attention_flash_decode(
     """hidden [1, 1, H], wq [Hq d, H], wk and wv [Hk d, H], norms [d], caches [1, Hk, S, d], cos and sin [1, d],
     position [1, 1] (not read) -> [1, 1, Hq d].
 
-    `merged`: heads of one key share what they load of it, as the compiler made them (the profile of o18 counts 404
-    DMAs, its kernel has 572)."""
+    `merged`: heads of one key share its loads, as the compiler merged them (the profile of o18 has 404 DMAs, its source
+    572).
+    """
     heads, keys = wq.shape[0] // P, wk.shape[0] // P
     out = nl.ndarray((1, 1, heads * P), dtype=nl.bfloat16, buffer=nl.shared_hbm)
     column = out.reshape((heads * P, 1))
@@ -52,11 +53,11 @@ class _State:
         self.columns = columns
         self.spread = nl.ndarray((columns, 1), dtype=nl.float32, buffer=nl.private_hbm)
         self.merged = merged
-        self.ones = self.token = None  # made where the measured kernel makes them
+        self.ones = self.token = None  # created at the same point as in the measured kernel
         self.kept = {}
 
     def tile(self, source, offset, pitch, shared):
-        """A tile of 128 rows of 256 bytes; one that was loaded for a head of the same key is kept."""
+        """Load a tile of 128 rows of 256 bytes, or return one that was loaded for a head of the same key."""
         tile = self.kept.get((id(source), offset))
         if tile is None:
             tile = sbuf(dtype=nl.bfloat16)
@@ -71,7 +72,7 @@ def _zeros(rows, columns):
 
 
 def _projected(state, weight, head, shared):
-    """weight[head] against the token, [128, 1]."""
+    """Project the token by weight[head], [128, 1]."""
     features = weight.shape[1]
     sums = _zeros(P, 1)
     for t in range(len(state.token)):
@@ -81,7 +82,7 @@ def _projected(state, weight, head, shared):
 
 
 def _normalized(state, data, weight):
-    """RMS normalisation of a column."""
+    """Apply RMS normalisation to a column."""
     squares = copied(two(nl.multiply, data, data), nl.bfloat16)
     sums = _zeros(P, 1)
     nisa.nc_matmul(sums, stationary=state.ones, moving=squares)
@@ -91,7 +92,7 @@ def _normalized(state, data, weight):
 
 
 def _turned(data):
-    """The halves of a column changed, the upper one negated."""
+    """Swap the halves of a column and negate the upper one."""
     half = P // 2
     result = sbuf(1)
     nisa.tensor_copy(result[0:half, 0:1], scaled(data[half:P, 0:1], nl.multiply, -1.0))
@@ -105,7 +106,7 @@ def _rotated(data, turned, turns):
 
 
 def _one_head(state, head, key_head, weights, turns):
-    """The result of one query head, [128, 1]."""
+    """Return the result of one query head, [128, 1]."""
     vectors = [_projected(state, state.wq, head, False), _projected(state, state.wk, key_head, True)]
     value = _projected(state, state.wv, key_head, True)
     normal = [_normalized(state, vector, weight) for vector, weight in zip(vectors, weights)]
@@ -117,7 +118,7 @@ def _one_head(state, head, key_head, weights, turns):
 
 
 def _packed_heads(state, key_head, weights, turns):
-    """The results of all query heads of a key, [128, heads]."""
+    """Return the results of all query heads of a key, [128, heads]."""
     key = _normalized(state, _projected(state, state.wk, key_head, True), weights[1])
     key = _rotated(key, _turned(key), turns)
     value = _projected(state, state.wv, key_head, True)
@@ -131,7 +132,7 @@ def _packed_heads(state, key_head, weights, turns):
 
 
 def _packed(columns):
-    """Columns side by side, by a copy each."""
+    """Concatenate columns, with a copy each."""
     dst = sbuf(len(columns), columns[0].dtype)
     for c in range(len(columns)):
         nisa.tensor_copy(dst[0:P, c : c + 1], columns[c])
@@ -139,12 +140,12 @@ def _packed(columns):
 
 
 def _spread(column, columns):
-    """A column in each of `columns`."""
+    """Copy a column to each of `columns`."""
     return column if columns == 1 else _packed([column] * columns)
 
 
 def _tile_maximum(state, scores):
-    """The largest score of each head on all partitions, through HBM."""
+    """Return the largest score of each head on all partitions, broadcast through HBM."""
     flipped = nl.ndarray((state.columns, P), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(flipped, scores)
     nisa.dma_copy(dst=state.spread, src=reduced(nl.maximum, copied(flipped)))
@@ -154,14 +155,14 @@ def _tile_maximum(state, scores):
 
 
 def _rescaled(largest, new_largest, sums, total):
-    """The negated maximum, and what was summed up so far, by exp(old maximum - new one)."""
+    """Return the negated maximum, and the sums and total scaled by exp(old maximum - new maximum)."""
     negative = scaled(new_largest, nl.multiply, -1.0)
     alpha = function(nl.exp, two(nl.add, largest, negative))
     return negative, two(nl.multiply, sums, alpha), two(nl.multiply, total, alpha)
 
 
 def _attended(state, key_head, narrow, queries, key, value):
-    """softmax over the cached keys and the new one, times the values."""
+    """Return softmax over the cached keys and the new one, times the values."""
     columns = state.columns
     total, largest, sums = sbuf(columns), sbuf(columns), sbuf(columns)
     for tile, number in ((total, 0.0), (largest, -1e9), (sums, 0.0)):

@@ -2,10 +2,10 @@
 
 q, k and v are [128, sequence], the result [sequence, 128]; scores are float32 whatever the dtype of the arguments.
 
-`as_compiled` runs the instructions that the profiles show: the compiler of NKI's first beta ran the loops over blocks
-of 128 queries side by side. One instruction reduces the maxima, the sums and takes the reciprocals of a whole group of
-blocks, so that no block of a group goes on before all have come so far; four transposes share a bank of PSUM and a
-copy; DMAs of two blocks or four are one. Otherwise the instructions are those that the source says.
+`as_compiled` issues the instructions found in the profiles: the compiler of NKI's first beta interleaved the loops over
+blocks of 128 queries. One instruction reduces the maxima, the sums and the reciprocals of a whole group of blocks,
+which synchronises the group; four transposes share a PSUM bank and a copy; DMAs of two or four blocks are merged.
+Without it, the instructions follow the source.
 """
 
 import nki
@@ -13,9 +13,9 @@ import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-COLUMNS = 512  # of one matmul, and of a bank of PSUM
-STORED = 4096  # bytes of a partition that one DMA of scores moves, as compiled
-RESULTS = 4  # blocks of the result that one DMA stores, as compiled
+COLUMNS = 512  # columns of a matmul, and of a PSUM bank
+STORED = 4096  # bytes per partition moved by a DMA of scores, as compiled
+RESULTS = 4  # blocks of the result stored by a DMA, as compiled
 
 
 def _tile(*free, dtype=nl.float32):
@@ -29,14 +29,14 @@ def _loaded(src):
 
 
 def _blocks(length, as_compiled, most):
-    """The numbers of the blocks of 128 queries, in the groups that the compiler runs side by side."""
+    """Return the indices of the blocks of 128 queries, in the groups that the compiler interleaves."""
     count = length // P
     size = min(most, count) if as_compiled else 1
     return [range(first, first + size) for first in range(0, count, size)]
 
 
 def _product(q, k, block, j):
-    """Scores of 128 queries and 512 keys, in PSUM."""
+    """Return the scores of 128 queries and 512 keys, in PSUM."""
     product = nl.ndarray((P, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     columns = slice(j * COLUMNS, (j + 1) * COLUMNS)
     nisa.nc_matmul(product, stationary=q[0:P, block * P : (block + 1) * P], moving=k[0:P, columns])
@@ -50,9 +50,9 @@ def _copied(src):
 
 
 def _exponentials(scores):
-    """exp(scores - their maximum) of a group of blocks, and one over the sum of each row, [128, blocks].
+    """Return exp(scores - maximum) of a group of blocks, and the reciprocal of each row sum, [128, blocks].
 
-    `scores` are tiles of 512 columns: those of each block.
+    `scores` are tiles of 512 columns, by block.
     """
     count, size = len(scores[0]), len(scores)
     maxima, sums = _tile(size, count), _tile(size, count)
@@ -74,7 +74,7 @@ def _exponentials(scores):
 
 
 def _transposed(tile, at_once):
-    """The transposes of the squares of a tile of 512 columns, side by side; `at_once` share a bank of PSUM."""
+    """Return the transposes of the squares of a tile of 512 columns; `at_once` share a PSUM bank."""
     squares = _tile(COLUMNS)
     for first in range(0, COLUMNS, at_once * P):
         flipped = nl.ndarray((P, at_once * P), dtype=tile.dtype, buffer=nl.psum)
@@ -85,7 +85,7 @@ def _transposed(tile, at_once):
 
 
 def _weighted(weights, values):
-    """The sum over all keys of transposed weights times values, in PSUM."""
+    """Return the sum over all keys of transposed weights times values, in PSUM."""
     sums = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum)
     for weight, value in zip(weights, values):
         for j in range(0, COLUMNS, P):
@@ -98,7 +98,7 @@ def _halves(tile):
 
 
 def _store(result, blocks, tiles):
-    """Store the results of some blocks, side by side in a tile, by one DMA."""
+    """Store the results of some blocks, adjacent in a tile, with one DMA."""
     rows = result[blocks[0] * P : (blocks[-1] + 1) * P, 0:P].reshape((len(blocks), P, P))
     nisa.dma_copy(dst=rows.permute((1, 0, 2)), src=tiles)
 
@@ -147,7 +147,7 @@ def attention_phases(q_hbm, k_hbm, v_hbm, as_compiled=False):
 
 
 def _loaded_scores(scores_hbm, together, blocks):
-    """Tiles of 512 columns of the scores of some blocks, loaded by the DMAs that stored them."""
+    """Load the scores of some blocks as tiles of 512 columns, with the same DMAs that stored them."""
     tiles = []
     for stored in together:
         if stored[0] in blocks:
@@ -167,7 +167,8 @@ def attention_fused(q_hbm, k_hbm, v_hbm, as_compiled=False):
         scores = []
         for block in blocks:
             products = [_product(q, k, block, j) for j in range(length // COLUMNS)]
-            # As compiled, eight banks hold half of the scores of four long blocks; the others are copied to SBUF.
+            # As compiled, the eight PSUM banks hold half of the scores of four long blocks; the others are copied to
+            # SBUF.
             keeps = as_compiled and len(blocks) * len(products) <= 4
             scores.append([p if keeps or (as_compiled and j == 0) else _copied(p) for j, p in enumerate(products)])
         exponentials, inverse = _exponentials(scores)

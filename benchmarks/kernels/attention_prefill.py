@@ -3,8 +3,8 @@
     for each key head: keys and values of all tiles of 128 positions (projected, keys normalised and rotated)
         for each of its query heads, each tile of queries: project, normalise, rotate; softmax(queries @ keys) @ values
 
-What the rows differ in is named by `attention_prefill`'s parameters; `launch_of` (measurements.py) has each row's.
-Columns are spread over 128 columns by DMAs of 4-byte elements, which is what bounds these kernels.
+The rows differ in the parameters of `attention_prefill`; `launch_of` (measurements.py) has those of each row. Columns
+are broadcast to 128 columns by DMAs of 4-byte elements, which bounds these kernels.
 """
 
 import nki
@@ -34,9 +34,10 @@ def attention_prefill(
 ):
     """hidden [1, S, H], wq [Hq d, H], wk and wv [Hkv d, H] (or transposed), norms [d], cos and sin [S, d] -> [S, Hq d].
 
-    softmax: "tiles" and "columns" keep running maxima as tiles or columns, "whole" and "whole in tiles" see all scores
-    first. mask [S, S] is loaded where given, else computed. hidden_first: loaded and transposed once; cache: keys and
-    values are stored too."""
+    softmax: "tiles" and "columns" keep running maxima as tiles or columns; "whole" and "whole in tiles" compute all
+    scores first. mask [S, S] is loaded if given, else computed. hidden_first: the input is loaded and transposed once;
+    cache: keys and values are stored too.
+    """
     _, length, _ = hidden.shape
     heads, key_heads = wq.shape[transposed_weights] // P, wk.shape[transposed_weights] // P
     out = nl.ndarray((length, heads * P), dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -95,7 +96,7 @@ def attention_prefill(
 
 
 def _attend(softmax, queries, keys, values, s, mask):
-    """The attention of a tile of queries; of "whole in tiles" the masked scores alone."""
+    """Return the attention of a tile of queries; for "whole in tiles" only the masked scores."""
     if softmax == "tiles":
         return flash_tiles(queries, keys, values, s, mask)
     if softmax == "columns":
@@ -113,7 +114,7 @@ def _stored(tile, cache, s, head):
 
 
 def _weight_tile(weight, head, t, already_transposed):
-    """A tile [features, 128] of a head's weights."""
+    """Load a tile [features, 128] of a head's weights."""
     if already_transposed:
         return loaded(weight[t * P : t * P + P, head * P : head * P + P])
     return transposed(loaded(weight[head * P : head * P + P, t * P : t * P + P]))
@@ -134,7 +135,7 @@ def _hidden_tile(rows, s, t):
 
 
 def _project(rows, s, weights, first):
-    """Rows of a tile of positions times each of the weights, in PSUM; from tiles in SBUF where `first` has them."""
+    """Return a tile of rows times each of the weights, in PSUM; the rows come from SBUF if `first` has them."""
     sums = []
     for _ in weights:
         sums.append(nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum))

@@ -1,4 +1,4 @@
-"""The softmax of the measured prefill kernels, as each of them computes it: tile by tile, or of all scores at once."""
+"""The softmax variants of the measured prefill kernels: tile by tile, or over all scores at once."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -21,7 +21,7 @@ from .attention_tiles import (
 
 
 def _state(columns):
-    """Running sum of values, maximum and sum of exponentials."""
+    """Return the running sum of values, the maximum, and the sum of exponentials."""
     total, largest, count = sbuf(), sbuf(columns), sbuf(columns)
     nisa.memset(total, value=0.0)
     nisa.memset(largest, value=-1e30)
@@ -30,7 +30,7 @@ def _state(columns):
 
 
 def _weighted(exponentials, tiles):
-    """exponentials @ values, a tile of 128 keys after the other."""
+    """Return exponentials @ values, one tile of 128 keys at a time."""
     sums = nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum)
     _weigh(sums, exponentials, tiles)
     return copied(sums)
@@ -49,7 +49,7 @@ def _update(state, largest, count, total):
 
 
 def flash_tiles(queries, keys, values, s, mask):
-    """Running maxima and sums as tiles of equal columns; each key tile's are spread by DMAs."""
+    """Keep running maxima and sums as tiles of equal columns, broadcast by DMAs for each key tile."""
     state = _state(P)
     for k in range(len(keys)):
         if mask is None:
@@ -72,7 +72,7 @@ def flash_tiles(queries, keys, values, s, mask):
 
 
 def flash_columns(queries, keys, values, s):
-    """Running maxima and sums as columns; four tiles of keys at a time, then those that are left."""
+    """Keep running maxima and sums as columns; process four tiles of keys at a time, then the remainder."""
     state = _state(1)
     whole = len(keys) // BATCH * BATCH
     for k in range(0, whole, BATCH):
@@ -108,7 +108,7 @@ def _inverse(count):
 
 
 def softmax_whole(queries, keys, values, s, finish):
-    """All masked scores, then the largest of each row, then exponentials; the scores alone where not `finish`."""
+    """Compute all masked scores, the maximum of each row, then exponentials; only the scores unless `finish`."""
     wide = masked(scored(queries, _wide(keys, 0)), s * P)
     tail = []
     for k in range(BATCH, len(keys)):
@@ -133,7 +133,7 @@ def _negative_maximum(wide, tail):
 
 
 def _weigh_tail(sums, tail, negative, count, values):
-    """Add what the last tiles of keys contribute, and their exponentials to `count`."""
+    """Add the contribution of the last key tiles, and their exponentials to `count`."""
     for t in range(len(tail)):
         exponentials = function(nl.exp, two(nl.add, tail[t], negative))
         nisa.tensor_copy(count, two(nl.add, count, reduced(nl.add, exponentials)))
@@ -141,7 +141,7 @@ def _weigh_tail(sums, tail, negative, count, values):
 
 
 def softmax_tiles(scores, values):
-    """softmax @ values of masked scores (wide, tail), a tile of 128 keys at a time."""
+    """Return softmax @ values of masked scores (wide, tail), a tile of 128 keys at a time."""
     wide, tail = scores
     negative = spread(_negative_maximum(wide, tail))
     sums = nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum)

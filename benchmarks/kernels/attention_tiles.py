@@ -1,10 +1,10 @@
-"""Pieces that the measured attention kernels share: tiles of 128 x 128, a projection, normalisation and rotation."""
+"""Parts shared by the measured attention kernels: tiles of 128 x 128, projection, normalisation and rotation."""
 
 import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-BATCH = 4  # tiles of keys that one matmul meets
+BATCH = 4  # tiles of keys per matmul
 
 
 def sbuf(columns=P, dtype=nl.float32):
@@ -12,14 +12,14 @@ def sbuf(columns=P, dtype=nl.float32):
 
 
 def copied(src, dtype=nl.float32):
-    """A copy of a tile in SBUF, in a dtype."""
+    """Return a copy of a tile in SBUF, in a dtype."""
     dst = nl.ndarray(src.shape, dtype=dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst, src)
     return dst
 
 
 def transposed(src):
-    """The transpose of a bfloat16 tile, through PSUM."""
+    """Return the transpose of a bfloat16 tile, through PSUM."""
     flipped = nl.ndarray((P, P), dtype=nl.bfloat16, buffer=nl.psum)
     nisa.nc_transpose(flipped, src)
     return copied(flipped, nl.bfloat16)
@@ -50,7 +50,7 @@ def reduced(op, data):
 
 
 def spread(column, columns=P):
-    """A column copied to `columns` columns by a DMA that reads each element so often."""
+    """Return a column copied to `columns` columns by a DMA that reads each element repeatedly."""
     dst = sbuf(columns)
     nisa.dma_copy(dst=dst, src=column.ap(pattern=[[1, P], [0, columns]], offset=0))
     return dst
@@ -63,13 +63,13 @@ def loaded(src, dtype=nl.bfloat16):
 
 
 def norm_weight(weight):
-    """A weight [128] as columns of a tile: loaded, made float32, spread."""
+    """Return a weight [128] as columns of a tile: loaded, cast to float32, broadcast."""
     column = loaded(weight.reshape((P, 1)))
     return spread(copied(column))
 
 
 def normalized(sums, weight, ones, eps=1e-6):
-    """RMS normalisation of the rows of a PSUM tile, computed on its transpose with a matmul of ones."""
+    """Return RMS-normalised rows of a PSUM tile, computed on its transpose with a matmul of ones."""
     rows = copied(sums)
     flipped = copied(transposed(copied(rows, nl.bfloat16)))
     squares = copied(two(nl.multiply, flipped, flipped), nl.bfloat16)
@@ -82,7 +82,7 @@ def normalized(sums, weight, ones, eps=1e-6):
 
 
 def rotated(tile, cos, sin):
-    """Rotary position embedding of the rows of a tile."""
+    """Apply rotary position embedding to the rows of a tile."""
     half = P // 2
     turned = sbuf()
     negative = scaled(tile[0:P, half:P], nl.multiply, -1.0)
@@ -92,7 +92,7 @@ def rotated(tile, cos, sin):
 
 
 def rotated_columns(data, cos, sin):
-    """Rotary position embedding of columns."""
+    """Apply rotary position embedding to columns."""
     half, count = P // 2, data.shape[1]
     turned = sbuf(count)
     nisa.tensor_copy(turned[0:half, 0:count], scaled(data[half:P, 0:count], nl.multiply, -1.0))
@@ -101,7 +101,7 @@ def rotated_columns(data, cos, sin):
 
 
 def masked(scores, offset):
-    """Scores of keys after the query set to the least number."""
+    """Return scores with those of keys after the query set to the smallest number."""
     dst = sbuf(scores.shape[1])
     nisa.affine_select(
         dst=dst,
@@ -116,7 +116,7 @@ def masked(scores, offset):
 
 
 def scored(queries, keys):
-    """queries.T @ keys, in SBUF."""
+    """Return queries.T @ keys, in SBUF."""
     sums = nl.zeros((P, keys.shape[1]), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(sums, stationary=queries, moving=keys)
     return copied(sums)

@@ -14,7 +14,7 @@ import nki.language as nl
 
 from .attention_tiles import P, copied, function, reduced, rotated_columns, sbuf, scaled, two
 
-WIDE = 512  # columns of the output projection at a time
+WIDE = 512  # columns of the output projection per step
 EPSILON = 1e-6
 
 
@@ -28,14 +28,14 @@ class Version:
     hardware: bool = False  # the hardware makes the descriptors of all copies
     keys_by_dma: bool = False  # a DMA transposes the cached keys, not the Tensor Engine
     masks_first: bool = False  # masks are broadcast when the keys are loaded
-    shifted: bool = True  # an instruction more adds one to the mask's threshold
+    shifted: bool = True  # an additional instruction adds one to the mask's threshold
     spread_by_dma: bool = False  # DMAs broadcast the queries' columns: they read each element once per head
     one_pass: bool = False
 
 
 @dataclass
 class _Loads:
-    """The token and a column of ones in SBUF, and how everything else is loaded."""
+    """The token and a column of ones in SBUF, and functions that load everything else."""
 
     version: Version
     ones: object = None
@@ -98,7 +98,7 @@ def attention_tuned_decode(
 
 
 def _output_weights(s, wo):
-    """The output weights of each head, [128, H]."""
+    """Load the output weights of each head, [128, H]."""
     features = wo.shape[1]
     rows = wo.reshape((wo.shape[0] // P, P, features))
     return [
@@ -119,19 +119,19 @@ def _sums(s, weight):
 
 
 def _projected(s, weight):
-    """weight [128, H] against the token, [128, 1]."""
+    """Project the token by weight [128, H], [128, 1]."""
     return copied(_sums(s, weight))
 
 
 def summed(s, data):
-    """The sum over the partitions of bfloat16 columns, on each of them."""
+    """Sum bfloat16 columns over the partitions; every partition gets the result."""
     sums = zeros(P, data.shape[1])
     nisa.nc_matmul(sums, stationary=s.ones, moving=data)
     return copied(sums)
 
 
 def _normal(s, data):
-    """Columns over their root mean square."""
+    """Divide columns by their root mean square."""
     total = summed(s, copied(two(nl.multiply, data, data), nl.bfloat16))
     mean = sbuf(data.shape[1])
     nisa.tensor_scalar(mean, total, op0=nl.multiply, operand0=1.0 / P, op1=nl.add, operand1=EPSILON)
@@ -146,19 +146,19 @@ def _put_out(s, column, out):
 
 
 def turned(data, rows, columns):
-    """The transpose of a tile by the Tensor Engine, in SBUF; `data` may repeat elements."""
+    """Return the transpose of a tile by the Tensor Engine, in SBUF; `data` may repeat elements."""
     flipped = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(flipped, data)
     return copied(flipped)
 
 
 def spread(column, count):
-    """A column in each of `count` columns, by two transposes."""
+    """Copy a column to each of `count` columns, with two transposes."""
     return turned(turned(column.ap([[1, P], [0, count]], offset=0), count, P), P, count)
 
 
 def _queries(s, packed, columns):
-    """Queries of all heads, [128, heads] bfloat16; `columns`: a weight, cos and sin, in HBM and in SBUF."""
+    """Return the queries of all heads, [128, heads] bfloat16; `columns`: a weight, cos and sin, in HBM and in SBUF."""
     heads = packed.shape[1]
 
     def wide(source, column):
@@ -175,7 +175,7 @@ def _queries(s, packed, columns):
 
 
 def _new_score(s, key, queries):
-    """The scores of the new token's own key, on every partition."""
+    """Return the scores of the new token's own key, on every partition."""
     products = two(nl.multiply, spread(key, queries.shape[1]), queries)
     return summed(s, copied(products, nl.bfloat16))
 
@@ -194,7 +194,7 @@ def _project_out(s, result, weights, out):
 
 
 class _Masks:
-    """- 1e9 for positions of the cache that are not filled yet."""
+    """Masks of - 1e9 for positions of the cache that are not filled yet."""
 
     def __init__(self, s, position):
         self.shifted = s.version.shifted
@@ -203,7 +203,7 @@ class _Masks:
         nisa.iota(self.index, pattern=[[1, 1]], offset=0, channel_multiplier=1)
 
     def column(self, start):
-        """The mask of the tile that starts there, [128, 1]."""
+        """Return the mask of the tile that starts there, [128, 1]."""
         threshold = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(threshold, self.position, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=float(start))
         delta = two(nl.add, self.index, turned(threshold.ap([[1, 1], [0, P]], offset=0), P, 1))
@@ -214,7 +214,7 @@ class _Masks:
 
 
 def _key_tile(s, cache, tile):
-    """Keys of the cache, [d, 128]."""
+    """Load keys of the cache, [d, 128]."""
     if s.version.keys_by_dma:
         keys = nl.ndarray((P, 1, 1, P), dtype=nl.bfloat16, buffer=nl.sbuf)
         rows = cache.reshape((cache.shape[0], 1, 1, P))
@@ -237,7 +237,7 @@ def _scores(keys, queries):
 
 
 def _maximum(scores, zeroed=False):
-    """The largest score of each head, [heads, 1]."""
+    """Return the largest score of each head, [heads, 1]."""
     heads = scores.shape[1]
     flipped = zeros(heads, P) if zeroed else nl.ndarray((heads, P), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(flipped, scores)
@@ -251,12 +251,12 @@ def _filled(rows, columns, value):
 
 
 def _on_all(column, heads):
-    """[heads, 1] on every partition, [128, heads]."""
+    """Broadcast [heads, 1] to every partition, [128, heads]."""
     return turned(column.ap([[1, heads], [0, P]], offset=0), P, heads)
 
 
 def _add_tile(s, exponentials, values, sums):
-    """Add exp(scores) of a tile to the count, and its values to the total."""
+    """Add exp(scores) of a tile to the count, and its weighted values to the total."""
     total, count = sums
     nisa.tensor_tensor(count, count, summed(s, exponentials), op=nl.add)
     weighted = zeros(P, exponentials.shape[1])
@@ -277,7 +277,7 @@ def _with_new_token(score, negative, value, sums):
 
 
 def two_passes(s, queries, caches, position, score, value):
-    """Find the largest score, then add up: all tiles of keys and values are loaded first."""
+    """Find the largest score, then sum: all tiles of keys and values are loaded first."""
     heads, tiles = queries.shape[1], caches[0].shape[0] // P
     masks = _Masks(s, position) if s.version.masked else None
     keys, columns, wide = [], [], []
@@ -306,7 +306,7 @@ def two_passes(s, queries, caches, position, score, value):
 
 
 def _rescale(largest, new, sums):
-    """Bring what was summed up to a new maximum."""
+    """Scale the sums to a new maximum."""
     difference = two(nl.add, largest, scaled(new, nl.multiply, -1.0))
     factor = _on_all(function(nl.exp, difference), largest.shape[0])
     for tile in sums:
@@ -314,7 +314,7 @@ def _rescale(largest, new, sums):
 
 
 def one_pass(s, queries, caches, position, score, value):
-    """With a running maximum, a tile of keys and values after the other."""
+    """Keep a running maximum, processing one tile of keys and values after the other."""
     heads = queries.shape[1]
     masks = _Masks(s, position)
     largest = _filled(heads, 1, -1e9)

@@ -1,6 +1,6 @@
-"""Products of 2048 x 2048 as an autotuner left them: the loops and instructions of the measured rows o43 to o46.
+"""Products of 2048 x 2048 as an autotuner generated them: the loops and instructions of the measured rows o43 to o46.
 
-All set a tile in PSUM to zero, accumulate into it and copy it out, with one tile in PSUM for all products.
+All zero a tile in PSUM, accumulate into it and copy it out, using the same tile for all products.
 """
 
 import nki
@@ -8,17 +8,17 @@ import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-WIDE = 512  # columns of a product: one PSUM bank
-M_TILES, K_TILES = 4, 8  # of a block of `matmul_accumulated`
+WIDE = 512  # columns of a product, one PSUM bank
+M_TILES, K_TILES = 4, 8  # tiles per block of `matmul_accumulated`
 
 
 def _grid(rows, columns, width):
-    """rows x columns tiles [128, width] in SBUF."""
+    """Allocate rows x columns tiles [128, width] in SBUF."""
     return [[nl.ndarray((P, width), dtype=nl.bfloat16, buffer=nl.sbuf) for _ in range(columns)] for _ in range(rows)]
 
 
 def _load(grid, source, transposed):
-    """Fill a grid from HBM, from its transpose by DMAs that transpose."""
+    """Fill a grid from HBM, or from its transpose with transposing DMAs."""
     width = grid[0][0].shape[1]
     for row, tiles in enumerate(grid):
         for column, tile in enumerate(tiles):
@@ -38,7 +38,7 @@ def _store(target, grid):
 
 
 def _accumulate(sums, pairs):
-    """sums = the sum of stationary.T @ moving over `pairs`."""
+    """Set sums to the sum of stationary.T @ moving over `pairs`."""
     nisa.memset(sums, 0.0)
     for stationary, moving in pairs:
         nisa.nc_matmul(sums, stationary, moving)
@@ -46,7 +46,7 @@ def _accumulate(sums, pairs):
 
 @nki.jit
 def matmul_accumulated(lhs_t, rhs):
-    """lhs_t [K, M], rhs [K, N] -> [M, N] bfloat16, in blocks whose sums are added up in SBUF: row o43."""
+    """Multiply lhs_t [K, M] by rhs [K, N] -> [M, N] bfloat16, in blocks whose sums are accumulated in SBUF: row o43."""
     (depth, rows), columns = lhs_t.shape, rhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     block = M_TILES * P
@@ -77,8 +77,8 @@ def matmul_accumulated(lhs_t, rhs):
 
 @nki.jit
 def matmul_preloaded(lhs, rhs_t, lhs_transposed):
-    """lhs [K, M] or [M, K] (`lhs_transposed`), rhs_t [N, K] -> [M, N]: all tiles are loaded first, those that lie the
-    wrong way by transposing DMAs. Row o44, and o45 with `lhs_transposed`."""
+    """Multiply lhs [K, M] or [M, K] (`lhs_transposed`) by rhs_t [N, K] -> [M, N]. All tiles are loaded first, those in
+    the other order by transposing DMAs. Row o44, and o45 with `lhs_transposed`."""
     columns, depth = rhs_t.shape
     rows = lhs.shape[0] if lhs_transposed else lhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -99,7 +99,8 @@ def matmul_preloaded(lhs, rhs_t, lhs_transposed):
 
 
 def _scores(q, k):
-    """(q @ k.T).T as tiles [128 keys, 128 queries], by key and query; a tile of queries is loaded for each use."""
+    """Return (q @ k.T).T as tiles [128 keys, 128 queries], by key and query; a tile of queries is loaded for
+    each use."""
     tiles, depth = q.shape[0] // P, q.shape[1] // P
     scores = _grid(k.shape[0] // P, tiles, P)
     half = depth // 2
@@ -127,7 +128,7 @@ def _scores(q, k):
 
 @nki.jit
 def double_matmul(q, k, v):
-    """(q @ k.T) @ v, all [2048, 2048]: row o46."""
+    """Return (q @ k.T) @ v, all [2048, 2048]: row o46."""
     rows, columns = q.shape[0], v.shape[1]
     out = nl.ndarray((rows, columns), dtype=nl.bfloat16, buffer=nl.shared_hbm)
     scores = _scores(q, k)

@@ -1,8 +1,8 @@
 """Convolution with fused bias and max pooling as measured, in two versions.
 
-1. `conv2d_single_rows`: one output row to a PSUM tile. Every output row loads its input rows again; the stationary
-   operand is read with a stride.
-2. `conv2d_row_groups`: as many pairs of output rows to a PSUM tile as fit; weights contiguous.
+`conv2d_single_rows` computes one output row per PSUM tile. Every output row loads its input rows again; the stationary
+operand is read with a stride. `conv2d_row_groups` computes as many pairs of output rows per PSUM tile as fit, with
+contiguous weights.
 
 Both take filters as frameworks store them and transpose each tap on the Tensor Engine first.
 """
@@ -11,12 +11,12 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-TILE = 128  # channels to a tile: partitions
+TILE = 128  # channels per tile: partitions
 BANK = 512  # float32 of one partition in a PSUM bank
 
 
 def _output_shape(x, w, pool_size):
-    """[B, Cout, rows, columns] of the pooled output, and the rows and columns of the convolution."""
+    """Return [B, Cout, rows, columns] of the pooled output, and the rows and columns of the convolution."""
     batch, in_channels, height, width = x.shape
     out_channels, filter_channels, filter_size, filter_columns = w.shape
     assert in_channels == filter_channels, f"x has {in_channels} channels, the filters {filter_channels}"
@@ -33,7 +33,7 @@ def _output_shape(x, w, pool_size):
 
 
 def _transpose_tap(dst, src):
-    """[out, in] weights of one tap in SBUF to [in, out] in SBUF, through PSUM."""
+    """Transpose the [out, in] weights of one tap in SBUF to [in, out] in SBUF, through PSUM."""
     turned = nl.ndarray((TILE, TILE), dtype=src.dtype, buffer=nl.psum)
     nisa.nc_transpose(dst=turned, data=src, engine=nisa.engine.tensor)
     nisa.tensor_copy(dst=dst, src=turned, engine=nisa.engine.scalar)
@@ -41,7 +41,7 @@ def _transpose_tap(dst, src):
 
 @nki.jit
 def conv2d_single_rows(x, w, bias, pool_size=1):
-    """maxpool(conv2d(x, w)) + bias, stride 1, no padding, one output row to a PSUM tile.
+    """maxpool(conv2d(x, w)) + bias, stride 1, no padding, one output row per PSUM tile.
 
     Dimensions:
         B: batch, Cin and Cout: channels, multiples of 128, H and W: image size, k: kernel size.
@@ -107,7 +107,7 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
 
 
 def _load_weights(w):
-    """Stationary tiles [in, out] by out-channel tile, tap and in-channel tile: one load an out-channel tile."""
+    """Load stationary tiles [in, out] by out-channel tile, tap and in-channel tile: one load per out-channel tile."""
     filter_size = w.shape[2]
     weights = []
     for o in range(w.shape[0] // TILE):
@@ -127,7 +127,8 @@ def _load_weights(w):
 
 
 def _pool_pairs(sums, out_dtype):
-    """Maxima over 2x2 windows of [128, rows, columns]: first over pairs of rows, then over pairs of columns."""
+    """Return the maxima over 2x2 windows of [128, rows, columns]: first over pairs of rows, then over pairs of
+    columns."""
     rows, columns = sums.shape[1], sums.shape[2]
     tall = nl.ndarray((TILE, rows // 2, columns), dtype=out_dtype, buffer=nl.sbuf)
     row_pairs = sums.reshape((TILE, rows // 2, 2, columns)).permute((0, 1, 3, 2))
@@ -139,7 +140,7 @@ def _pool_pairs(sums, out_dtype):
 
 @nki.jit
 def conv2d_row_groups(x, w, bias, pool_size=1):
-    """maxpool(conv2d(x, w) + bias), stride 1, no padding, pairs of output rows to a PSUM tile.
+    """maxpool(conv2d(x, w) + bias), stride 1, no padding, pairs of output rows per PSUM tile.
 
     Dimensions:
         B: batch, Cin and Cout: channels, multiples of 128, H and W: image size, k: kernel size; an even number of
@@ -155,7 +156,7 @@ def conv2d_row_groups(x, w, bias, pool_size=1):
         Input rows are loaded once for each output row that needs them: up to k times.
     """
     shape, rows, columns = _output_shape(x, w, pool_size)
-    assert rows % 2 == 0, f"rows of output come in pairs, got {rows}"
+    assert rows % 2 == 0, f"the number of output rows must be even, got {rows}"
     out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
     filter_size = w.shape[2]
     in_tiles = x.shape[1] // TILE

@@ -1,6 +1,6 @@
-"""Kernels that show one instruction at work: the same instruction many times over, back to back.
+"""Kernels that repeat one instruction back to back.
 
-Each returns a tensor that its last instruction made, so that nothing in it is dead code.
+Each returns a tensor written by its last instruction, so that nothing is dead code.
 """
 
 import nki
@@ -29,7 +29,7 @@ def _scalar_or_vector(unit):
 
 @nki.jit
 def matmuls(stationary, moving, count):
-    """`count` matmuls of stationary[:, :, 0] and moving that accumulate in one PSUM bank; their sum.
+    """Accumulate `count` matmuls of stationary[:, :, 0] and moving in one PSUM bank; return their sum.
 
     stationary [K, M, stride], so that its columns lie `stride` elements apart in SBUF; moving [K, N]; [M, N] float32.
     """
@@ -45,7 +45,7 @@ def matmuls(stationary, moving, count):
 
 @nki.jit
 def transposes(a, count):
-    """`count` transposes of a[:, :, 0] on the Tensor Engine, each to the same place in PSUM; the transpose [F, P].
+    """Transpose a[:, :, 0] `count` times on the Tensor Engine, to the same place in PSUM; return the transpose [F, P].
 
     a [P, F, stride], so that its columns lie `stride` elements apart in SBUF.
     """
@@ -60,7 +60,8 @@ def transposes(a, count):
 
 @nki.jit
 def copies(a, unit, from_psum, dtype, count):
-    """`count` copies of a [128, N] to `dtype`, on the engine named by `unit`, out of PSUM or SBUF; [128, count, N]."""
+    """Copy a [128, N] to `dtype` `count` times, on the engine named by `unit`, out of PSUM or SBUF; return [128, count,
+    N]."""
     tile = _load(a)
     source = tile
     if from_psum:
@@ -74,7 +75,8 @@ def copies(a, unit, from_psum, dtype, count):
 
 @nki.jit
 def additions(a, b, count):
-    """`count` additions of a [128, N] and b, [128, N] or a column [128, 1], on the Vector Engine; [128, count, N]."""
+    """Add a [128, N] and b, [128, N] or a column [128, 1], `count` times on the Vector Engine; return [128,
+    count, N]."""
     left = _load(a)
     right = _load(b)
     if b.shape[1] == 1:
@@ -87,7 +89,8 @@ def additions(a, b, count):
 
 @nki.jit
 def maxima(a, halves, count):
-    """`count` maxima of pairs of numbers of a [128, N]: of its halves or of neighbours; [128, count, N / 2]."""
+    """Take maxima of pairs of numbers of a [128, N], from its halves or neighbours, `count` times; return [128, count,
+    N / 2]."""
     tile = _load(a)
     pairs = a.shape[1] // 2
     data = tile.reshape((a.shape[0], pairs, 2))
@@ -101,7 +104,8 @@ def maxima(a, halves, count):
 
 @nki.jit
 def squares_in_turn(a, count):
-    """a [128, N] squared `count` times over on the Scalar Engine: each instruction needs the one before; [128, N]."""
+    """Square a [128, N] `count` times on the Scalar Engine, each instruction depending on the previous one; return
+    [128, N]."""
     tile = _load(a)
     for _ in range(count):
         squared = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
@@ -124,7 +128,7 @@ def load_elements(a, size, software):
 
 @nki.jit
 def independent_loads(a, count):
-    """`count` loads of a [128, N] to places of their own; [128, count, N]."""
+    """Load a [128, N] `count` times to separate places; return [128, count, N]."""
     tile = nl.ndarray((a.shape[0], count, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
     for i in range(count):
         nisa.dma_copy(dst=tile[:, i, :], src=a)

@@ -1,8 +1,8 @@
 """One token through the experts that a router chose for it: the loops and instructions of the measured rows o02 to o11.
 
-The weights of an expert are found at run time (`scalar_offset`), so GpSimd makes the descriptors of their DMAs. The
-rows differ in how much a DMA brings and how wide the second product is; `launch_of` (measurements.py) names the choice
-of each.
+The weights of an expert are addressed at run time (`scalar_offset`), so GpSimd makes the descriptors of their DMAs. The
+rows differ in the size of DMAs and the width of the second product; `launch_of` (measurements.py) has the parameters of
+each.
 
     for expert k of the token:
         sums[2 I] = gate_up[k].T @ hidden      a tile or a row of tiles a DMA
@@ -16,7 +16,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-GROUP = 4  # tiles of a wide product: one PSUM bank
+GROUP = 4  # tiles of a wide product, one PSUM bank
 
 
 @nki.jit
@@ -34,8 +34,9 @@ def moe_sparse(
 ):
     """hidden [1, H], gate_up [E, H, 2 I], down [E, I, H], experts [1, K] int32, routing [1, K] -> [1, H].
 
-    gate_up_by: a DMA brings a "tile" of 128 x 128, a "row" of tiles, all rows first ("rows first"), or a row that moves
-    past the hidden state ("moving"). down_by: a "tile" of `group` x 128 columns or a "row"."""
+    gate_up_by: a DMA loads a "tile" of 128 x 128, a "row" of tiles, all rows first ("rows first"), or a row used as the
+    moving operand ("moving"). down_by: a DMA loads a "tile" of `group` x 128 columns or a "row".
+    """
     _, features = hidden.shape
     count = experts.shape[1]
     out = nl.ndarray((1, features), dtype=hidden.dtype, buffer=nl.shared_hbm)
@@ -82,7 +83,7 @@ def _psum_tiles(shape, count):
 
 
 def _load_hidden(hidden, at_once):
-    """The hidden state as columns [128, 1], in a DMA each or in one."""
+    """Load the hidden state as columns [128, 1], with a DMA each or a single one."""
     tiles = hidden.shape[1] // P
     columns = []
     if at_once:
@@ -99,7 +100,7 @@ def _load_hidden(hidden, at_once):
 
 
 def _load_weights(weights, expert, row, column, columns):
-    """weights[expert, row : row + 128, column : column + columns], the expert known at run time."""
+    """Load weights[expert, row : row + 128, column : column + columns] for an expert known at run time."""
     width = weights.shape[2]
     tile = nl.ndarray((P, columns), dtype=weights.dtype, buffer=nl.sbuf)
     source = weights.ap(
@@ -110,7 +111,7 @@ def _load_weights(weights, expert, row, column, columns):
 
 
 def _gate_up(gate_up, expert, tokens, sums, by):
-    """sums += gate_up[expert].T @ hidden, a tile of 128 features after the other."""
+    """Add gate_up[expert].T @ hidden to sums, one tile of 128 features after the other."""
     width = gate_up.shape[2]
     first = []
     if by == "rows first":
@@ -131,7 +132,7 @@ def _gate_up(gate_up, expert, tokens, sums, by):
 
 
 def _silu_times(gate, up, shape):
-    """silu(gate) * up of PSUM or SBUF tiles, as bfloat16."""
+    """Return silu(gate) * up of PSUM or SBUF tiles, as bfloat16."""
     gate_copy = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=gate_copy, src=gate)
     up_copy = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -154,7 +155,7 @@ def _activate_columns(sums):
 
 
 def _activate_row(sums):
-    """The same of one row [1, 2 I], turned into columns by transposes of 32 elements."""
+    """Apply the same to a row [1, 2 I], and turn it into columns by transposes of 32 elements."""
     width = sums.shape[1] // 2
     row = nl.ndarray((1, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=row, src=sums)
@@ -170,7 +171,7 @@ def _activate_row(sums):
 
 
 def _down(down, expert, acts, products, by, group):
-    """products = down[expert].T @ act, a group of columns after the other."""
+    """Set products to down[expert].T @ act, one group of columns after the other."""
     width = group * P
     rows = []
     if by == "row":
@@ -187,7 +188,7 @@ def _down(down, expert, acts, products, by, group):
 
 
 def _add_weighted(totals, products, weight):
-    """totals += weight * products."""
+    """Add weight * products to totals."""
     for g in range(len(totals)):
         copy = nl.ndarray(totals[g].shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=copy, src=products[g])

@@ -1,9 +1,9 @@
 """A whole MoE block for one token on two cores, in bfloat16: the loops and instructions of the measured rows o27 to
 o33.
 
-Each core computes half of the output's columns of all eight experts that the router chose; they exchange nothing. The
-address of an expert's weights is known at run time. The versions differ in how many experts they load at a time, into
-how many buffers, and in which tiles of PSUM they accumulate.
+Each core computes half of the output's columns for all eight experts chosen by the router; the cores do not
+communicate. The address of an expert's weights is known only at run time. The versions differ in the number of experts
+loaded at a time, in the number of buffers, and in the PSUM tiles of the accumulation.
 """
 
 from dataclasses import dataclass
@@ -28,25 +28,25 @@ from .moe_router import (
     stored,
 )
 
-LAST = 64  # rows of an expert's inner features beyond the first 128
-SUMS = 4  # columns of PSUM for gates and inner features of an expert, two tiles each
+LAST = 64  # inner features of an expert beyond the first 128
+SUMS = 4  # PSUM columns for gates and inner features of an expert, two tiles each
 
 
 @dataclass(frozen=True)
 class Version:
     """The choices in which the versions differ."""
 
-    wave: int = 4  # experts that are loaded before the first of them is computed
-    buffers: int = 4  # experts whose weights fit the buffers
+    wave: int = 4  # experts loaded before the first of them is computed
+    buffers: int = 4  # experts whose weights fit into the buffers
     # Tiles of PSUM: "apart" for each wave, of one "expert", or shared, "zeroed first" or "zeroed after" the next loads.
     sums: str = "zeroed first"
     router_batch: int = 4
     router_static: bool = False
-    turned_by_dma: bool = False  # a DMA turns the token and the norm's weights
+    turned_by_dma: bool = False  # a DMA transposes the token and the norm's weights
 
 
 class _Experts:
-    """Buffers, and what all experts need."""
+    """Weight buffers, and operands shared by all experts."""
 
     def __init__(self, token, gate_up, down, indices, version):
         self.token, self.gate_up, self.down, self.indices = token, gate_up, down, indices
@@ -67,7 +67,7 @@ class _Experts:
         return nl.ndarray((P, *shape), dtype=self.gate_up.dtype, buffer=nl.sbuf)
 
     def load(self, number, place):
-        """The weights of the number-th chosen expert into a buffer."""
+        """Load the weights of the number-th chosen expert into a buffer."""
         features = self.down.shape[2]
         start = nl.program_id(axis=0) * self.columns * P
         half = self.columns * P
@@ -83,7 +83,7 @@ class _Experts:
             nisa.dma_copy(dst=dst, src=source)
 
     def compute(self, number, place, sums, weights):
-        """Add an expert's output, from the columns of PSUM (gates and inner features, output) given for it."""
+        """Add an expert's output, using the given PSUM columns for gates, inner features and output."""
         inner, output = sums
         for padded, start in zip(self.padded, (P, self.inner + P)):
             source = self.gates[place][0:P, 0 : self.tiles, start : start + LAST]
@@ -116,7 +116,7 @@ class _Experts:
 
 
 class _Sums:
-    """The tiles of PSUM that experts are summed up in."""
+    """The PSUM tiles that experts accumulate in."""
 
     def __init__(self, version, columns):
         self.version, self.columns = version, columns
@@ -130,7 +130,7 @@ class _Sums:
                 nisa.memset(each, value=0.0)
 
     def of(self, number):
-        """The columns of an expert."""
+        """Return the columns of an expert."""
         wave, place = divmod(number, self.version.wave)
         if self.version.sums == "expert":
             self.zero()

@@ -1,8 +1,8 @@
 """The fused MoE block of moe_fused.py with weights in 8-bit floats and a scale for each output: the loops and
 instructions of the measured rows o34 to o40.
 
-Four experts are computed, then the other four. The versions differ in where scales are applied, in whether the weights
-of the second four have buffers of their own, and in who makes descriptors.
+Four experts are computed, then the other four. The versions differ in where scales are applied, in whether the second
+four have separate weight buffers, and in who makes descriptors.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ from .moe_router import (
     tile,
 )
 
-LAST = 64  # rows of an expert's inner features beyond the first 128
+LAST = 64  # inner features of an expert beyond the first 128
 WAVE = 4  # experts
-SUMS = 4  # columns of PSUM for gates and inner features of an expert, two tiles each
+SUMS = 4  # PSUM columns for gates and inner features of an expert, two tiles each
 FP8 = nl.float8_e4m3
 
 
@@ -42,7 +42,7 @@ class Version:
     all_first: bool = False  # all eight experts are loaded first
     padded_first: bool = False  # the second tiles of a wave are padded before any of it is computed
     hardware: str = ""  # the hardware makes the descriptors of the experts' "scales", or of "all" their loads
-    packed: bool = False  # the scales of gates come with the weights, in a plane behind them
+    packed: bool = False  # the scales of gates are stored with the weights, in a plane after them
 
 
 class _Expert:
@@ -60,11 +60,11 @@ class _Expert:
             )
         self.gate_scales, self.down_scales = tile(P, width // P), tile(P, half // P)
         self.inner_scales = tile(P, 1), tile(P, 1)
-        # The measured kernels leave 64 of these as they are in SBUF, which multiply zeros.
+        # The measured kernels leave 64 of these uninitialised, which are multiplied by zeros.
         nisa.memset(self.inner_scales[1], value=0.0)
 
     def arrange_scales(self):
-        """The scales of the inner features as the tiles have them: the second half of the columns."""
+        """Arrange the scales of the inner features like the tiles: the second half of the columns."""
         first, second = self.inner_scales
         for dst, src in (
             (first[0:LAST, 0:1], self.gate_scales[LAST:P, 1:2]),
@@ -75,13 +75,14 @@ class _Expert:
 
 
 class _Block:
-    """Weights in HBM, and what all experts need."""
+    """Weights in HBM, and operands shared by all experts."""
 
     def __init__(self, token, weights, version):
         self.token, self.version = token, version
         self.gate_up, self.gate_scales, self.down, self.down_scales = weights
         self.tiles, self.width = token.shape[1], self.gate_up.shape[-1]
-        self.inner, self.columns = self.width // 2, self.down_scales.shape[1] // (2 * P)  # a core's half of the output
+        # the core's half of the output
+        self.inner, self.columns = self.width // 2, self.down_scales.shape[1] // (2 * P)
         self.total = tile(P, self.columns)
         half = self.columns * P
         waves = 2 if version.all_first else 1
@@ -103,7 +104,7 @@ class _Block:
         nisa.dma_copy(dst=self.numbers[chosen % len(self.numbers)][0:1, 0:1], src=expert_of(indices, chosen))
 
     def load(self, chosen):
-        """The weights and scales of a chosen expert."""
+        """Load the weights and scales of a chosen expert."""
         expert, by = self.experts[chosen % len(self.experts)], self.version.hardware
         number = self.numbers[chosen % len(self.numbers)].ap(pattern=[[1, 1], [1, 1]], offset=0)
         features, half = self.down.shape[2], self.columns * P
@@ -135,7 +136,7 @@ class _Block:
             nisa.dma_copy(dst=dst, src=source, dge_mode=mode)
 
     def pad(self, chosen):
-        """The second tiles of gates and inner features, filled up to 128."""
+        """Pad the second tiles of gates and inner features to 128."""
         expert = self.experts[chosen % len(self.experts)]
         for padded, start in zip(self.padded[chosen % len(self.padded)], (P, self.inner + P)):
             source = expert.gates[0:P, 0 : self.tiles, start : start + LAST]
@@ -147,7 +148,7 @@ class _Block:
         return dst
 
     def compute(self, chosen, sums, weights):
-        """Add an expert's output, from the columns of PSUM (gates and inner features, output) given for it."""
+        """Add an expert's output, using the given PSUM columns for gates, inner features and output."""
         expert, (inner, output) = self.experts[chosen % len(self.experts)], sums
         if not self.version.padded_first:
             self.pad(chosen)

@@ -1,5 +1,5 @@
-"""The first part of the measured fused MoE blocks (rows o27 to o40), on both cores: RMS norm, router, softmax and the
-eight largest probabilities; and pieces that they share."""
+"""The first part of the measured fused MoE blocks (rows o27 to o40), on both cores: RMS norm, router, softmax, and the
+eight largest probabilities; with helpers shared by the blocks."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -19,7 +19,7 @@ def psum(rows, columns, dtype=nl.float32):
 
 
 def computed(op, data, dtype=nl.float32):
-    """op(data) by the Scalar Engine."""
+    """Apply op to data on the Scalar Engine."""
     dst = nl.ndarray(data.shape, dtype=dtype, buffer=nl.sbuf)
     nisa.activation(dst, op=op, data=data)
     return dst
@@ -32,7 +32,7 @@ def combined(first, second, op=nl.multiply, dtype=nl.float32):
 
 
 def by_column(data, column, op=nl.multiply):
-    """data <op> a number a partition."""
+    """Return data <op> one number per partition."""
     dst = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst, data=data, op0=op, operand0=column)
     return dst
@@ -54,7 +54,7 @@ def spread_rows(dst):
 
 
 def columns_of(vector, by_dma):
-    """A vector of H as columns [128, H / 128]: turned by a DMA, or by the Tensor Engine."""
+    """Return a vector of H as columns [128, H / 128], transposed by a DMA or by the Tensor Engine."""
     count = vector.shape[-1] // P
     rows = vector.reshape((count, P))
     if by_dma:
@@ -69,7 +69,7 @@ def columns_of(vector, by_dma):
 
 
 def normalized(hidden, gamma, by_dma):
-    """The token normalised, as columns [128, H / 128] bfloat16."""
+    """Return the normalised token as columns [128, H / 128] bfloat16."""
     data, weight = columns_of(hidden, by_dma), columns_of(gamma, by_dma)
     count = data.shape[1]
     squares = reduced(nl.add, computed(nl.square, data))
@@ -87,7 +87,7 @@ def normalized(hidden, gamma, by_dma):
 
 
 def logits(token, router, batch, mode):
-    """The router's scores [1, E]; a DMA brings the weights of `batch` columns of the token."""
+    """Return the router's scores [1, E]; each DMA loads the weights of `batch` columns of the token."""
     experts = router.shape[1]
     sums = psum(1, experts)
     weights = nl.ndarray((P, batch, experts), dtype=router.dtype, buffer=nl.sbuf)
@@ -101,7 +101,7 @@ def logits(token, router, batch, mode):
 
 
 def chosen_experts(scores):
-    """The eight largest probabilities [1, 8] and their experts."""
+    """Return the eight largest probabilities [1, 8] and their experts."""
     centred = by_column(scores, reduced(nl.maximum, scores), nl.subtract)
     exponentials = computed(nl.exp, centred)
     inverse = computed(nl.reciprocal, reduced(nl.add, exponentials))
@@ -113,7 +113,7 @@ def chosen_experts(scores):
 
 
 def affinities(values):
-    """The probabilities of the chosen experts over their sum, on all partitions, [128, 8]."""
+    """Return the probabilities of the chosen experts divided by their sum, on all partitions, [128, 8]."""
     inverse = computed(nl.reciprocal, reduced(nl.add, values))
     weights = by_column(values, inverse)
     everywhere = tile(P, CHOSEN)

@@ -1,4 +1,4 @@
-"""Random kernels as people write them: tiles of a matrix are loaded, go through a chain of steps and are stored."""
+"""Random kernels in a common style: tiles of a matrix are loaded, processed by a chain of steps and stored."""
 
 import nki
 import nki.isa as nisa
@@ -10,11 +10,11 @@ STEPS = ("add", "scale", "exp", "max", "turn", "multiply", "share", "copy", "nar
 
 @nki.jit
 def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknown"):
-    """A matrix [rows, columns] by tiles of up to 128 rows; w [128, 128] is what "multiply" multiplies by.
+    """Process a matrix [rows, columns] in tiles of up to 128 rows; w [128, 128] is the operand of "multiply".
 
-    steps: names of STEPS, in turn. turned: tiles are columns of `a` [columns, rows], read element by element.
-    together: tiles that a step treats before the next step does. buffers: tiles in SBUF that loads take turns with, 0
-    for a new one each time. maker: of descriptors, a member of `dge_mode`.
+    steps: names of STEPS, in order. turned: tiles are columns of `a` [columns, rows], read element by element.
+    together: number of tiles per step before the next step. buffers: number of SBUF tiles that loads rotate through, 0
+    for a new one each time. maker: the maker of descriptors, a member of `dge_mode`.
     """
     rows, columns = (a.shape[1], a.shape[0]) if turned else a.shape
     mode = getattr(nisa.dge_mode, maker)
@@ -48,7 +48,7 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
 
 
 def _taken(step, tile, weights, kept, start, mode):
-    """The tile after a step, in a new place."""
+    """Return the tile after a step, in a new place."""
     size, columns = tile.shape
     result = nl.ndarray((size, columns), dtype=tile.dtype, buffer=nl.sbuf)
     if step == "add":
@@ -78,7 +78,7 @@ def _taken(step, tile, weights, kept, start, mode):
 
 
 def _multiplied(result, tile, weights, turn):
-    """result = tile, turned by the Tensor Engine ("turn"); or weights.T @ tile."""
+    """Set result to the transpose of tile by the Tensor Engine ("turn"), or to weights.T @ tile."""
     size, columns = tile.shape
     for start in range(0, columns, P if turn else 512):
         width = min(P if turn else 512, columns - start)

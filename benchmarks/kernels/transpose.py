@@ -9,7 +9,7 @@ TILE = 128  # rows and columns of the PE array
 
 @nki.jit
 def matrix_transpose(a):
-    """Transpose a matrix; for each tile a load, a transpose into PSUM, a copy to SBUF and a store.
+    """Transpose a matrix with a load, a transpose into PSUM, a copy to SBUF and a store per tile.
 
     Dimensions:
         M, N: rows and columns, multiples of 128.

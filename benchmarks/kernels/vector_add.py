@@ -1,4 +1,4 @@
-"""Vector addition as measured: tiles of up to 128 numbers, one a partition.
+"""Vector addition as measured: tiles of up to 128 numbers, one per partition.
 
 The streamed version was measured with the structure of `trninfer.kernels.vector_add_stream`, which is used as it is.
 """
@@ -16,7 +16,7 @@ def vector_add_tiled(a, b, row_chunk, by_hardware=False):
         n: length of the vectors, a multiple of row_chunk.
     Args:
         a, b: [n] in HBM, both of one dtype.
-        row_chunk: numbers to a tile, 1 to 128.
+        row_chunk: numbers per tile, 1 to 128.
         by_hardware: the hardware makes the descriptors, as where the addresses were those of a loop.
     Returns:
         [n] in HBM, of the dtype of a.

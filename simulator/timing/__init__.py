@@ -6,13 +6,13 @@ transfers.py      bytes and descriptors of a DMA instruction
 dma.py            time of a DMA on the 16 engines
 capacity.py       peak use of SBUF and PSUM, in program order
 dependencies.py   dependencies between instructions; writes that start a new version of a tile
-buffers.py        SBUF and PSUM buffers for versions, as far as there is room
-ports.py          engines that take turns at SBUF and PSUM
-clock.py          the Tensor Engine's clock, cold and warm
-schedule.py       the discrete-event simulation, and what it assumes of the compiler
-scheduled.py      its result: times, and why each instruction came when it did
-critical_path.py  resource that each nanosecond of a schedule was spent on
-what_if.py        a program on a machine one of whose resources is faster
+buffers.py        allocation of SBUF and PSUM buffers to tile versions
+ports.py          conflicts of engines at the ports of SBUF and PSUM
+clock.py          the Tensor Engine's cold and warm clock
+schedule.py       the discrete-event simulation, and its assumptions about the compiler
+scheduled.py      its result: times, and the reason for each instruction's start
+critical_path.py  the resource that each nanosecond of a schedule was spent on
+what_if.py        a program on a machine with one faster resource
 memory_use.py     contents of SBUF and PSUM over time, tile by tile
 trace.py          timelines for Perfetto
 

@@ -1,10 +1,10 @@
 """Buffers in SBUF and PSUM, allocated to versions of tiles in program order as earlier versions are freed.
 
-A tile in PSUM begins at a bank (nki/migration/index.rst), so at most eight tiles live at a time (A1: up to eight
-outstanding accumulation groups), however small. A program that holds more than eight in its own order shares banks
-where it would deadlock otherwise.
+A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are alive at a time, however
+small (A1: up to eight outstanding accumulation groups). A program that needs more than eight in its own order shares
+banks to avoid a deadlock.
 
-Allocation in program order never deadlocks, because the program in its own order fits (capacity.py checks it).
+Allocation in program order never deadlocks, because the program fits in its own order (checked by capacity.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Buffers:
     def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
         self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
         self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed)
-        self.next_release = _NEVER  # when a buffer is freed that somebody waits for
+        self.next_release = _NEVER  # the earliest time at which an awaited buffer is freed
 
     @property
     def sbuf_peak(self) -> int:
@@ -36,7 +36,7 @@ class Buffers:
         return self._psum.peak
 
     def release(self, version: Version) -> None:
-        """The version's last access is scheduled; its buffer is free at `version.free_at`."""
+        """Free a version's buffer at `version.free_at`, after its last access is scheduled."""
         memory = self._psum if version.psum else self._sbuf
         if memory.waiting:
             free_at = version.free_at
@@ -48,8 +48,11 @@ class Buffers:
                     self.next_release = free_at
 
     def give(self, time: float) -> list[Given]:
-        """Reuse the buffers that are free at `time`. Return the instructions whose versions got a buffer, each with the
-        version that made room for it, None if there was room."""
+        """Reuse the buffers that are free at `time`.
+
+        Return the instructions whose versions got a buffer, each with the version that made room for it (None if there
+        was room).
+        """
         given: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
         if sbuf.next_release <= time or not sbuf.full:
@@ -60,7 +63,7 @@ class Buffers:
         return given
 
     def force(self, time: float) -> int:
-        """Give the first waiting version its buffer whether there is room or not; in PSUM beside another if it can."""
+        """Give the first waiting version its buffer even without room; in PSUM it shares a bank if possible."""
         memory = self._psum if self._psum.waiting else self._sbuf
         index, version = memory.waiting.popleft()
         memory.force(version)
@@ -77,14 +80,14 @@ class Buffers:
 
 
 class _Memory:
-    """The versions that wait for a buffer in one memory, and the buffers that come free there."""
+    """The versions waiting for a buffer in one memory, and the buffers to be freed there."""
 
     def __init__(self, waiting: deque[tuple[int, Version]], peak: int) -> None:
         self.waiting = waiting
         self.peak = peak
-        self.full = False  # the first that waits was tried and has no room before something is put back
-        self.next_release = _NEVER  # where anything waits
-        self.releases: list[tuple[float, int, Version]] = []  # (time, order, version) of each buffer to be freed
+        self.full = False  # the first waiting version does not fit until a buffer is freed
+        self.next_release = _NEVER  # _NEVER if nothing waits
+        self.releases: list[tuple[float, int, Version]] = []  # heap of (time, order, version) of buffers to be freed
         self.count = 0
 
     def give(self, time: float, given: list[Given]) -> None:
@@ -103,7 +106,7 @@ class _Memory:
         self.next_release = releases[0][0] if waiting and releases else _NEVER
 
     def take(self, version: Version) -> bool:
-        """Give a version its buffer; False where there is no room."""
+        """Allocate a buffer for a version; return False if there is no room."""
         raise NotImplementedError
 
     def put_back(self, version: Version) -> None:
@@ -139,9 +142,9 @@ class _Psum(_Memory):
     def __init__(self, waiting: deque[tuple[int, Version]], placed: int) -> None:
         super().__init__(waiting, placed)
         whole, rest = divmod(placed, PSUM_BANK_BYTES)
-        self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # bytes that are free
+        self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
-        self._tiles = [0] * PSUM_BANKS  # that live in each bank
+        self._tiles = [0] * PSUM_BANKS  # tiles alive per bank
 
     def take(self, version: Version) -> bool:
         banks, tiles = self._banks, self._tiles

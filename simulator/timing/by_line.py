@@ -1,4 +1,4 @@
-"""The time of a kernel by source line: on the critical path, and busy beside it."""
+"""The time of a kernel by source line, on the critical path and overlapped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 from .critical_path import RESOURCES
 
-MOST_TEXT = 60  # characters of a line that are shown
+MOST_TEXT = 60  # maximum length of a line shown
 
 
 class LineTime(NamedTuple):
-    """A line of a kernel, in microseconds: on the critical path by resource, and how long its instructions kept engines
-    and DMA queues busy, added up. `text` is the line itself, "" if the source is not available."""
+    """Times of a kernel's source line in microseconds: on the critical path by resource, and the summed busy time of
+    its instructions on engines and DMA queues.
+
+    `text` is the line itself, "" if the source is not available.
+    """
 
     file: str
     line: int
@@ -25,12 +28,12 @@ class LineTime(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file's name and the number."""
+        """Return the file name and line number."""
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
 def line_times(run: Any) -> tuple[LineTime, ...]:
-    """The lines of a run, that with most critical time first; their critical times and the launch are the latency."""
+    """Return the lines of a run, by critical time, largest first. Critical times and launch add up to the latency."""
     busy: dict[tuple[str, int], float] = {}
     counts: dict[tuple[str, int], int] = {}
     for program, s in zip(run.prediction.programs, run.prediction.schedules):
@@ -55,7 +58,7 @@ def line_times(run: Any) -> tuple[LineTime, ...]:
 
 
 def describe_line(line: LineTime) -> str:
-    """A line in words: `my.py:12 3.40 us (vector 2.10, semaphore 1.30), busy 5.00 us, 12 instructions: nisa...`."""
+    """Describe a line: `my.py:12 3.40 us (vector 2.10, semaphore 1.30), busy 5.00 us, 12 instructions: nisa...`."""
     parts = sorted(line.critical.items(), key=lambda part: -part[1])
     spent = ", ".join(f"{name} {time:.2f}" for name, time in parts)
     text = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."

@@ -1,11 +1,11 @@
 """Peak use of SBUF and PSUM, in program order, and the error if it exceeds the capacity.
 
-A compiler may reorder independent instructions. So a program that does not fit as written is checked again with every
-tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled when they are needed. The latter may use
-all of SBUF, although the compiler reserves a part.
+A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again with
+every tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled just before use. The latter check
+may use all of SBUF, although the compiler reserves a part.
 
-A tile lives from its first write to its last access; one that nothing reads lives until the kernel lets go of it. Tiles
-that a kernel placed by address take what it chose, for the whole program.
+A tile is alive from its first write to its last access; an unread tile until the kernel releases it. Tiles at explicit
+addresses occupy their space for the whole program.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ..machine.instruction import Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 from .dependencies import analyse
 
-_QUADRANTS = 4  # of 32 partitions
+_QUADRANTS = 4  # quadrants of 32 partitions
 _ALL = range(_QUADRANTS)
-_SHOWN = 4  # biggest tiles that an error names
+_SHOWN = 4  # largest tiles named in an error
 
 
 class Memory(NamedTuple):
-    """Peaks of a program: bytes of one SBUF partition, and PSUM banks."""
+    """Peak use by a program: bytes per SBUF partition, and PSUM banks."""
 
     sbuf_bytes: int
     psum_banks: int
 
 
 class Life(NamedTuple):
-    """One tile's life in instructions: [start, end]."""
+    """The lifetime of a tile in instructions: [start, end]."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class Life(NamedTuple):
 
 
 def lives(program: list[Instruction]) -> list[Life]:
-    """The lives of the tiles on chip, by their start."""
+    """Return the lifetimes of on-chip tiles, ordered by start."""
     first: dict[Allocation, int] = {}
     last: dict[Allocation, int] = {}
     read: set[Allocation] = set()
@@ -67,7 +67,7 @@ def lives(program: list[Instruction]) -> list[Life]:
 
 
 def check(program: list[Instruction], target: Target) -> Memory:
-    """The peaks of a program; CapacityError where the target does not have that much."""
+    """Return the peak use of a program; CapacityError if it exceeds the target."""
     try:
         return _peaks(program, target, target.usable_sbuf_bytes)
     except CapacityError:
@@ -82,9 +82,10 @@ def check(program: list[Instruction], target: Target) -> Memory:
 
 
 def read_early(program: list[Instruction]) -> list[Instruction]:
-    """The program with readers of PSUM moved up to where their operands are complete; all else keeps its order."""
+    """Return the program with readers of PSUM moved up to where their operands are complete; the other instructions
+    keep their order."""
     successors = analyse(program).successors
-    places = [0] * len(program)  # after which instruction each may come
+    places = [0] * len(program)  # the instruction that each must follow
     for index, instruction in enumerate(program):
         evicts = places[index] and any(access.allocation.region is PSUM for access in instruction.reads)
         places[index] = place = places[index] if evicts else max(index, places[index])
@@ -95,10 +96,10 @@ def read_early(program: list[Instruction]) -> list[Instruction]:
 
 
 def load_late(program: list[Instruction]) -> list[Instruction]:
-    """The program with DMAs into SBUF and memsets moved down to the first use of their tiles."""
+    """Return the program with DMAs into SBUF and memsets moved down to the first use of their tiles."""
     position = {instruction.index: place for place, instruction in enumerate(program)}
     successors = analyse(sorted(program, key=lambda instruction: instruction.index)).successors
-    places = list(range(len(program)))  # before which instruction each must come
+    places = list(range(len(program)))  # the instruction that each must precede
     for place in range(len(program) - 1, -1, -1):
         instruction = program[place]
         brings = instruction.engine is engine.dma or instruction.op == "memset"
@@ -109,7 +110,7 @@ def load_late(program: list[Instruction]) -> list[Instruction]:
 
 
 def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
-    """`check` of a program in this order, with `sbuf_bytes` of a partition of SBUF."""
+    """`check` for this order, with `sbuf_bytes` available per SBUF partition."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
@@ -154,8 +155,11 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
 
 
 class Quadrants:
-    """SBUF in four times 32 partitions: a tile of up to 32 partitions may lie in any, one of up to 64 in either half
-    (trainium_inferentia2_arch.rst, "start_partition"); each goes where the most bytes are free."""
+    """SBUF as four quadrants of 32 partitions.
+
+    A tile of up to 32 partitions may be in any quadrant, one of up to 64 in either half (trainium_inferentia2_arch.rst,
+    "start_partition"); each is allocated where the most bytes are free.
+    """
 
     def __init__(self) -> None:
         self._held = [0] * _QUADRANTS
@@ -184,10 +188,12 @@ class Quadrants:
 
 
 class Banks:
-    """The banks of PSUM, first fit: a tile of up to a bank lies in one, a larger one takes consecutive whole banks."""
+    """The banks of PSUM, allocated first fit. A tile of up to a bank is in one bank; a larger one uses consecutive
+    whole banks."""
 
     def __init__(self) -> None:
-        self._taken: list[list[tuple[int, int, int]]] = [[] for _ in range(PSUM_BANKS)]  # (start, end, uid) by start
+        # (start, end, uid), sorted by start
+        self._taken: list[list[tuple[int, int, int]]] = [[] for _ in range(PSUM_BANKS)]
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> bool:
@@ -217,7 +223,7 @@ class Banks:
             self._taken[bank] = [entry for entry in self._taken[bank] if entry[2] != tile.uid]
 
     def used(self) -> int:
-        """Banks with anything in them."""
+        """Return the number of banks in use."""
         return sum(1 for taken in self._taken if taken)
 
 

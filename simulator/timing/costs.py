@@ -1,8 +1,8 @@
 """Costs of instructions on their engines: the issue interval and the latency, from the constants of the target.
 
-`interval` is how long the engine is taken before it can start its next instruction, `latency` how long until the
-result can be read, both in nanoseconds with the Tensor Engine at its full clock; `cold` is the Tensor Engine's interval
-at half clock. Instructions name their cost and say what they stream; every number is in constants/.
+`interval` is the time until the engine can start its next instruction, `latency` the time until the result can be read,
+both in nanoseconds with the Tensor Engine at full clock; `cold` is the Tensor Engine's interval at half clock.
+Instructions declare their cost function and operands; all numbers are in constants/.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..machine.instruction import Cost, engine
 from ..machine.memory import PSUM
 from .constants import machine
 
-NO_TIME = Cost(0.0, 0.0)  # of a DMA: its `Transfer` determines its time
+NO_TIME = Cost(0.0, 0.0)  # for a DMA, whose time follows from its `Transfer`
 
 
 class Costs:
-    """The costs of one target. `cycles` are cycles of streaming; fixed overheads are added to them."""
+    """Instruction costs of one target. `cycles` are streaming cycles; fixed overheads are added."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -29,12 +29,12 @@ class Costs:
         self._vector_fill = m.vector_fill_cycles / target.vector_ghz
 
     def vector(self, cycles: float) -> Cost:
-        """A Vector Engine instruction that streams for `cycles`."""
+        """Return the cost of a Vector Engine instruction that streams for `cycles`."""
         busy = cycles / self.target.vector_ghz
         return Cost(busy + self._vector_gap, busy + self._vector_fill)
 
     def scalar(self, cycles: float, src: Any) -> Cost:
-        """A Scalar Engine instruction that looks nothing up and streams `src` for `cycles`."""
+        """Return the cost of a Scalar Engine instruction without a lookup table that streams `src` for `cycles`."""
         m, busy = self.machine, cycles / self.target.scalar_ghz
         in_psum = src.storage.region is PSUM
         gap = m.scalar_psum_gap_cycles if in_psum else m.scalar_gap_cycles
@@ -42,8 +42,10 @@ class Costs:
         return Cost(busy + gap / self.target.scalar_ghz, busy + fill / self.target.scalar_ghz)
 
     def activation(self, data: Any, table: str, unit: engine = engine.scalar) -> Cost:
-        """A function of every element, looked up in `table` ("" for none); a bias is read in any case. On the GpSimd
-        Engine (NeuronCore-v4), whose time is not published, one pass."""
+        """Return the cost of an elementwise function looked up in `table` ("" for none); a bias is always read.
+
+        On the GpSimd Engine (NeuronCore-v4), whose time is not published, one pass is assumed.
+        """
         if unit is engine.gpsimd:
             return self.gpsimd(data.free_size)
         cost = self.scalar(data.free_size, data)
@@ -56,13 +58,13 @@ class Costs:
         return Cost(min(interval, latency), latency, table=table)
 
     def accumulator_read(self) -> Cost:
-        """Reading the Scalar Engine's accumulators, one number a partition."""
+        """Return the cost of reading the Scalar Engine's accumulators, one number per partition."""
         return Cost(
             self.machine.scalar_accumulator_cycles / self.target.scalar_ghz, self.machine.scalar_accumulator_fill_ns
         )
 
     def gpsimd(self, cycles: float) -> Cost:
-        """A GpSimd Engine instruction that streams for `cycles`."""
+        """Return the cost of a GpSimd Engine instruction that streams for `cycles`."""
         busy = cycles / self.target.gpsimd_ghz
         return Cost(
             busy + self.machine.gpsimd_gap_cycles / self.target.gpsimd_ghz,
@@ -70,7 +72,7 @@ class Costs:
         )
 
     def register(self) -> Cost:
-        """A register set, loaded or stored."""
+        """Return the cost of setting, loading or storing a register."""
         return Cost(self.machine.register_ns, self.machine.register_ns)
 
     def barrier(self) -> Cost:
@@ -78,12 +80,12 @@ class Costs:
         return Cost(self.machine.barrier_ns, self.machine.barrier_ns)
 
     def one_pass(self, unit: engine, tensor: Any) -> Cost:
-        """One element of `tensor` a cycle on the Vector or GpSimd Engine: what streams once, and what nobody published
-        a time for."""
+        """Return the cost of one element of `tensor` per cycle on the Vector or GpSimd Engine, also used for
+        instructions without published times."""
         return self.vector(tensor.free_size) if unit is engine.vector else self.gpsimd(tensor.free_size)
 
     def memset(self, unit: engine, dst: Any) -> Cost:
-        """Writing one value, on the Vector or GpSimd Engine."""
+        """Return the cost of writing one value, on the Vector or GpSimd Engine."""
         if unit is not engine.vector:
             return self.gpsimd(dst.free_size)
         busy, m = dst.free_size / self.target.vector_ghz, self.machine
@@ -91,7 +93,7 @@ class Costs:
         return Cost(interval, max(interval, m.memset_fill_cycles / self.target.vector_ghz))
 
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
-        """tensor_copy on one of the three engines that have it."""
+        """Return the cost of tensor_copy on one of its three engines."""
         count = dst.free_size
         if unit is engine.vector:
             return self.vector(count * self._copy_pace(dst, src))
@@ -105,17 +107,18 @@ class Costs:
         return self.scalar(count * pace, src)
 
     def _scalar_pace(self, dst: Any, src: Any) -> float:
-        """Cycles per element of operations that NeuronCore-v4's Scalar Engine runs twice as fast in 16 bits (A3)."""
+        """Return cycles per element of operations that run twice as fast in 16 bits on NeuronCore-v4's Scalar Engine
+        (A3)."""
         double = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize
         return self.machine.scalar_double_pace if double else 1.0
 
     def copy_elsewhere(self, dst: Any, src: Any) -> tuple[tuple[engine, Cost], ...]:
-        """The engines beside the Vector Engine that a copy is left open to: the Scalar Engine, from trn2 on. In no
-        published profile did GpSimd take any."""
+        """Return the alternative engines for a copy whose engine is open: the Scalar Engine, from trn2 on. Published
+        profiles never show GpSimd."""
         return ((engine.scalar, self.copy(engine.scalar, dst, src)),) if self.generation > 2 else ()
 
     def tensor_scalar(self, unit: engine, dst: Any, data: Any, operands: int) -> Cost:
-        """One input and numbers, or `operands` columns: Vector, Scalar or GpSimd Engine."""
+        """Return the cost of one input with numbers or `operands` columns, on the Vector, Scalar or GpSimd Engine."""
         if unit is engine.gpsimd:
             return self.gpsimd(dst.free_size)
         m = self.machine
@@ -125,7 +128,7 @@ class Costs:
                 return Cost(busy + self._vector_gap, busy + self._vector_fill)
             gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
         else:
-            if not operands or self.generation == 2:  # numbers become a scale and a bias, which is read
+            if not operands or self.generation == 2:  # numbers become a scale and a bias operand
                 cost = self.activation(data, "any")._replace(table="")
                 spared = dst.free_size * (1 - self._scalar_pace(dst, data)) / self.target.scalar_ghz
                 return cost._replace(interval=cost.interval - spared, latency=cost.latency - spared)
@@ -134,13 +137,13 @@ class Costs:
         return Cost(busy + gap / ghz, busy + fill / ghz)
 
     def tensor_tensor(self, unit: engine, dst: Any, first: Any, second: Any) -> Cost:
-        """Two inputs, element by element."""
+        """Return the cost of an elementwise operation on two inputs."""
         count = dst.free_size
         if unit is engine.gpsimd:
             return self.gpsimd(self.machine.gpsimd_two_inputs_pace * count)
         in_psum = first.storage.region is PSUM or second.storage.region is PSUM
         narrow = self._fast_type(first._dtype) and self._fast_type(second._dtype)
-        if self.generation == 2:  # two inputs share SBUF's read port but where they are narrow (OLD, tensor_tensor)
+        if self.generation == 2:  # two inputs share SBUF's read port unless they are narrow (OLD, tensor_tensor)
             single = in_psum or (narrow and _dense(first) and _dense(second))
             pace = 1.0 if single else self.machine.vector_two_inputs_pace
             return self.vector(count * pace * self._strided(dst, first, second))
@@ -150,26 +153,28 @@ class Costs:
         return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
     def predicated_copy(self, dst: Any, src: Any, predicate: Any) -> Cost:
-        """A tile, or a number, where a predicate has it."""
+        """Return the cost of copying a tile, or a number, where a predicate holds."""
         return self.tensor_tensor(engine.vector, dst, src if hasattr(src, "storage") else dst, predicate)
 
     def reduce(self, data: Any) -> Cost:
-        """tensor_reduce, max8, nc_find_index8: every element of the input passes once."""
+        """Return the cost of tensor_reduce, max8 and nc_find_index8: one pass over the input."""
         return self.vector(data.free_size * (self._strided(data) if self.generation == 2 else 1))
 
     def reduce_and_read(self, data: Any, result: Any = True) -> Cost:
-        """A pass of the Vector Engine that reduces into its accumulators, and the reading of those into `result`, None
-        for none."""
+        """Return the cost of reducing into the Vector Engine's accumulators, and of reading them into `result` if it is
+        not None."""
         return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
     def tensor_tensor_and_read(self, dst: Any, data1: Any, data2: Any, result: Any) -> Cost:
-        """A pass over two inputs, and the reading of the accumulators into `result`, None for none."""
+        """Return the cost of a pass over two inputs, and of reading the accumulators into `result` if it is not
+        None."""
         cost = self.tensor_tensor(engine.vector, dst, data1, data2)
         read = self.machine.vector_accumulator_cycles / self.target.vector_ghz if result is not None else 0.0
         return cost._replace(interval=cost.interval + read, latency=cost.latency + read)
 
     def exponential(self, data: Any, result: Any) -> Cost:
-        """NeuronCore-v4's exp on the Vector Engine, and the reading of its accumulators into `result` if not None."""
+        """Return the cost of NeuronCore-v4's exp on the Vector Engine, and of reading its accumulators into `result` if
+        it is not None."""
         cycles = data.free_size * self.machine.exponential_pace * self.target.vector_ghz / self.target.scalar_ghz
         return self.vector(cycles + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
@@ -186,11 +191,12 @@ class Costs:
         return self.vector(self.machine.reciprocal_cycles * data.free_size)
 
     def vector_transpose(self) -> Cost:
-        """A transpose of up to 32 x 32 on the Vector Engine."""
+        """Return the cost of a transpose of up to 32 x 32 on the Vector Engine."""
         return self.vector(self.machine.vector_transpose_cycles)
 
     def _copy_pace(self, dst: Any, src: Any) -> float:
-        """Cycles an element: a quarter or half in the performance modes of trn2 and newer (A2, Vector Engine)."""
+        """Return cycles per element: a quarter or a half in the performance modes of trn2 and newer (A2, Vector
+        Engine)."""
         m = self.machine
         if self.generation == 2:
             return self._strided(dst, src)
@@ -204,11 +210,11 @@ class Costs:
             return m.vector_double_pace if dense and in_psum == 1 else 1.0
         if in_psum:
             return 1.0
-        # Within SBUF at twice the clock in any dtype: V for float32, rows i33 and of tensor_scalar.
+        # Within SBUF, twice the rate in any dtype: V for float32, rows i33 and of tensor_scalar.
         return m.vector_strided_read_pace if self._wide(src) else m.vector_double_pace
 
     def _wide(self, tensor: Any) -> bool:
-        """True if neighbours are so far apart that each needs an access of its own."""
+        """True if neighbouring elements are so far apart that each needs its own access."""
         apart = tensor.strides[-1] * tensor._dtype.itemsize
         return bool(tensor.shape[-1] > 1 and apart >= self.machine.wide_stride)
 
@@ -224,10 +230,10 @@ class Costs:
         return dtype.bfloat16_like or (self.generation >= 4 and dtype.is_float and dtype.itemsize == 1)  # A3
 
     def matmul(self, stationary_columns: int, moving_columns: int, dtype: DType, stationary_stride: int) -> Cost:
-        """A Tensor Engine instruction: the next stationary tile is loaded while the moving columns of this one stream.
+        """Return the cost of a matmul: the next stationary tile is loaded while the moving columns of this one stream.
 
-        float32 takes two instructions of two passes each. `stationary_stride` is the byte distance of neighbouring
-        stationary elements. Rows that are not used do not speed it up (PG).
+        float32 needs two instructions of two passes each. `stationary_stride` is the byte distance of neighbouring
+        stationary elements. Unused rows do not speed it up (PG).
         """
         m = self.machine
         columns = max(min(m.matmul_least_columns, stationary_columns), moving_columns)
@@ -245,7 +251,8 @@ class Costs:
         return Cost(max(interval, least), interval + m.matmul_fill_ns, cold)
 
     def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
-        """A transpose on the Tensor Engine: the data is stationary, an identity of `partitions` columns moves."""
+        """Return the cost of a transpose on the Tensor Engine: the data is stationary, an identity of `partitions`
+        columns moves."""
         m = self.machine
         columns = max(min(m.matmul_least_columns, free), partitions)
         streaming = columns / self.target.tensor_ghz
@@ -254,7 +261,7 @@ class Costs:
             streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= m.wide_stride else 1.0)
             cold = m.cold_clock * streaming
         latency = streaming + m.matmul_gap_ns + m.matmul_fill_ns
-        if self.generation >= 4:  # in the background of other work
+        if self.generation >= 4:  # overlaps other work
             streaming, cold = streaming * m.background_transpose, cold * m.background_transpose
         least = m.matmul_interval_cycles / self.target.tensor_ghz
         return Cost(max(streaming + m.matmul_gap_ns, least), latency, max(cold, m.cold_clock * least))

@@ -1,8 +1,8 @@
-"""The critical path of a schedule: what each nanosecond from the first trigger to the last result was spent on.
+"""The critical path of a schedule: the resource of each nanosecond from the first trigger to the last result.
 
-Walked back from the instruction that ends last. From there each step is to what the instruction waited for last: an
-operand, its engine, a buffer, a DMA queue, the other core. The time between is one of these, and belongs to the
-instruction that spent it:
+The path is traced back from the instruction that ends last. Each step goes to the last thing that the instruction
+waited for: an operand, its engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
+instruction and to one of these resources:
 
 tensor, vector,    an engine at work, until the next instruction or the reader of the result could go on; on the Scalar
 scalar, gpsimd     Engine also the loading of a table, on GpSimd descriptors made by software
@@ -50,14 +50,15 @@ WAITS = {
     OTHER_CORE: "other core",
 }
 _Key = TypeVar("_Key", bound=Hashable)
-MEETINGS = frozenset({"core_barrier"})  # instructions that do nothing but meet the other core
+MEETINGS = frozenset({"core_barrier"})  # instructions that only synchronise the cores
 
 
 class Step(NamedTuple):
-    """A piece of the critical path, in nanoseconds from the first trigger, spent by an instruction on one of RESOURCES.
+    """An interval of the critical path, in nanoseconds from the first trigger, spent by an instruction on one of
+    RESOURCES.
 
-    `position` is that of the instruction in the program, `line` that of the kernel: file and number. `waited` says what
-    the instruction waited for last before it began: one of WAITS' words, "" for nothing.
+    `position` is the instruction's index in the program, `line` the kernel's file and line. `waited` is the last thing
+    that the instruction waited for, a value of WAITS, "" for nothing.
     """
 
     start_ns: float
@@ -71,12 +72,12 @@ class Step(NamedTuple):
 
     @property
     def picoseconds(self) -> int:
-        """Length in whole picoseconds; the lengths of a path add up to the makespan."""
+        """Return the length in whole picoseconds; the lengths of a path add up to the makespan."""
         return round(self.end_ns * 1000) - round(self.start_ns * 1000)
 
 
 def critical_times(steps: Iterable[Step], owner: Callable[[Step], _Key]) -> dict[_Key, dict[str, int]]:
-    """Picoseconds by owner and resource."""
+    """Return picoseconds by owner and resource."""
     times: dict[_Key, dict[str, int]] = {}
     for step in steps:
         spent = times.setdefault(owner(step), {})
@@ -85,21 +86,21 @@ def critical_times(steps: Iterable[Step], owner: Callable[[Step], _Key]) -> dict
 
 
 def critical_path(program: Sequence[Instruction], schedule: Schedule) -> tuple[Step, ...]:
-    """The steps of one core's schedule, from time 0 to its end."""
+    """Return the steps of one core's schedule, from time 0 to its end."""
     return tuple(reversed(_Walk((program,), (schedule,), ()).run(0)))
 
 
 def pair_critical_path(
     programs: Sequence[Sequence[Instruction]], schedules: Sequence[Schedule], meetings: Sequence[tuple[int, int]]
 ) -> tuple[Step, ...]:
-    """The steps of two cores that meet, from time 0 to the end of the one that ends last. Positions are those in the
-    programs one after the other."""
+    """Return the steps of two synchronising cores, from time 0 to the end of the last one. Positions refer to both
+    programs concatenated."""
     last = max(range(len(schedules)), key=lambda core: schedules[core].makespan)
     return tuple(reversed(_Walk(programs, schedules, meetings).run(last)))
 
 
 class _Walk:
-    """The walk back; `steps` are in the order in which they are found, the last of the path first."""
+    """Traces the path back; `steps` are found in reverse order."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class _Walk:
         self.offsets = (0, len(programs[0]))
         self.queues: dict[int, _DmaQueues] = {}
         self.steps: list[Step] = []
-        self.time = 0.0  # up to which the path is still to be found
+        self.time = 0.0  # the path before this time is still to be found
 
     def run(self, core: int) -> list[Step]:
         s = self.schedules[core]
@@ -161,7 +162,7 @@ class _Walk:
         return "other_core" if self.programs[core][index].op in MEETINGS else QUEUES[queue]
 
     def _through_dma(self, core: int, index: int) -> int:
-        """Back from the last byte of a DMA to the descriptors of the first one that it had to queue behind: which."""
+        """Step back from the last byte of a DMA to the descriptors of the first DMA in its queue; return that DMA."""
         phases = self.schedules[core].phases
         found = phases[index]
         bound = found.bound
@@ -183,7 +184,7 @@ class _Walk:
 
 
 def _last(s: Schedule) -> int:
-    """The instruction that ends last, NOTHING in an empty program."""
+    """Return the instruction that ends last, NOTHING in an empty program."""
     for times in (s.done, s.end):
         if s.makespan in times:
             return times.index(s.makespan)
@@ -196,14 +197,14 @@ class _DmaQueues:
     def __init__(self, phases: dict[int, Phases]) -> None:
         self._order = list(phases)
         self._numbers = {index: number for number, index in enumerate(self._order)}
-        self._served: list[list[int]] = [[] for _ in range(PIPE)]  # by engine, numbers of DMAs
+        self._served: list[list[int]] = [[] for _ in range(PIPE)]  # DMA indices by engine
         self._piped = [number for number, found in enumerate(phases.values()) if found.begins]
         for number, found in enumerate(phases.values()):
             for engine in range(found.place, found.place + len(found.begins)):
                 self._served[engine].append(number)
 
     def before(self, index: int, bound: int) -> int:
-        """The DMA that an engine served, or that was in the pipe, before this one."""
+        """Return the DMA that an engine or the pipe served before this one."""
         number = self._numbers[index]
         if bound == PIPE:
             return self._order[self._piped[bisect_left(self._piped, number) - 1]]

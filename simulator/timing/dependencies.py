@@ -1,15 +1,15 @@
 """Dependencies of each instruction of a program, and the pieces of memory it uses.
 
-Dependencies are between the regions that instructions really touch: read after write, write after read, write after
+Dependencies are between the regions that instructions actually touch: read after write, write after read, write after
 write. A tile has one physical address, however often it is written (nki/migration/index.rst, "What are block
-dimensions?"; rows o02 to o11 for PSUM, o27 to o35 for SBUF): a kernel that wants several buffers makes several tiles.
-The compiler of NKI 0.7 renames tiles only where a kernel's CompileConfig asks for it (non_ssa_legalization).
+dimensions?"; rows o02 to o11 for PSUM, o27 to o35 for SBUF); a kernel needs several tiles for several buffers. The
+compiler of NKI 0.7 renames tiles only if the kernel's CompileConfig requests it (non_ssa_legalization).
 
-`renames` is what the compiler of NKI's first beta did (rows k08 to k11): a write that replaces all of a tile in SBUF
-without reading it starts a new version of the tile, in a buffer of its own. How many versions exist at a time is left
-to the scheduler, which knows how much memory there is.
+`renames` models the compiler of NKI's first beta (rows k08 to k11): a write that replaces all of a tile in SBUF without
+reading it starts a new version of the tile in its own buffer. The scheduler, which tracks memory, limits the number of
+versions.
 
-A tile that is only ever written in separate byte ranges (a stack of rows, say) is treated as one tile for each range.
+A tile that is only written in separate byte ranges (such as a stack of rows) is treated as one tile per range.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from typing import NamedTuple
 from ..machine.instruction import Access, Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 
-# How long a successor waits for its predecessor.
-RAW = 0  # until its result can be read
-WAR = 1  # until it has read
-WAW = 2  # until its write is done, or, on one engine, until it has been issued
-ORDER = 3  # until it has started
+# The event of the predecessor that a successor waits for.
+RAW = 0  # its result can be read
+WAR = 1  # it has read
+WAW = 2  # its write is done, or, on the same engine, it has been issued
+ORDER = 3  # it has started
 
-_NOBODY: list[int] = []  # has read what nobody wrote; never changed
-_MANY = 4  # segments of a tile from which on it pays to remember which of them a read touches
-BUCKETS = 64  # pieces of an HBM tensor's extent, to find overlapping accesses by
+_NOBODY: list[int] = []  # shared empty list; never changed
+_MANY = 4  # number of segments from which caching the overlaps of a read pays
+BUCKETS = 64  # buckets over an HBM tensor's extent, to find overlapping accesses
 
 
 class Version:
-    """One buffer's worth of a tile: from its first write to its last access."""
+    """The contents of one buffer of a tile, from its first write to its last access."""
 
     __slots__ = ("bank", "free_at", "last", "left", "psum", "size", "whole")
 
     def __init__(self, size: int, psum: bool) -> None:
         self.size = size
         self.psum = psum
-        self.left = 0  # accesses that are not scheduled yet
+        self.left = 0  # accesses not scheduled yet
         self.free_at = 0.0
-        self.last = -1  # the instruction whose access frees it
-        self.bank = -1  # of PSUM, if it fits in one; PSUM_BANKS if there was no room
-        self.whole: Sequence[int] = ()  # its banks, if it is larger than one
+        self.last = -1  # the instruction whose access frees the buffer
+        self.bank = -1  # PSUM bank, if it fits in one; PSUM_BANKS if there was no room
+        self.whole: Sequence[int] = ()  # its banks, if it is larger than a bank
 
 
 class Segment:
-    """A region and who touched it last."""
+    """A region and the last instructions that accessed it."""
 
     __slots__ = ("access", "readers", "writer")
 
@@ -62,8 +62,8 @@ class Segment:
 class Unit:
     """A tile, or a byte range of one: the unit of dependencies.
 
-    If it is `uniform`, all writes go to the same rectangle; `writer` is the last, and `readers` have read it since.
-    Otherwise it is tracked by segments.
+    If it is `uniform`, all writes go to the same rectangle; `writer` is the last one, and `readers` have read it since.
+    Otherwise accesses are tracked by segment.
     """
 
     __slots__ = ("_touched", "placed", "psum", "readers", "segments", "size", "uniform", "version", "writer")
@@ -78,10 +78,10 @@ class Unit:
         self.version: Version | None = None
         if not uniform:
             self.segments: list[Segment] = []
-            self._touched: dict[Access, list[Segment]] = {}  # segments by read, cached where there are many
+            self._touched: dict[Access, list[Segment]] = {}  # segments by read, cached if there are many
 
     def touched(self, access: Access) -> list[Segment]:
-        """The segments that a read overlaps with."""
+        """Return the segments that a read overlaps with."""
         if len(self.segments) < _MANY:
             return [segment for segment in self.segments if segment.access.overlaps(access)]
         found = self._touched.get(access)
@@ -97,9 +97,12 @@ class Unit:
 
 
 class Dependencies(NamedTuple):
-    """`successors[i]`: (instruction, kind) pairs, flat as instruction * 4 + kind; `waits[i]`: how many it has to await;
-    `uses[i]`: the versions it touches; `births`: (first instruction, version) of each, in program order; `placed`: what
-    tiles at chosen addresses take of SBUF and of PSUM, in bytes of a partition."""
+    """Dependencies between the instructions of a program.
+
+    `successors[i]` are (instruction, kind) pairs, encoded as instruction * 4 + kind; `waits[i]` is the number of
+    dependencies to wait for; `uses[i]` are the versions that i accesses; `births` are (first instruction, version)
+    pairs in program order; `placed` are the bytes per partition of SBUF and PSUM taken by tiles at explicit addresses.
+    """
 
     successors: list[list[int]]
     waits: list[int]
@@ -109,7 +112,7 @@ class Dependencies(NamedTuple):
 
 
 def analyse(program: list[Instruction], renames: bool = False) -> Dependencies:
-    """The dependencies of a program."""
+    """Return the dependencies of a program."""
     return _Analysis(program, renames).graph
 
 
@@ -126,8 +129,8 @@ class _Analysis:
         self._run()
 
     def _prepare(self) -> None:
-        """Find out how each allocation is written, and so which units it has."""
-        written: dict[Allocation, list[Access]] = {}  # each place once, most often there is one
+        """Find out how each allocation is written, and from that its units."""
+        written: dict[Allocation, list[Access]] = {}  # each region once; usually there is only one
         self._read: set[Allocation] = set()
         seen: set[tuple[Allocation, int, int, int, int, int]] = set()
         for instruction in self.program:
@@ -146,7 +149,7 @@ class _Analysis:
                     places.append(access)
             for access in instruction.reads:
                 self._read.add(access[0])
-        self._single: dict[Allocation, Unit] = {}  # of tiles that are one unit
+        self._single: dict[Allocation, Unit] = {}  # tiles that are a single unit
         self._several: dict[Allocation, list[Unit]] = {}
         self._starts: dict[Allocation, list[int]] = {}
         self._hbm: dict[Allocation, _HbmTensor] = {}
@@ -281,8 +284,8 @@ class _Analysis:
         unit.replace(kept)
 
     def _await(self, index: int, writer: int, readers: list[int]) -> None:
-        """Wait with a write until a region's readers have read and its writer has written."""
-        if index not in readers:  # else it also reads the region, and waits for the writer already
+        """Make a write wait until a region's readers have read and its writer has written."""
+        if index not in readers:  # otherwise it reads the region and waits for the writer already
             self._wait(index, writer, WAW)
         for reader in readers:
             self._wait(index, reader, WAR)
@@ -326,14 +329,14 @@ def _contains(outer: Access, inner: Access) -> bool:
 
 
 class _HbmTensor:
-    """The writes to one HBM tensor that something reads, findable by place."""
+    """The writes to one HBM tensor that is read, searchable by address."""
 
     def __init__(self, size: int) -> None:
         self._step = max(1, -(-size // BUCKETS))
         self._buckets: list[list[Segment]] = [[] for _ in range(BUCKETS + 1)]
         self._readers: list[
             tuple[Access, int]
-        ] = []  # reads of what the kernel has not written (an argument updated later)
+        ] = []  # reads of data not written by the kernel (an argument updated later)
 
     def _range(self, access: Access) -> range:
         last = min(BUCKETS, (access.high - 1) // self._step)

@@ -1,7 +1,7 @@
 """Time that a DMA keeps each of the 16 engines busy.
 
-An engine serves eight partitions of SBUF (DO: engine = partition // 8). It takes a fixed time for a descriptor and
-moves its bytes at the peak rate; together the engines reach the rate that AWS documents as achieved (schedule.py).
+An engine serves eight partitions of SBUF (DO: engine = partition // 8). Each descriptor costs a fixed time, then its
+bytes move at the peak rate; together the engines are limited to the rate that AWS documents as achieved (schedule.py).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LANES = PARTITIONS // ENGINES  # partitions that one engine serves
 
 @lru_cache(maxsize=4096)
 def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float, ...]]:
-    """(first engine, busy nanoseconds of it and of each further engine) of a DMA."""
+    """Return (first engine, busy nanoseconds of it and of each further engine) of a DMA."""
     descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
     first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
     single = transfer.dge and (not transfer.software or _scattered(transfer))
     each = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
     short = transfer.bytes < machine.partial_write * descriptors
-    if short and transfer.span and single:  # each engine finds another at its channel so often
+    if short and transfer.span and single:  # number of engines that compete for a channel
         each *= 1 + (last - first) / machine.hbm_channels
-    if transfer.software and not transfer.load and descriptors > partitions:  # pieces of a partition's row
+    if transfer.software and not transfer.load and descriptors > partitions:  # number of pieces of a partition's row
         each += machine.swdge_element_ns if transfer.bytes < machine.swdge_gathered * descriptors else 0.0
     if transfer.transpose:
         each /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
     last_write = machine.semaphore_ns
-    if partitions == 0:  # neither side is on chip: the engines share the work
+    if partitions == 0:  # HBM to HBM: the engines share the work
         return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
     a_partition = descriptors / partitions * each
     return first, tuple(
@@ -45,27 +45,27 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
 
 
 def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) -> tuple[float, float, float, float]:
-    """Times of a DMA triggered at `start`, in nanoseconds: when its first descriptor is ready, per further descriptor,
-    from one of its `engines` to the next, and from a descriptor to the first byte."""
+    """Return the times of a DMA triggered at `start`, in nanoseconds: when its first descriptor is ready, the time per
+    further descriptor, the skew between its `engines`, and from a descriptor to the first byte."""
     m, lead = machine, 0.0
     if transfer.software:
         address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
         ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
-        lead = 0.0 if transfer.dynamic else m.swdge_lead_ns  # seen only where no address is read from memory
+        lead = 0.0 if transfer.dynamic else m.swdge_lead_ns  # only if no address is read from memory
     elif transfer.dge:
         ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * engines, m.dge_descriptor_ns, m.ring_hardware_ns
     else:
         ready, rate, skew = start + m.trigger_ns, 0.0, m.ring_static_ns
     if transfer.dge:
         latency = lead + (m.load_first_byte_ns if transfer.load else m.store_first_byte_ns)
-    else:  # counted from the start of the trigger
+    else:  # relative to the start of the trigger
         latency = (m.load_first_byte_static_ns if transfer.load else m.store_first_byte_static_ns) - m.trigger_ns
     return ready, rate, skew, latency
 
 
 def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
-    """The phases of a DMA that GpSimd triggers at `start` and its own DMA engines move. It does not queue behind the
-    DMAs of the 16 others."""
+    """Return the phases of a DMA that GpSimd triggers at `start` and that its own DMA engines move, without queueing on
+    the 16 others."""
     ready, rate, _, latency = trigger(transfer, machine, 0, start)
     first_byte = ready + rate * transfer.descriptors + latency
     moved = transfer.bytes / machine.gpsimd_dma_rate
@@ -82,9 +82,9 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
 
 
 def channel_time(transfer: Transfer, machine: Machine) -> float:
-    """Least time in nanoseconds of a load of short elements, which each channel of HBM serves one after the other.
+    """Return the minimum nanoseconds of a load of short elements, which each HBM channel serves one after the other.
 
-    Neighbouring bytes lie in one channel: all engines read a column of 128 numbers from the same one.
+    Neighbouring bytes are in one channel: all engines read a column of 128 numbers from the same one.
     """
     if not transfer.span or not transfer.dge or (transfer.software and not _scattered(transfer)):
         return 0.0
@@ -93,18 +93,19 @@ def channel_time(transfer: Transfer, machine: Machine) -> float:
 
 
 def _scattered(transfer: Transfer) -> bool:
-    """True if a load reads short elements that are no neighbours in HBM, or several to a partition.
+    """True if a load reads short elements that are not adjacent in HBM, or several per partition.
 
-    81,920 of 2 bytes of a transposed tile took 13.3 ns each, though they are neighbours from partition to partition.
+    81,920 elements of 2 bytes of a transposed tile took 13.3 ns each, although neighbouring partitions read adjacent
+    elements.
     """
     return transfer.span > 0 and (transfer.span > transfer.bytes or transfer.descriptors > transfer.partitions)
 
 
 def element_time(size: float, machine: Machine, single: bool, narrow: bool = False) -> float:
-    """Nanoseconds that an element of `size` bytes takes on its engine.
+    """Return the nanoseconds of an element of `size` bytes on its engine.
 
-    The hardware makes a descriptor for each (`single`), GpSimd of those that are short and scattered over HBM; prepared
-    descriptors and GpSimd's others gather them in packets.
+    Hardware generates a descriptor per element (`single`), and so does GpSimd for elements that are short and scattered
+    over HBM; prepared descriptors and GpSimd's others gather elements in packets.
     """
     m = machine
     if single:

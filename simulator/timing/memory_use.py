@@ -1,8 +1,8 @@
 """Contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
 
-A tile takes its bytes of each partition from its first write to its last access. Where the compiler renames tiles, one
-that is written as a whole again has another buffer from then on, as dependencies.py has it. Tiles that the kernel
-placed by address take what it chose for all the time.
+A tile occupies its bytes in each partition from its first write to its last access. If the compiler renames tiles, a
+tile that is rewritten as a whole moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their
+space all the time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ REGIONS = {"sbuf": SBUF, "psum": PSUM}
 
 
 class TileLife(NamedTuple):
-    """A tile's buffer: bytes of a partition, nanoseconds from its first write to its last access, and the place of that
-    write in the program. `idle_ns` is how long nothing touches it around the peak, if it lives then."""
+    """The lifetime of a tile's buffer: bytes per partition, nanoseconds of its first write and last access, and the
+    source line of that write.
+
+    `idle_ns` is the time around the peak in which nothing accesses it, if it is alive then.
+    """
 
     name: str
     line: tuple[str, int]
@@ -32,8 +35,8 @@ class TileLife(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """One memory over the time: bytes of a partition that it has and holds, from each time of `points` on, and the
-    tiles that live at the peak, the largest first."""
+    """The use of one memory over time: its capacity and the bytes in use per partition, from each time in `points`, and
+    the tiles alive at the peak, largest first."""
 
     capacity: int
     points: tuple[tuple[float, int], ...]
@@ -52,7 +55,7 @@ class _Life:
 def memory_use(
     program: Sequence[Instruction], schedule: Schedule, target: Target, region: str, renames: bool = False
 ) -> MemoryUse:
-    """Use of "sbuf" or "psum" over the time of one core's schedule; `renames` as in dependencies.py."""
+    """Return the use of "sbuf" or "psum" over the time of one core's schedule; `renames` as in dependencies.py."""
     capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
     lives = _lives(program, schedule, REGIONS[region], renames)
     changes: dict[float, int] = {0.0: 0}
@@ -116,6 +119,6 @@ def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
 
 
 def _name(tile: Allocation) -> str:
-    """Return the tile's name, or where the kernel gave it none its shape and dtype: `128x3136 bfloat16`."""
+    """Return the tile's name, or its shape and dtype if the kernel gave none: `128x3136 bfloat16`."""
     name, _, shape, dtype = tile.identity
     return name or (f"{'x'.join(map(str, shape))} {dtype}" if shape else "buffer")

@@ -1,8 +1,8 @@
-"""Schedules of two cores that wait for each other at barriers and exchanges.
+"""Schedules of two cores that synchronise at barriers and exchanges.
 
-Each core is scheduled by itself. An instruction at which the cores meet starts on both when the later core could start
-it; scheduling is repeated until no start moves any more. The cores share one stack of HBM: if both move data, each gets
-at most half of the rate that the stack gives to two.
+Each core is scheduled by itself. An instruction at which the cores meet starts when both could start it; scheduling is
+repeated until no start changes. The cores share one stack of HBM: if both move data, each gets at most half of the rate
+available to two.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule
 
-_PASSES = 40  # at most, or one for each meeting: each settles at least the first that has not settled yet
+_PASSES = 40  # minimum limit; otherwise one pass per meeting, since each pass settles at least one more
 _SETTLED_NS = 0.01
 
 
 def of_two_cores(constants: Machine) -> dict[str, float]:
-    """The constants that are others for a core that shares its stack of HBM with the other one of a logical core."""
+    """Return the constants that differ for a core that shares its stack of HBM with the other core."""
     half = constants.hbm_stack_rate * constants.hbm_shared_efficiency / 2
     return {"dma_sustained": min(constants.dma_sustained, half)}
 
@@ -29,7 +29,7 @@ def pair_schedule(
     target: Target,
     constants: Machine,
 ) -> tuple[Schedule, Schedule]:
-    """The schedules of core 0 and core 1; `meetings` are their instructions that wait for each other."""
+    """Return the schedules of core 0 and core 1; `meetings` are the instructions that wait for each other."""
     shared = constants
     if all(any(instruction.hbm_bytes for instruction in program) for program in programs):
         shared = Machine({**vars(constants), **of_two_cores(constants)})

@@ -1,8 +1,8 @@
 """Ports of SBUF and PSUM that engines share.
 
-On trn1 the Vector and Scalar Engines take turns at PSUM, the Vector and GpSimd Engines at SBUF (A1). From trn2 on the
-Vector and Scalar Engines read and write PSUM side by side unless both are at one bank (A2): then one waits for the
-other; no further cost of sharing is published.
+On trn1 the Vector and Scalar Engines alternate at PSUM, the Vector and GpSimd Engines at SBUF (A1). From trn2 on the
+Vector and Scalar Engines access PSUM concurrently except for the same bank (A2), where one waits; no further cost is
+published.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Ports:
 
     def __init__(self, generation: int, psum_placed: bool) -> None:
         self._shared = generation == 2
-        self._placed = psum_placed  # whether the kernel chose addresses of tiles in PSUM
+        self._placed = psum_placed  # True if the kernel placed tiles in PSUM by address
         self._free = [0.0] * PSUM_BANKS
-        self._holders = [-1] * PSUM_BANKS  # the instruction that took each last
-        self.held_by = -1  # the instruction that the last `take` had to wait for
+        self._holders = [-1] * PSUM_BANKS  # the last instruction on each bank
+        self.held_by = -1  # the instruction that the last `take` waited for
 
     def take(
         self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
     ) -> float:
-        """Return the time at which an instruction that could start on `unit` at `start` gets its ports; it then holds
+        """Return the time at which an instruction that could start on `unit` at `start` gets its ports, and reserve
         them."""
         if self._shared:
             held = self._whole(instruction)
@@ -57,7 +57,7 @@ class Ports:
 
 
 def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
-    """The banks that an instruction is at: of the buffers of its tiles, or of tiles placed by address."""
+    """Return the banks that an instruction accesses: those of its tiles' buffers or explicit addresses."""
     held = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
     larger = [version.whole for version in versions if version.whole]
     for access in (*instruction.reads, *instruction.writes):

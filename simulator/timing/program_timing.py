@@ -1,6 +1,6 @@
 """Timing of a program's instructions, on one core or two.
 
-Nothing is scheduled before somebody asks for a time, so a functional run that nobody times does not pay for it.
+Scheduling is lazy, so a functional run that is never timed does not pay for it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .what_if import faster_machine, faster_program
 class Event(NamedTuple):
     """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
 
-    On an engine, `start_ns` to `end_ns` is how long it is taken. A DMA is triggered at `issued_ns` and its data move
-    from `start_ns` to `end_ns`; `engine` is then a queue, "dma load 0" or "dma store 0", as many as there are DMAs
-    under way at a time. What the instruction writes can be read at `done_ns`. No two events of one `engine` overlap.
+    An engine is occupied from `start_ns` to `end_ns`. A DMA is triggered at `issued_ns` and its data move from
+    `start_ns` to `end_ns`; its `engine` is a queue, "dma load 0" or "dma store 0", with as many queues as there are
+    concurrent DMAs. The result can be read at `done_ns`. Events of one `engine` do not overlap.
     """
 
     engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
@@ -37,22 +37,22 @@ class Event(NamedTuple):
     done_ns: float
     issued_ns: float
     flops: int = 0
-    bytes: int = 0  # moved by a DMA
-    line: tuple[str, int] = ("", 0)  # of the kernel: file, number
-    name: str = ""  # given by the kernel
-    load: bool = False  # of a DMA: towards the chip
-    position: int = -1  # in the program; -1 for other events, such as table loads
+    bytes: int = 0  # bytes moved by a DMA
+    line: tuple[str, int] = ("", 0)  # the kernel's file and line
+    name: str = ""  # name given by the kernel
+    load: bool = False  # True for a DMA towards the chip
+    position: int = -1  # index in the program; -1 for other events, such as table loads
 
 
 class EngineUse(NamedTuple):
-    """Busy time of a resource, and its share of the kernel without the launch."""
+    """Busy time of a resource, and its fraction of the kernel without the launch."""
 
     busy_ns: float
     share: float
 
 
 class ProgramTiming:
-    """The timing of one program on one target, however often it is launched."""
+    """The timing of one program on one target, shared by all its launches."""
 
     cores = 1
 
@@ -61,9 +61,9 @@ class ProgramTiming:
         self.programs: tuple[list[Instruction], ...] = (program,)  # of each core
         self.target = target
         self.memory = memory
-        self.machine = machine(target.name)  # as it is now: constants may be overridden later
+        self.machine = machine(target.name)  # captured now, since constants may be overridden later
         self.changed = any(of == target.name for of, _, _ in overrides())
-        self.blank_outputs: tuple[Any, ...] = ()  # of a shape-only run
+        self.blank_outputs: tuple[Any, ...] = ()  # outputs of a shape-only run
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -77,16 +77,16 @@ class ProgramTiming:
 
     @property
     def makespan(self) -> float:
-        """Nanoseconds from the first trigger to the last result."""
+        """Return nanoseconds from the first trigger to the last result."""
         return self.schedule.makespan
 
     @cached_property
     def critical_path(self) -> tuple[Step, ...]:
-        """The steps that each nanosecond of the makespan was spent on, from the first trigger on."""
+        """Return the steps of the critical path, which cover the makespan without gaps."""
         return critical_path(self.program, self.schedule)
 
     def faster_makespan(self, resource: str, times: float) -> float:
-        """The makespan in nanoseconds with a resource (timing/critical_path.py) that many times as fast."""
+        """Return the makespan in nanoseconds with a resource (timing/critical_path.py) `times` as fast."""
         with uncollected():
             program = faster_program(self.program, resource, times)
             return schedule(program, self.target, faster_machine(self.machine, resource, times)).makespan
@@ -111,7 +111,7 @@ class ProgramTiming:
 
     @cached_property
     def hardware_flops(self) -> int:
-        """Operations of the PE array, transposes included."""
+        """Return the operations of the PE array, including transposes."""
         return sum(array_flops(i, self.target) for i in self.program if i.engine is engine.tensor)
 
     @cached_property
@@ -123,8 +123,8 @@ def array_flops(instruction: Instruction, target: Target) -> int:
     """Return the operations of a Tensor Engine instruction: 2 per multiply-accumulate, multiplications by zero
     included. A transpose is a product with the identity.
 
-    No more than the array does at its peak in 16 bits in the time that it is taken: what it does twice as fast (rows of
-    8 bits in pairs, transposes in the background of trn3) counts once, as AWS's profiler adjusts its FLOPs.
+    Limited to the 16-bit peak over the time that the array is occupied: work at twice the rate (pairs of 8-bit rows,
+    overlapped transposes on trn3) counts once, like the adjusted FLOPs of AWS's profiler.
     """
     flops = instruction.flops
     if instruction.op == "nc_transpose":
@@ -185,7 +185,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
-        """The events of both, on "core 0 tensor" and so on."""
+        """Return the events of both cores, on "core 0 tensor" and so on."""
         events = [
             event._replace(engine=f"core {core} {event.engine}")
             for core, program in enumerate(self.programs)
@@ -195,7 +195,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def engines(self) -> dict[str, EngineUse]:
-        """The mean of both cores."""
+        """Return the mean use of both cores."""
         first, second = (_busy(s) for s in self.schedules)
         makespan = self.makespan
         mean = {name: (first[name] + second[name]) / 2 for name in first}
@@ -203,7 +203,7 @@ class PairTiming(ProgramTiming):
 
 
 def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
-    """One event an instruction, and the Scalar Engine's table loads, by start."""
+    """Return one event per instruction, and the Scalar Engine's table loads, ordered by start."""
     events = [Event("scalar", "load_table", start, end, done_ns=end, issued_ns=start) for start, end in s.tables]
     for index, i in enumerate(program):
         start = issued = s.start[index]
@@ -236,13 +236,13 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 
 
 def _busy(s: Schedule) -> dict[str, float]:
-    """Nanoseconds that each engine was busy, and DMA in three senses."""
+    """Return the busy nanoseconds of each engine, and of DMA by three definitions."""
     busy = dict(zip(QUEUES, s.busy))
     return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:
-    """Assign DMAs to queues so that no two of a queue overlap; yield the events in order."""
+    """Assign DMAs to queues so that those of a queue do not overlap; yield the events in order."""
     free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
     for event in events:
         queues = free.get(event.engine)

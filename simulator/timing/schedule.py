@@ -1,6 +1,6 @@
-"""Schedule of a program's instructions: a discrete-event simulation of the engines, the DMA engines and memory.
+"""Schedule a program's instructions with a discrete-event simulation of the engines, the DMA engines and memory.
 
-NKI does not show the compiler's schedule. The model assumes:
+The compiler's schedule is not visible in NKI. The model assumes:
 - Each engine runs one instruction at a time. Of the instructions that could start, it takes the first in program order:
   the compiler reorders independent instructions so that none waits behind another's operands (`nl.no_reorder` forbids
   that). So a load does not wait behind a store whose data are not ready.
@@ -49,7 +49,7 @@ from .scheduled import (
 )
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
-PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs by the Scalar Engine's descriptor generator
+PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs of the Scalar Engine's descriptor generator
 _QUEUE = {
     engine.tensor: PE,
     engine.vector: DVE,
@@ -71,8 +71,11 @@ def schedule(
     releases: Mapping[int, float] = MappingProxyType({}),
     clock: PeClock | None = None,
 ) -> Schedule:
-    """The schedule of a program on a target, by the target's constants or others; instructions in `releases` do not
-    start before the time given there. `clock`: of the Tensor Engine, None for one by the constants."""
+    """Return the schedule of a program on a target, with the target's constants or others.
+
+    Instructions in `releases` do not start before the time given there. `clock` is the Tensor Engine's, None for one
+    built from the constants.
+    """
     simulation = _Simulation(program, target, constants or machine(target.name), releases)
     if clock is not None:
         simulation.clock = clock
@@ -93,8 +96,8 @@ class _Simulation:
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
         self.cost = [instruction.cost for instruction in program]
-        self.queued = [0.0] * (SECOND + 1)  # queued work of each engine, of instructions that may run on several
-        self.ready = [0.0] * count  # when the last thing awaited so far lets it start
+        self.queued = [0.0] * (SECOND + 1)  # queued nanoseconds per engine, for instructions that may run on several
+        self.ready = [0.0] * count  # earliest start given the dependencies resolved so far
         self.cause, self.since = [NOTHING] * count, [0.0] * count
         self.phases: dict[int, Phases] = {}
         for index, time in releases.items():
@@ -103,20 +106,18 @@ class _Simulation:
         self.turn = self._turns(m.loads_by_use > 0)
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
-        self.last = [NOTHING] * (SECOND + 1)  # instruction that each engine took last
-        self.previous = NOTHING  # the one before it on the engine that took one last
-        self.now: list[list[int]] = [
-            [] for _ in range(SECOND + 1)
-        ]  # turns of the instructions that could start at once
-        self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (when ready, which)
-        self.next = [_NEVER] * (SECOND + 1)  # when each engine can start an instruction
+        self.last = [NOTHING] * (SECOND + 1)  # last instruction of each engine
+        self.previous = NOTHING  # the instruction before the most recent one, on the same engine
+        self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # priorities of the instructions that can start now
+        self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (ready time, priority)
+        self.next = [_NEVER] * (SECOND + 1)  # earliest next start of each engine
         self.busy = [0.0] * (SECOND + 1)
         self.clock = PeClock(self.machine.warm_window_ns, self.machine.warm_utilization)
         self.table = ""
         self.tables: list[tuple[float, float]] = []
         self.dma_free, self.dma_busy = [0.0] * ENGINES, [0.0] * ENGINES
         self.moving: dict[int, tuple[float, float]] = {}
-        self.moves: dict[int, tuple[int, tuple[float, ...], float]] = {}  # what each `Transfer`, by its id, takes
+        self.moves: dict[int, tuple[int, tuple[float, ...], float]] = {}  # times of each `Transfer`, by id
         self.dma_active = self.last_moved = self.pipe_free = 0.0
         sbuf, psum = graph.placed[SBUF], graph.placed[PSUM]
         self.ports = Ports(target.generation, psum_placed=psum > 0)
@@ -164,19 +165,21 @@ class _Simulation:
         )
 
     def _turns(self, loads_by_use: bool) -> list[int]:
-        """The order in which engines take instructions that could start: modulo the length of the program, which."""
+        """Return the priorities of instructions that could start at once: program positions modulo the length of the
+        program."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
         dmas = [instruction.dma for instruction in self.program if instruction.dma is not None]
-        first = -2 * count * count if any(dma.dge for dma in dmas) else 0  # of loads: before stores
+        first = -2 * count * count if any(dma.dge for dma in dmas) else 0  # loads precede stores
         for index, instruction in enumerate(self.program if loads_by_use else ()):
             if instruction.dma is not None and instruction.dma.load and instruction.dma.hbm and self.successors[index]:
                 turns[index] = first + (2 * (min(self.successors[index]) >> 2) - 1) * count + index
         return turns
 
     def _look_ahead(self, limit: int) -> None:
-        """Let no instruction of an engine start before all but the last `limit` - 1 that come before it."""
-        # The instructions of each engine in the program's order, NOTHING in the place of one that has started.
+        """Restrict reordering: an engine's instruction starts only after all but the last `limit` - 1 instructions
+        before it."""
+        # The instructions of each engine in program order, NOTHING for those that have started.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
@@ -184,14 +187,14 @@ class _Simulation:
                 self.place[index] = len(self.orders[queue])
                 self.orders[queue].append(index)
         self.limit = limit
-        self.first_waiting = [0] * (SECOND + 1)  # place of the first that has not started
+        self.first_waiting = [0] * (SECOND + 1)  # index of the first that has not started
         self.home = list(self.queue)
         for order in self.orders:
             for index in order[limit:]:
                 self.waits[index] += 1
 
     def _advance(self, index: int, time: float) -> None:
-        """An instruction has started at `time`: let those start that the compiler's order can now reach."""
+        """After an instruction has started at `time`, release those that come within the look-ahead."""
         home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
         order[self.place[index]] = NOTHING
@@ -204,7 +207,7 @@ class _Simulation:
         self.first_waiting[home] = first
 
     def _give_buffers(self, time: float) -> None:
-        if time == _NEVER:  # PSUM is fragmented: let the program hold what it holds in order
+        if time == _NEVER:  # PSUM is fragmented: fall back to allocation in program order
             time = max(self.free)
             last = self.last[self.free.index(time)]
             self._awaited(self.buffers.force(time), time, time, last * KINDS + BUFFER)
@@ -216,7 +219,7 @@ class _Simulation:
                 self._awaited(index, time, freed.free_at, freed.last * KINDS + BUFFER)
 
     def _awaited(self, index: int, time: float, since: float, cause: int) -> None:
-        """One thing less to wait for: what `cause` says was over at `since`, and lets it start at `time`."""
+        """Resolve one dependency of an instruction: `cause` ended at `since` and allows a start at `time`."""
         if time > self.ready[index]:
             self.ready[index] = time
             self.since[index] = since
@@ -226,12 +229,12 @@ class _Simulation:
             self._enter(index)
 
     def _enter(self, index: int) -> None:
-        """Nothing is left to wait for: into the queue of its engine."""
+        """Put an instruction without open dependencies into the queue of its engine."""
         if self.program[index].options:
             self._choose_engine(index)
         queue, ready = self.queue[index], self.ready[index]
         free = self.free[queue]
-        if ready <= free:  # by when the engine takes anything else
+        if ready <= free:  # the engine cannot start anything earlier
             heappush(self.now[queue], self.turn[index])
             ready = free
         else:
@@ -240,7 +243,7 @@ class _Simulation:
             self.next[queue] = ready
 
     def _choose_engine(self, index: int) -> None:
-        """Choose, of the engines an instruction may run on, the one that can finish it first."""
+        """Choose the engine that finishes an instruction first, out of those it may run on."""
         instruction, ready = self.program[index], self.ready[index]
         best = _NEVER
         for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
@@ -252,7 +255,7 @@ class _Simulation:
         self.queued[chosen[0]] += chosen[1].interval
 
     def _issue(self, index: int, queue: int, time: float) -> None:
-        """An engine takes an instruction that could start at `time`."""
+        """Start an instruction on an engine; it was ready at `time`."""
         if self.ready[index] < time:
             self.since[index] = time
             self.cause[index] = self.last[queue] * KINDS + ENGINE
@@ -277,7 +280,7 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _release_successors(self, index: int, queue: int, is_dma: bool) -> None:
-        """Let those know that wait for an instruction when it was taken, has read and has written."""
+        """Notify successors of the times when an instruction started, has read, and has written."""
         successors = self.successors[index]
         if not successors:
             return
@@ -290,7 +293,7 @@ class _Simulation:
             if kind == ORDER:
                 since = when = self.start[index]
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
-                since = when = end  # one engine writes and reads in order
+                since = when = end  # one engine reads and writes in order
             else:
                 since = read if kind == WAR else done
                 when = since + hops[to]
@@ -324,7 +327,7 @@ class _Simulation:
     def _run_scalar(self, index: int, instruction: Instruction, start: float) -> Times:
         table = self.cost[index].table
         if table and table != self.table:
-            loading = self.free[ACT]  # nothing to wait for: the load runs while the operands are on their way
+            loading = self.free[ACT]  # the table load overlaps the wait for operands
             self.table = table
             self.tables.append((loading, loading + self.machine.table_load_ns))
             self.busy[ACT] += self.machine.table_load_ns
@@ -347,7 +350,7 @@ class _Simulation:
         place, times, in_channels = known
         ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
-        # The engines begin with the first descriptors while the others are made.
+        # The DMA engines start on the first descriptors while the others are generated.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
         moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place
@@ -392,7 +395,7 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], Times]] = [
 
 
 def _queue_of(instruction: Instruction) -> int:
-    """Return the sequencer of an instruction: GpSimd also runs the DMAs whose descriptors it generates."""
+    """Return the sequencer of an instruction: GpSimd also runs DMAs whose descriptors it generates."""
     if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
         return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]

@@ -22,15 +22,18 @@ TITLES = {
     "scalar": "Scalar Engine",
     "gpsimd": "GpSimd Engine",
 }
-ORDER = tuple(TITLES)  # of the tracks from the top; DMA queues follow
+ORDER = tuple(TITLES)  # tracks from the top; DMA queues follow
 
 
 Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]], Sequence[Step]]]
 
 
 def chrome_trace(launches: Launches) -> dict[str, Any]:
-    """A trace of launches after each other: name, microseconds before the kernel's work, timeline, the spans of its
-    parts (name, start_ns, end_ns), if it has any, and the steps of its critical path, named after their resources."""
+    """Return a trace of consecutive launches.
+
+    Each has a name, the microseconds before the kernel's work, a timeline, optionally the spans of its layers (name,
+    start_ns, end_ns), and the steps of its critical path, named after their resources.
+    """
     spans: list[tuple[str, dict[str, Any]]] = []
     clock = 0.0
     for name, launch, timeline, parts, steps in launches:
@@ -61,14 +64,14 @@ def chrome_trace(launches: Launches) -> dict[str, Any]:
 
 
 def write(path: Path, launches: Launches) -> None:
-    """Write a trace file, whole or not at all."""
+    """Write a trace file atomically."""
     text = json.dumps(chrome_trace(launches), separators=(",", ":"))
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def place(track: str) -> tuple[str, int, str, int]:
-    """Return the sort key of a track: the launch, then core by core the engines, then the DMA queues."""
+    """Return the sort key of a track: the launch, then each core's engines, then the DMA queues."""
     core, rest = (track[:6], track[7:]) if track.startswith("core ") else ("", track)
     if rest in ORDER:
         return core, ORDER.index(rest), "", 0
@@ -77,13 +80,14 @@ def place(track: str) -> tuple[str, int, str, int]:
 
 
 def title_of(track: str) -> str:
-    """Return the title of a track: the engine's name, after its core where there are two."""
+    """Return the title of a track: the engine's name, prefixed by its core if there are two."""
     core, rest = (track[:7], track[7:]) if track.startswith("core ") else ("", track)
     return core + TITLES.get(rest, rest.replace("dma", "DMA"))
 
 
 def _span(name: str, start: float, duration: float, details: dict[str, Any]) -> dict[str, Any]:
-    begin, end = round(start, 4), round(start + duration, 4)  # each rounded once: events in a row stay in a row
+    # each boundary is rounded once, so that consecutive events stay adjacent
+    begin, end = round(start, 4), round(start + duration, 4)
     return {"ph": "X", "name": name, "pid": 1, "ts": begin, "dur": round(end - begin, 4), "args": details}
 
 

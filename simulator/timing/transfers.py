@@ -13,8 +13,11 @@ from .dma import LANES
 
 
 class Generation(NamedTuple):
-    """The generation of a DMA's descriptors: with `dge` while the kernel runs, by GpSimd where `software`, else by
-    hardware; `dynamic`: after an address has been read from memory."""
+    """How a DMA's descriptors are generated.
+
+    With `dge` while the kernel runs, by GpSimd if `software`, else by hardware; `dynamic` if an address is read from
+    memory first.
+    """
 
     dge: bool
     software: bool = False
@@ -26,7 +29,7 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
     into = _contiguous_run(dst)
     run = min(into, _contiguous_run(src))
     if transpose and target.generation == 2:
-        run = 1  # its engines cannot transpose: every element moves by itself (nki_perf_guide.rst, Opt #10)
+        run = 1  # DMA engines cannot transpose: every element moves separately (nki_perf_guide.rst, Opt #10)
     itemsize = dst._dtype.itemsize
     moved = dst.size * max(itemsize, src._dtype.itemsize)
     load = dst.storage.on_chip
@@ -61,12 +64,12 @@ def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> 
     """Choose the maker of descriptors for a copy at a static address, where a kernel leaves it to the compiler.
 
     The rule follows packet counts in profiles of two compilers (NKI's first beta: p01 to p08; its second: o02 to o19).
-    GpSimd makes those of the kernel's arguments and results, of any dtype and size. They are prepared if one partition
-    takes part, or if the copy saves up to eight partitions to HBM for a later phase. Hardware makes the others. Results
-    are known only when the kernel ends (`keep_scratch`).
+    GpSimd makes the descriptors of copies from arguments and to results, of any dtype and size. Descriptors are
+    prepared if a single partition is involved, or if up to eight partitions are saved to HBM for a later phase.
+    Hardware makes all others. Results are known only when the kernel ends (`keep_scratch`).
     """
     chip, other = (dst, src) if dst.storage.on_chip else (src, dst)
-    if not machine(target.name).descriptor_choice:  # columns alone are GpSimd's
+    if not machine(target.name).descriptor_choice:  # GpSimd only makes descriptors of columns
         column = chip._dtype.itemsize == 2 and chip.free_size == 1 and transfer.partitions > 1
         return transfer._replace(software=column)
     region = other.storage.region
@@ -78,9 +81,10 @@ def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> 
 
 
 def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
-    """Let hardware make descriptors for tensors in shared HBM that `left_to_compiler` took for results, but are not."""
+    """Switch to hardware descriptors for tensors in shared HBM that `left_to_compiler` assumed to be results but are
+    not."""
     kept = {id(tensor.storage.owner) for tensor in returned}
-    made: dict[int, Transfer] = {}  # one for each, as they were
+    made: dict[int, Transfer] = {}  # one new transfer for each old one
     for instruction in program:
         transfer = instruction.dma
         if transfer is None or not transfer.open:
@@ -91,13 +95,13 @@ def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
 
 
 def _span(tensor: Any) -> int:
-    """Bytes from the first element of a view to its last."""
+    """Return the bytes from the first element of a view to its last."""
     reach = sum([stride * (extent - 1) for stride, extent in zip(tensor.strides, tensor.shape)])
     return int(reach + 1) * int(tensor._dtype.itemsize)
 
 
 def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:
-    """A DMA that adds its sources: each moves as a copy of its own would."""
+    """Return the transfer of a DMA that adds its sources: each moves like a separate copy."""
     moved = [
         copying(target, dst, src, Generation(dge or indirect, indirect, indirect))
         for src in sources
@@ -112,7 +116,7 @@ def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Trans
 
 
 def constant_load(tensor: Any, dge: bool) -> Transfer:
-    """The load of a constant that the compiler keeps in HBM, a descriptor a row."""
+    """Return the transfer of a constant that the compiler keeps in HBM, one descriptor per row."""
     size = tensor.size * tensor._dtype.itemsize
     return Transfer(size, tensor.shape[0], tensor.shape[0], tensor.storage.on_chip, dge)
 

@@ -1,7 +1,7 @@
-"""A program on a machine one of whose resources is faster, for rescheduling; the resources are critical_path.py's.
+"""Reschedule a program on a machine with one faster resource; the resources are those of critical_path.py.
 
-An engine that is twice as fast takes half as long for every instruction, its latency included, and a DMA engine for
-every byte and element. The Tensor Engine's clock then warms up at half the utilisation, as it does by the same work.
+An engine that is twice as fast needs half the time for every instruction, including its latency, and a DMA engine for
+every byte and element. The Tensor Engine's clock then warms up at half the utilization, that is, with the same work.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _ENGINES = {
     "scalar": (engine.scalar,),
     "gpsimd": (engine.gpsimd, engine.sync, engine.unknown),
 }
-# The constants of the timing model that the schedule itself goes by, by resource. Those that are rates grow; what
-# instructions cost comes with the program.
+# The constants used by the scheduler itself, by resource. Rates increase; instruction costs are stored in the program.
 _TIMES = {
     "dma_issue": ("trigger_ns", "dge_ns", "dge_ring_ns", "dge_descriptor_ns"),
     "dma_latency": (
@@ -41,7 +40,7 @@ _AFTER_TRIGGER = ("load_first_byte_static_ns", "store_first_byte_static_ns")  # 
 
 
 def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
-    """The machine with a resource that many times as fast."""
+    """Return the machine with a resource `times` as fast."""
     values = {name: float(getattr(machine, name)) for name in TABLE}
     trigger = values["trigger_ns"]
     for name in _TIMES.get(resource, ()):
@@ -53,7 +52,7 @@ def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
 
 
 def faster_program(program: Sequence[Instruction], resource: str, times: float) -> list[Instruction]:
-    """The program with the costs of an engine's instructions divided; those that it leaves alone are the same."""
+    """Return the program with the costs of an engine's instructions divided; other instructions are shared."""
     if resource == "other_core":
         return [_at(i, 1 / times, i.options) if i.op in MEETINGS else i for i in program]
     units = _ENGINES.get(resource)
@@ -71,7 +70,7 @@ def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float
 
 
 def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:
-    """The same instruction for a share of its cost."""
+    """Return the instruction with a fraction `share` of its cost."""
     copy = Instruction(
         index=i.index,
         op=i.op,

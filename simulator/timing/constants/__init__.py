@@ -1,7 +1,7 @@
-"""Every number that the timing model uses, for each target: value, unit, where it comes from and how sure it is.
+"""Every number of the timing model, for each target: value, unit, source and confidence.
 
 movement.py   launch, control, DMA and HBM
-engines.py    what instructions take of the Tensor, Vector, Scalar and GpSimd Engines
+engines.py    instruction costs on the Tensor, Vector, Scalar and GpSimd Engines
 table.py      both as one table, and `machine(target)`, a target's column of it
 
 Marks: `documented` by AWS (or by a JEDEC standard); `measured` on hardware, read off public profiles; `third-party`, a

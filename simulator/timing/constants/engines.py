@@ -1,4 +1,4 @@
-"""The Tensor, Vector, Scalar and GpSimd Engines: every number about what an instruction takes, for each target."""
+"""Instruction costs of the Tensor, Vector, Scalar and GpSimd Engines, for each target."""
 
 from __future__ import annotations
 

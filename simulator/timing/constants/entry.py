@@ -1,4 +1,4 @@
-"""One number of the timing model, and its spelling in the tables."""
+"""One number of the timing model, and constructors for the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Constant:
-    """One number of one target. `rows` are the ids of the kernel rows that it leans on, whatever its mark."""
+    """One number of one target. `rows` are the ids of the kernel rows it depends on, whatever its mark."""
 
     value: float
     unit: str
@@ -16,7 +16,7 @@ class Constant:
     rows: tuple[str, ...] = ()
 
 
-Row = tuple[Constant, Constant, Constant]  # of trn1, trn2 and trn3
+Row = tuple[Constant, Constant, Constant]  # values for trn1, trn2 and trn3
 
 MARKS = ("documented", "measured", "third-party", "fitted", "scaled")
 CYCLES_OF_TRN2 = "trn2's cycles at this target's clock"
@@ -48,7 +48,7 @@ def same_on_trn3(trn1: Constant, trn2: Constant) -> Row:
 
 
 def cycles(trn2: Constant) -> Row:
-    """A number of cycles known on trn2 and taken as the same number of cycles elsewhere."""
+    """Return a number of cycles known on trn2, assumed to be the same on other targets."""
     return scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2), trn2, scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2)
 
 
@@ -57,7 +57,7 @@ def everywhere(constant: Constant) -> Row:
 
 
 def only_trn1(trn1: Constant) -> Row:
-    """Return the row of a constant that is modelled on trn1 only."""
+    """Return the row of a constant modelled on trn1 only."""
     unused = scaled(trn1.value, trn1.unit, "trn1's; not used")
     return trn1, unused, unused
 

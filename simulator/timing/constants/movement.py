@@ -1,4 +1,4 @@
-"""Launch, control, DMA and HBM: every number about moving data, for each target."""
+"""Launch, control, DMA and HBM: the costs of moving data, for each target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .entry import Row, documented, everywhere, fitted, measured, only_trn1, sam
 
 # name: (trn1, trn2, trn3)
 MOVEMENT: dict[str, Row] = {
-    # Launch: from the start of the kernel as it is counted to its first trigger, and from its last write to the end.
+    # Launch: from the start of the measured time to the kernel's first trigger, and from its last write to the end.
     "launch_ns": same_on_trn3(
         fitted(15_500, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
         fitted(10_200, "ns", "a launch as a benchmark counts it", "k04"),
@@ -40,7 +40,7 @@ MOVEMENT: dict[str, Row] = {
         scaled(1, "", "trn2's: it is the compiler that orders them"),
         fitted(1, "", "1: loads come in the order in which they are used, 0: in the kernel's", "o24", "o44", "o45"),
     ),
-    # Control: from a result to the engine that waits for it, by the waiting engine.
+    # Control: delay from a result to the engine that waits for it, by the waiting engine.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
         measured(52, "ns", "semaphore to the Tensor Engine: hops.csv, 51 to 53"),

@@ -1,4 +1,4 @@
-"""The one table of numbers about time, and a machine made of a target's column of it."""
+"""The table of all timing constants, and the machine built from a target's column."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .movement import MOVEMENT
 
 TABLE: dict[str, Row] = {**MOVEMENT, **ENGINES}
 TARGETS = ("trn1", "trn2", "trn3")
-_SHOWN = 8  # constants that a note names
+_SHOWN = 8  # constants named in a note
 
 
 class Machine:
-    """The values of one target: an attribute for every name of TABLE, and no other."""
+    """The values of one target: exactly one attribute for every name in TABLE."""
 
     def __init__(self, values: dict[str, float]) -> None:
         self.__dict__.update(values)
@@ -31,19 +31,19 @@ class Machine:
 
 
 def constants(target: str) -> dict[str, Constant]:
-    """The constants of a target ("trn1", "trn2" or "trn3") by name."""
+    """Return the constants of a target ("trn1", "trn2" or "trn3") by name."""
     column = TARGETS.index(target)
     return {name: row[column] for name, row in TABLE.items()}
 
 
 @cache
 def machine(target: str) -> Machine:
-    """The values of a target's constants, after any `override`."""
+    """Return the values of a target's constants, after any `override`."""
     return Machine({name: _overrides.get((target, name), c.value) for name, c in constants(target).items()})
 
 
 def fitted_constants() -> list[tuple[str, str, Constant]]:
-    """(target, name, constant) of all that were fitted to kernel rows."""
+    """Yield (target, name, constant) of all constants fitted to kernel rows."""
     return [
         (target, name, constant)
         for target in TARGETS
@@ -73,7 +73,7 @@ def scaled_note(target: str) -> str | None:
 
 
 def change(target: str, values: Mapping[str, Any]) -> None:
-    """Use other values of a target's constants from now on: what if the machine were another.
+    """Use other values of a target's constants from now on, to predict a different machine.
 
     NkiValidationError for a name that is not in the table or a value that no machine can have.
     """
@@ -86,7 +86,7 @@ def change(target: str, values: Mapping[str, Any]) -> None:
 
 @contextmanager
 def changed(target: str, values: Mapping[str, Any]) -> Iterator[None]:
-    """The same while the context lasts."""
+    """Change constants like `change` while the context lasts."""
     before = {name: _overrides.get((target, name)) for name in values}
     try:
         change(target, values)
@@ -113,7 +113,7 @@ _overrides: dict[tuple[str, str], float] = {}
 
 
 def override(target: str, name: str, value: float | None) -> None:
-    """Use another value of a constant from now on (None: the table's again); for fits and leave-one-out studies."""
+    """Set a constant to another value from now on (None restores the table's); for fits and leave-one-out studies."""
     if name not in TABLE:
         raise KeyError(name)
     if value is None:
