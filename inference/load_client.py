@@ -106,7 +106,7 @@ class Message:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How to send requests: from `concurrency` threads without pauses, or at `rate` requests per second.
+    """A schedule of requests: from `concurrency` threads without pauses, or at `rate` requests per second.
 
     The load ends after `seconds`, or after `requests` if given. Requests in the first `warmup` seconds are not counted.
     """

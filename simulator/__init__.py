@@ -4,10 +4,10 @@
     simulator.install()                      # `import nki` now finds the simulator
     run = simulator.run(kernel, *arrays, target="trn2")
 
-It needs nothing else of trninfer. Its rooms, each importing only those before it: `machine` (the chip, memories,
-registers, pairs of cores), `timing` (all about time), `tensors`, `instructions` (with the core that takes them), `nki`
-(the language), `checking` (lint, sanitizers), `running` (launches, ranks, scripts), `search` (ranking, sweeps,
-baselines) and `migrate`. This file is the public face.
+It does not depend on the rest of trninfer. Its packages, each importing only those before it: `machine` (the chip,
+memories, registers, pairs of cores), `timing`, `tensors`, `instructions` (and the core that executes them), `nki` (the
+language), `checking` (lint, sanitizers), `running` (launches, ranks, scripts), `search` (ranking, sweeps, baselines)
+and `migrate`. This module is the public interface.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-_HOMES = {"rank": ".search.ranking", "run_ranks": ".running.ranks"}  # modules of functions that few launches need
+_HOMES = {"rank": ".search.ranking", "run_ranks": ".running.ranks"}  # modules loaded on first use
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """python -m trninfer.simulator SCRIPT [ARGS]: run a script with `import nki` resolved to the simulator.
 
 Prints one line on standard error for each kernel launch: name, shapes, predicted time and its bound.
-NEURON_PLATFORM_TARGET_OVERRIDE sets the target, trn2 by default. NKI_SIMULATOR is set for the script, as AWS documents
-for code that asks where it runs. `trninfer simulate` does the same with more options.
+NEURON_PLATFORM_TARGET_OVERRIDE sets the target, trn2 by default. NKI_SIMULATOR is set in the script's environment, as
+AWS documents for code that detects the simulator. `trninfer simulate` does the same with more options.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ import pytest
 if TYPE_CHECKING:
     from .running.run import Run
 
-SHOWN_LINES = 5  # lines shown of a kernel that is too slow
-TOLERANCE = 0.01  # share of the baseline's time by which a launch may be slower
+SHOWN_LINES = 5  # lines shown for a kernel that is too slow
+TOLERANCE = 0.01  # allowed slowdown relative to the baseline
 LACKING = (
     "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
 )

@@ -2,7 +2,7 @@
 
     nan           an instruction computes NaN of operands without one
     infinity      an instruction computes an infinity of finite operands
-    saturation    a number does not fit the dtype that it is written to
+    saturation    a number exceeds the range of the dtype that it is written to
     inexact       an integer beyond 2^24 goes through the engines' float32, or into one, which has 24 bits
     duplicate     a scatter has an index twice: the second write stands, or a sum loses the first
     base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently

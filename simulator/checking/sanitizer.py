@@ -68,7 +68,8 @@ class Shadow:
         self.label = label
         self.writer = np.zeros(count, np.int32)
         self.unread = np.zeros(count, bool)
-        self.tensor = np.zeros(count, np.int32) if placed else None  # the tensor through which each element was written
+        # tensor through which each element was last written
+        self.tensor = np.zeros(count, np.int32) if placed else None
         self.write_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
         self.read_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
 
@@ -78,7 +79,7 @@ class _Part(NamedTuple):
 
     label: str
     line: str
-    others: set[int]  # partitions that a matmul of the sum skipped
+    others: set[int]  # partitions skipped by some matmul of the sum
     used: set[int]
 
 
@@ -186,7 +187,7 @@ class Sanitizer:
                 continue
             (_, first), rows = self._columns(tensor)
             last = int(_entries(shadow.writer, tensor, shadow.grain).max())
-            # a copy stands for everything it read
+            # a copy represents everything it read
             for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):
                 if column in taken:
                     taken[column].used.update(some)
@@ -339,7 +340,7 @@ class Sanitizer:
 
 
 _FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are cleared before parts are written
-_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # a part of an identity is one too
+_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # parts of an identity count too
 
 
 def _place(line: tuple[str, int]) -> str:

@@ -1,8 +1,8 @@
 """Collectives between ranks, each a NeuronCore of one simulated chip: values as documented, times not simulated.
 
-The time of a collective depends on its algorithm and on links, for which no figures are published; here it takes no
-time, and a note beside the time says so. Sums are added in the order of the group, in float32, and rounded once. The
-ring of an implicit permute is the order of its group, in every channel: an assumption, since it is not documented.
+The time of a collective depends on its algorithm and on the links, for which no figures are published; here it takes no
+time, and a note says so. Sums are computed in the order of the group, in float32, and rounded once. The ring of an
+implicit permute is assumed to be the order of its group in every channel; this is not documented.
 
 Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
 """
@@ -32,13 +32,13 @@ _SBUF_RANK = 2
 
 
 class ReplicaGroup(NKIObject):
-    """Groups of ranks that communicate: lists of ranks, none of which is in two (nki.collectives.ReplicaGroup)."""
+    """Disjoint groups of ranks that communicate (nki.collectives.ReplicaGroup)."""
 
     def __init__(self, groups: Any = None) -> None:
         self.groups = groups
 
     def of(self, op: str, rank: int) -> tuple[int, ...]:
-        """The ranks of the group that `rank` is in."""
+        """Return the ranks of the group that contains `rank`."""
         try:
             groups = [tuple(int(each) for each in group) for group in self.groups]
         except TypeError:
@@ -203,7 +203,7 @@ def collective_permute_implicit_reduce(
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id: int, replica_group: ReplicaGroup, channel_id: int = 0, name: str | None = None
 ) -> VirtualRegister:
-    """A register with the rank whose data a step of the ring processes: this rank's own at step 0."""
+    """Return a register with the rank whose data a step of the ring processes: this rank itself at step 0."""
     op = "collective_permute_implicit_current_processing_rank_id"
     core, group = _core(op), _group(op, replica_group)
     core.issue(op, engine.sync, (), (), name=name)
@@ -211,7 +211,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
-    """A register with the number of this rank."""
+    """Return a register with the number of this rank."""
     core = _core("rank_id")
     core.issue("rank_id", engine.sync, (), (), name=name)
     return VirtualRegister(_rank(core))
@@ -260,7 +260,7 @@ def _reduction(op: str, operator: Any) -> Any:
 def _pairs(
     op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor], in_hbm: bool = False, coalesced: bool = False
 ) -> list[tuple[NkiTensor, NkiTensor]]:
-    """(src, dst) of each tensor, checked."""
+    """Check the tensors and return (src, dst) pairs."""
     if not isinstance(srcs, (list, tuple)) or not isinstance(dsts, (list, tuple)) or len(srcs) != len(dsts) or not srcs:
         raise NkiValidationError(f"{op}: srcs and dsts must be lists of as many tensors, at least one")
     regions = set()
@@ -287,7 +287,7 @@ def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> No
 
 
 def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:
-    """The tensor of each channel, of each list."""
+    """Return, for each list, the tensor of each channel."""
     count = len(channel_ids)
     if list(channel_ids) != list(range(count)) or not 1 <= count <= _MOST_CHANNELS:
         raise NkiValidationError(
@@ -323,7 +323,7 @@ def _exchange(
     terms: tuple[Any, ...],
     name: str | None,
 ) -> list[tuple[NkiTensor, list[Array]]]:
-    """(dst, src of every rank) of each tensor; none where the run computes no values."""
+    """Return (dst, src of every rank) of each tensor; none if the run computes no values."""
     core = _core(op)
     instruction = core.issue(op, engine.sync, tuple(dict.fromkeys(dsts)), tuple(srcs), name=name)
     if not core.functional:

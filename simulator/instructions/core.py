@@ -231,10 +231,10 @@ class NeuronCore:
         self._fence, self._fenced = fence, len(self.program)
 
     def perform(self, compute: Callable[..., None], *operands: Any) -> None:
-        """Compute the values of an instruction just issued: compute(*operands), from nothing but the operands.
+        """Compute the values of an instruction just issued: compute(*operands), which depends only on the operands.
 
-        The first is the tensor that it writes. Those that it reads are operands themselves, or in tuples of them;
-        arrays are room for what passes, state of the engine, or never change.
+        The first operand is the tensor written. Tensors that are read are operands, possibly in tuples; arrays are
+        scratch space, engine state, or constants.
         """
         if self.functional:
             with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip

@@ -47,8 +47,8 @@ class Engine(Operand):
 class Declaration:
     """An instruction of `nki.isa`, without `name` among its operands.
 
-    `rules` are what goes beyond single operands: each raises NkiValidationError, and its docstring says what it asks
-    for; they may set `unit`, `cost` and `options` of the call.
+    `rules` check conditions that involve several operands: each raises NkiValidationError, and its docstring states the
+    rule; they may set `unit`, `cost` and `options` of the call.
     """
 
     function: Callable[..., Any]
@@ -74,7 +74,7 @@ class Declaration:
 
     @cached_property
     def operands(self) -> dict[str, Operand]:
-        """The operands in order; a parameter without a declaration may be anything."""
+        """Return the operands in order; a parameter without a declaration accepts anything."""
         parameters = inspect.signature(self.function, eval_str=True).parameters.values()
         declared = {p.name: getattr(p.annotation, "__metadata__", (Operand(),))[-1] for p in parameters}
         declared.pop("name", None)
@@ -82,22 +82,22 @@ class Declaration:
 
     @cached_property
     def checked(self) -> tuple[str, ...]:
-        """The operands passed to `NeuronCore.settle`, in order."""
+        """Return the operands passed to `NeuronCore.settle`, in order."""
         return tuple(name for name, operand in self.operands.items() if not isinstance(operand, Unchecked))
 
     @cached_property
     def resolved(self) -> tuple[str, ...]:
-        """The operands that are resolved to something else: operators, enum members."""
+        """Return the operands that are resolved to something else: operators, enum members."""
         return tuple(name for name, operand in self.operands.items() if operand.resolves)
 
     @cached_property
     def _alone(self) -> list[tuple[str, Callable[[Call, str, Any], Any]]]:
-        """The checks of single operands."""
+        """Return the checks of single operands."""
         return [(n, o.check) for n, o in self.operands.items() if type(o).check is not Operand.check]
 
     @cached_property
     def _related(self) -> list[tuple[str, Callable[[Call, str, Any], None]]]:
-        """The checks of operands against others."""
+        """Return the checks of operands against others."""
         return [(n, o.relate) for n, o in self.operands.items() if type(o).relate is not Operand.relate and o.relates]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Calls in the manner of the first NKI, whose instructions returned tiles: what to say of them."""
+"""Explains calls in the style of the first NKI, whose instructions returned tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFIT = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:missing|got an unexpected|got multi
 
 @contextmanager
 def explaining_old_calls() -> Iterator[None]:
-    """Add what changed to the TypeError of an instruction that is called for its value."""
+    """Explain the change in the TypeError of an instruction that is called for its value."""
     try:
         yield
     except TypeError as error:
@@ -29,7 +29,7 @@ def explaining_old_calls() -> Iterator[None]:
 
 def _writes_to_dst(name: str) -> bool:
     """True of an instruction whose first parameter is dst."""
-    from ..nki.api import table  # nki imports the core that asks
+    from ..nki.api import table  # lazy: nki imports the core, which imports this module
 
     for entry in table()["functions"]:
         if entry["module"] == "nki.isa" and entry["name"] == name:
@@ -38,7 +38,7 @@ def _writes_to_dst(name: str) -> bool:
 
 
 def _wants_value(trace: TracebackType | None) -> bool:
-    """True if what the last frame of a traceback outside of the simulator calls is called for its value."""
+    """True if the last frame of a traceback outside of the simulator uses the return value of the call."""
     last = None
     while trace is not None:
         last = last if last is not None and ours(trace.tb_frame.f_code.co_filename) else trace

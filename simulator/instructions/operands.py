@@ -306,7 +306,7 @@ def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> An
 
 
 def among(names: Sequence[str], most: int = 4) -> str:
-    """ "a", "a or b", "one of a, b, c, d, e"; "of a float type" for all of these."""
+    """Format allowed values: "a", "a or b", "one of a, b, c, d, e"; "of a float type" for all float types."""
     if tuple(names) == FLOATS:
         return "of a float type"
     if len(names) > most:

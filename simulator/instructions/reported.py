@@ -1,7 +1,7 @@
-"""Rules that AWS does not document: kernels that run on chips keep to them, or breaking them was reported to fail.
+"""Undocumented rules: kernels that run on chips follow them, or violations were reported to fail.
 
-The simulator computes a kernel that breaks one all the same and warns (`ReportedOnChipWarning`), because the compiler
-may refuse it or the chip may compute something else. Sources, as of October 2026:
+The simulator computes a kernel that breaks one and warns (`ReportedOnChipWarning`), because the compiler may refuse it
+or the chip may compute something else. Sources, as of October 2026:
 
 - Words of PSUM: public kernels for NeuronCore-v3 transpose an odd number of 16-bit rows in float32, because a write
   must be of whole words. nki-library pads where each transpose begins to a multiple of 4 bytes, and lets it end
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _OWN_KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 HALF_WORD = PSUM_ALIGNMENT // 2
-TRANSPOSED_ROW_BYTES = 32  # of an output row of dma_transpose
+TRANSPOSED_ROW_BYTES = 32  # multiple for an output row of dma_transpose
 
 
 def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
@@ -54,7 +54,7 @@ def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
 
 
 def _is_in_words(dst: NkiTensor) -> bool:
-    """True if the elements of a partition form runs of whole words. Where runs begin is checked elsewhere."""
+    """True if the elements of a partition form runs of whole words. The alignment of runs is checked elsewhere."""
     run = 1
     for extent, stride in zip(reversed(dst.shape[1:]), reversed(dst.strides[1:])):
         if extent == 1:
@@ -140,7 +140,7 @@ def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
 
 
 def check_name(core: NeuronCore, name: str) -> None:
-    """Warn of a name that another tensor of the launch has. A tensor made in a loop of the device counts once."""
+    """Warn of a name that another tensor of the launch has. A tensor made in a device loop counts once."""
     if name in core.named and not core.looping:
         core.warn(
             f"ndarray {name}: another tensor of this launch has that name; give each its own, by layer and by turn of "
@@ -151,12 +151,13 @@ def check_name(core: NeuronCore, name: str) -> None:
 
 
 class SumsInBanks:
-    """The sums of matmuls in the banks of PSUM, of one tensor or of all at chosen addresses."""
+    """The sums of matmuls in the PSUM banks of one tensor, or of all tensors at explicit addresses."""
 
     __slots__ = ("_banks",)
 
     def __init__(self) -> None:
-        self._banks: dict[int, tuple[set[Access], set[Access]]] = {}  # sums that grow, those since which another began
+        # growing sums, and those interrupted by the start of another
+        self._banks: dict[int, tuple[set[Access], set[Access]]] = {}
 
     def note(self, here: Access, adds: bool) -> bool:
         """Record a matmul that begins a sum or adds to one. True if another sum began in its bank in between."""

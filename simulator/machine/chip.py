@@ -13,7 +13,7 @@ from .errors import require
 
 PARTITIONS = 128  # rows of SBUF and PSUM, and lanes of every engine
 PSUM_BANKS = 8
-PSUM_BANK_BYTES = 2048  # bytes of a partition
+PSUM_BANK_BYTES = 2048  # bytes per partition
 PSUM_BANK_FLOATS = PSUM_BANK_BYTES // 4  # float32 elements: the columns of a matmul before NeuronCore-v4
 STATIONARY_COLUMNS = 128  # columns of the PE array
 BN_STATS_COLUMNS = 512  # elements of a partition that bn_stats can read (nl.tile_size.bn_stats_fmax)
@@ -39,18 +39,18 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """NeuronCores of a device: two on trn1 (A1), eight from trn2 on (trainium2.rst, A3)."""
+        """Return the NeuronCores of a device: two on trn1 (A1), eight from trn2 on (trainium2.rst, A3)."""
         return 2 if self.generation == 2 else 8
 
     @property
     def cores_per_stack(self) -> int:
-        """NeuronCores that share an HBM stack; a trn1 device has two stacks (A1), later ones four
+        """Return the NeuronCores that share an HBM stack; a trn1 device has two stacks (A1), later ones four
         (trainium2.rst, A3)."""
         return 1 if self.generation == 2 else 2
 
     @property
     def usable_sbuf_bytes(self) -> int:
-        """Bytes of a partition available to tiles."""
+        """Return the bytes per partition available to tiles."""
         return self.sbuf_bytes - RESERVED_SBUF_BYTES
 
     @property

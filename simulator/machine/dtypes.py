@@ -47,7 +47,8 @@ class DType:
 
     @property
     def fill(self) -> float | int:
-        """The value that uninitialised memory reads as: NaN, or 4 for integers (nki/guides/nki_simulator.rst)."""
+        """Return the value that uninitialised memory reads as: NaN, or 4 for integers
+        (nki/guides/nki_simulator.rst)."""
         return float("nan") if self.is_float else 4
 
     @cached_property

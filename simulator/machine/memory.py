@@ -27,7 +27,7 @@ class MemoryRegion(Enum):
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
 
-    __hash__ = object.__hash__  # there is one object for each: Enum's own is written in Python
+    __hash__ = object.__hash__  # members are unique objects; Enum's own hash is slow Python code
 
 
 PSUM_ALIGNMENT = 4  # bytes, for addresses in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
@@ -102,7 +102,7 @@ class Storage:
 
     @property
     def identity(self) -> Identity:
-        """The parts of `label`."""
+        """Return the parts of `label`."""
         return self.name, self.region, self.shape, self.dtype.name
 
     @property
@@ -163,7 +163,7 @@ class Arena:
         self.owner = owner
         self.shadow: Any = None  # a sanitizer's record of all bytes
         self.written = PsumWrites()  # last writers in PSUM, through any tensor
-        self.sums: Any = None  # that matmuls add up there, bank by bank
+        self.sums: Any = None  # sums that matmuls accumulate there, by bank
         # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
 

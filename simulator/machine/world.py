@@ -60,10 +60,11 @@ class World:
         return results
 
     def meet(self, rank: int, group: tuple[int, ...], given: Contribution) -> list[Any]:
-        """The values of all ranks of a group, in its order, once each has come to its n-th meeting.
+        """Wait until each rank of a group has arrived at its n-th meeting; return their values in the group's order.
 
         Raises:
-            NkiValidationError: ranks come with different terms, or one that is waited for never comes.
+
+            NkiValidationError: ranks arrive with different terms, or an awaited rank never arrives.
         """
         count = self._counts[rank][group] = self._counts[rank].get(group, 0) + 1
         key = group, count

@@ -26,9 +26,9 @@ def migrate_source(text: str, keep_runners: bool = False) -> Migration:
     nki.trace, nki.simulate_kernel) stay as they are, for a simulator that has them.
 
     Raises:
-        SyntaxError: the text is no Python.
+        SyntaxError: the text is not Python.
         LimitError: it is nested too deeply, or takes too long.
-        MigrationError: a fault of the migration; LossError where its result would lack something of the source.
+        MigrationError: a fault of the migration; LossError if its result would lack part of the source.
     """
     try:
         with warnings.catch_warnings():

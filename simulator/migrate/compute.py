@@ -113,8 +113,8 @@ def _elementwise(
 
 
 def _stretch(ex: Expressions, views: dict[str, View]) -> str:
-    """Let the operands of tensor_tensor have one shape, where the source does not show that they have; the text of that
-    shape where a helper computes it."""
+    """Give the operands of tensor_tensor one shape if the source does not show that they have one; return its text if a
+    helper computes it."""
     first, second = views.get("data1"), views.get("data2")
     if first is None or second is None or (first.shape is not None and first.shape == second.shape):
         return ""
@@ -132,7 +132,7 @@ def _stretch(ex: Expressions, views: dict[str, View]) -> str:
 
 
 def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[View, str, str]:
-    """The operand of a reduction with the reduced dimensions after the others, the text of their axes, and that of the
+    """Return the operand of a reduction with the reduced dimensions last, the text of their axes, and that of the
     result's shape."""
     if axis is None:
         raise CannotError("nisa.tensor_reduce without axis")
@@ -162,7 +162,7 @@ def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[
 
 
 def _clipped_destination(made: Result, op: str, like: View, clips: Clips) -> str:
-    """The part of a fresh tile that a clipped operand fills."""
+    """Return the part of a fresh tile that a clipped operand fills."""
     if op == "tensor_tensor_scan" and clips:
         return clip_whole(made, clips).text
     clip = clips.get(-len(like.full)) if like.full is not None else clips.get(-2)
@@ -247,7 +247,7 @@ def _product(extents: tuple[str, ...]) -> str:
 def matmul(
     ex: Expressions, operands: Operands, given: dict[str, ast.expr], dst: View | None, accumulate: str
 ) -> Result:
-    """`nisa.nc_matmul` (and the like of nl.matmul), into `dst`, adding where `accumulate` says so."""
+    """Rewrite `nisa.nc_matmul` (or nl.matmul) to write into `dst`, accumulating if `accumulate` says so."""
     clips = operands.clips
     stationary, moving = given["stationary"], given["moving"]
     whole = operands.view(stationary, {}), operands.view(moving, {})

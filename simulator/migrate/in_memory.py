@@ -27,10 +27,10 @@ _INSTALLED = tuple(os.path.realpath(path) for path in {sysconfig.get_path(n) for
 
 
 def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
-    """Return the text of a file in NKI 0.7, and the name that its lines go by in messages; None where the file is in no
-    older dialect or cannot be migrated.
+    """Return the text of a file in NKI 0.7, and its name in messages; None if the file is not in an older dialect or
+    cannot be migrated.
 
-    `tell` is given a line about a file that was migrated, or the reason why it was not.
+    `tell` is called with a line about a migrated file, or the reason why it was not migrated.
     """
     text = _text(path)
     if OLD_PACKAGE not in text:

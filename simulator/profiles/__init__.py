@@ -1,10 +1,10 @@
-"""Profiles that somebody measured on a chip, in the form of predictions.
+"""Profiles measured on a chip, in the same form as predictions.
 
-measured.py  the form of a measured run
-read.py      what neuron-explorer exports, JSON or Parquet
-ntff.py      raw profiles, as far as public files show their layout
-path.py      engines' table and critical path of the measured run
-compare.py   beside the prediction of the same kernel, instruction by instruction
+measured.py  a measured run
+read.py      reader of neuron-explorer's exports, JSON or Parquet
+ntff.py      reader of raw profiles, as far as public files show their layout
+path.py      engine times and critical path of the measured run
+compare.py   comparison with the prediction of the same kernel, by instruction
 """
 
 from .compare import Difference, compare

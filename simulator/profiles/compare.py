@@ -1,9 +1,9 @@
-"""A measured run beside the prediction of the same kernel, instruction by instruction.
+"""Compare a measured run with the prediction of the same kernel, instruction by instruction.
 
-Instructions are matched in order, on each engine and of each kind of operation; a matmul of float32 is two instructions
-of the chip, a weight load none of ours. Compared are durations: from the start until the result can be read; and the
-time from a result to the DMA by GpSimd that stores it. Where the medians of a kind differ, the constant of the timing
-model is named that would make them equal.
+Instructions are matched in order, by engine and kind of operation; a float32 matmul is two instructions on the chip,
+and weight loads have no counterpart here. The comparison covers durations, from the start until the result can be read,
+and the time from a result to the GpSimd DMA that stores it. If the medians of a kind differ, the timing constant that
+would make them equal is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .measured import MeasuredInstruction, MeasuredRun
 if TYPE_CHECKING:
     from ..running.run import Run
 
-# Kinds of operation: the words that begin opcodes of the chip, and instructions of nki.isa.
+# Kinds of operation: prefixes of the chip's opcodes, and instructions of nki.isa.
 _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "matmul": (("MATMUL", "MATMULT"), ("nc_matmul", "nc_matmul_mx")),
     "transpose": (("TRANSPOSE",), ("nc_transpose",)),
@@ -30,7 +30,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "function": (("ACTIVATE", "ACTIVATION"), ("activation", "activation_reduce")),
     "memset": (("MEMSET",), ("memset",)),
 }
-# The constant that adds to the duration of a kind on an engine, and its nanoseconds for one of its unit.
+# The constant that determines the duration of a kind on an engine, and the nanoseconds per unit of it.
 _CONSTANTS = {
     ("tensor", ""): "matmul_fill_ns",
     ("vector", "memset"): "memset_fill_cycles",
@@ -39,12 +39,12 @@ _CONSTANTS = {
     ("scalar", "function"): "scalar_fill_cycles",
     ("gpsimd", ""): "gpsimd_fill_cycles",
 }
-SAME = 0.05  # relative difference that is none
+SAME = 0.05  # relative difference that is ignored
 
 
 class Difference(NamedTuple):
-    """A kind of operation on an engine: how many were measured and predicted, medians of their durations, and
-    `constant=value` that would make the two equal, "" where they are, or where no constant explains it."""
+    """A kind of operation on an engine: the measured and predicted counts, medians of their durations, and the
+    `constant=value` that would make the medians equal, "" if they are equal or no constant explains the difference."""
 
     engine: str
     kind: str
@@ -56,12 +56,12 @@ class Difference(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The error of the prediction, in percent of the measured median."""
+        """Return the error of the prediction in percent of the measured median."""
         return 100 * (self.predicted_ns / self.measured_ns - 1) if self.measured_ns else 0.0
 
 
 def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
-    """Return the differences by engine and kind of operation, the largest in all first."""
+    """Return the differences by engine and kind of operation, largest total first."""
     theirs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for instruction in measured.instructions:
         kind = kind_of(instruction)
@@ -80,7 +80,7 @@ def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
 
 
 def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
-    """From a result to the trigger of the DMA by GpSimd that waits for it, where the profile tells of any."""
+    """Return the delay from a result to the GpSimd DMA that waits for it, if the profile has any."""
     ends = {i.id: i.end_ns for i in measured.instructions if kind_of(i)}
     waited = []
     for instruction in measured.instructions:
@@ -107,14 +107,14 @@ def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
 
 
 def kind_of(instruction: MeasuredInstruction) -> str:
-    """Return the kind of operation of a measured instruction, "" for none that is compared."""
+    """Return the kind of operation of a measured instruction, "" if it is not compared."""
     if not instruction.ours:
         return ""
     return next((name for name, (codes, _) in _KINDS.items() if instruction.opcode.upper().startswith(codes)), "")
 
 
 def _total(difference: Difference) -> float:
-    """Nanoseconds that a kind is off by, all in all."""
+    """Return the total error of a kind in nanoseconds."""
     each = abs(difference.predicted_ns - difference.measured_ns)
     return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
 
@@ -123,7 +123,8 @@ def _difference(
     engine: str, kind: str, theirs: Sequence[tuple[int, int]], ours: Sequence[float], run: Run
 ) -> Difference:
     durations = [end - start for start, end in theirs]
-    if kind == "matmul" and len(theirs) == 2 * len(ours):  # the two instructions of float32, one behind the other
+    # the two instructions of a float32 matmul, one after the other
+    if kind == "matmul" and len(theirs) == 2 * len(ours):
         durations = [second[1] - first[0] for first, second in zip(theirs[::2], theirs[1::2])]
     measured = median(durations) if durations else 0.0
     predicted = median(ours) if ours else 0.0

@@ -1,16 +1,16 @@
-"""A measured run, in the form that all readers of profiles return."""
+"""A measured run, as returned by all readers of profiles."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_BYTES = 1 << 30  # of a file
-MOST_ROWS = 5_000_000  # of a table
+MOST_BYTES = 1 << 30  # size limit of a file
+MOST_ROWS = 5_000_000  # row limit of a table
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 class ProfileError(Exception):
-    """A profile cannot be read; the message is one line: what, where, what is allowed."""
+    """A profile cannot be read; the message is one line with the place, the problem and the allowed values."""
 
 
 class MeasuredInstruction(NamedTuple):
@@ -18,16 +18,16 @@ class MeasuredInstruction(NamedTuple):
 
     id: int
     engine: str  # one of ENGINES
-    opcode: str  # as neuron-explorer calls it, but TRANSPOSE for a MATMUL that transposes
+    opcode: str  # neuron-explorer's opcode, except TRANSPOSE for a MATMUL that transposes
     start_ns: int
     end_ns: int
     after: tuple[int, ...]  # ids of the instructions it waited for
-    line: str  # of the kernel, "" where the profile has none
-    ours: bool  # the kernel's, not the runtime's
+    line: str  # source line of the kernel, "" if the profile has none
+    ours: bool  # True for the kernel's instructions, False for the runtime's
 
 
 class MeasuredPacket(NamedTuple):
-    """An element that a DMA engine moved; `maker` made its descriptor: "hardware", "software" or "prepared"."""
+    """An element moved by a DMA engine; `maker` of its descriptor: "hardware", "software" or "prepared"."""
 
     engine: int
     maker: str
@@ -37,7 +37,7 @@ class MeasuredPacket(NamedTuple):
 
 
 class MeasuredRun(NamedTuple):
-    """One core's run: everything in the order of its start. `missing`: what the profile does not tell."""
+    """One core's run, ordered by start. `missing` lists data that the profile lacks."""
 
     name: str
     total_ns: int

@@ -1,11 +1,11 @@
-"""Reader of raw profiles (NTFF), as far as public files show how they are laid out.
+"""Reader of raw profiles (NTFF), as far as public files show their layout.
 
-AWS does not document the format. It was worked out from public files of versions 5 and 6 (trn2) that lie beside
-neuron-explorer's JSON of the same run, instruction by instruction. The header has 128 bytes: one for the version, seven
-for the length of a message. The message follows in Protocol Buffers' encoding, then the payload: records of 16 bytes.
-The message describes the instructions of each engine, 64 bytes each, and says where the records of a core lie.
+AWS does not document the format. It was derived from public files of versions 5 and 6 (trn2) that are published with
+neuron-explorer's JSON of the same run, by comparing instructions. The header has 128 bytes: one for the version, seven
+for the length of a message. The message follows in Protocol Buffers encoding, then the payload: records of 16 bytes.
+The message describes the instructions of each engine, 64 bytes each, and the location of each core's records.
 
-Every number of a file is checked before it is used: a profile comes from somebody else's machine.
+Every number is checked before use, since profiles come from other machines.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import NamedTuple
 from .measured import MOST_BYTES, MOST_ROWS, MeasuredInstruction, MeasuredPacket, MeasuredRun, ProfileError
 
 VERSIONS = (5, 6)
-_ENGINES = ("tensor", "scalar", "gpsimd", "vector", "sync")  # by their number in the file
+_ENGINES = ("tensor", "scalar", "gpsimd", "vector", "sync")  # engine numbers in the file
 HEADER_BYTES = 128
 INSTRUCTION_BYTES = 64
-LATEST_PS = 3_600_000_000_000_000  # an hour, which no kernel takes
+LATEST_PS = 3_600_000_000_000_000  # one hour, longer than any kernel
 _RECORD = struct.Struct("<HBBIQ")  # identity, unused, type, payload, time in picoseconds
 _INSTRUCTIONS, _DMA = 0, 4  # kinds of sections
 _FIRST_INSTRUCTION, _FIRST_DMA, _LAST_DMA = 0x84, 0x80, 0x9F  # types of records
-_START, _END = 0, 1  # of instructions, beside the engine
-_READ_BEGINS, _READ_DONE = 1, 5  # of DMA elements
+_START, _END = 0, 1  # instruction records, per engine
+_READ_BEGINS, _READ_DONE = 1, 5  # records of DMA elements
 _RUNTIME_RING = 14
 _FIRST_DMA_ENGINE = 64
 _MATMUL, _NOTIFY, _WAIT, _NOP, _DMA_TRIGGER = 0x02, 0xA6, 0xA0, 0xA4, 0xB8
-_MARKERS = {2: "first", 3: "last"}  # of a run, in the NOTIFY instructions of the runtime
-_AT_LEAST, _INCREMENTS = 5, 0x13  # what an instruction does with a semaphore
-_OPCODES = {  # as neuron-explorer calls them in JSON of the same runs; the others are named by their number
+_MARKERS = {2: "first", 3: "last"}  # markers of a run in the runtime's NOTIFY instructions
+_AT_LEAST, _INCREMENTS = 5, 0x13  # semaphore operations of an instruction
+_OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcodes are named by number
     0x01: "LDWEIGHTS",
     _MATMUL: "MATMUL",
     0x21: "ACTIVATE",
     0x23: "ACT_TABLE_LOAD",
-    0x41: "TENSOR_TENSOR",  # by the kernels that it ran in
+    0x41: "TENSOR_TENSOR",  # inferred from the kernels that use it
     0x42: "TENSOR_REDUCE",
     0x43: "TENSOR_SCALAR",
     0x46: "COPY",
@@ -59,7 +59,7 @@ _OPCODES = {  # as neuron-explorer calls them in JSON of the same runs; the othe
 
 
 class _Message(Mapping[int, "list[int | bytes]"]):
-    """The fields of a message in Protocol Buffers' encoding: by number, in their order."""
+    """The fields of a Protocol Buffers message, by number, in order."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.where = where
@@ -105,14 +105,14 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         return len(self._fields)
 
     def number(self, field: int) -> int:
-        """A whole number; 0 where the message has none."""
+        """Return an integer field; 0 if the message lacks it."""
         value = self.get(field, [0])[0]
         if not isinstance(value, int):
             raise ProfileError(f"{self.where}: damaged: field {field} is not a whole number")
         return value
 
     def bytes_of(self, field: int) -> bytes:
-        """A text or a message; empty where there is none."""
+        """Return a text or message field; empty if it is missing."""
         value = self.get(field, [b""])[0]
         return value if isinstance(value, bytes) else b""
 
@@ -121,7 +121,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
 
 
 class _Code(NamedTuple):
-    """The instructions of an engine; those from `first` to before `last` are the kernel's."""
+    """The instructions of an engine; those in [first, last) belong to the kernel."""
 
     base: int
     data: bytes
@@ -129,7 +129,7 @@ class _Code(NamedTuple):
     last: int
 
     def position(self, identity: int) -> int:
-        """The position of an instruction whose address has these lower 16 bits, -1 for none."""
+        """Return the index of the instruction whose address has these lower 16 bits, -1 for none."""
         position = (identity - (self.base >> 6)) & 0xFFFF
         return position if (position + 1) * INSTRUCTION_BYTES <= len(self.data) else -1
 
@@ -138,7 +138,7 @@ class _Code(NamedTuple):
 
 
 class _Execution(NamedTuple):
-    """An instruction that ran, in picoseconds."""
+    """An executed instruction; times in picoseconds."""
 
     engine: int
     position: int
@@ -149,7 +149,7 @@ class _Execution(NamedTuple):
 
 
 def read_ntff(path: Path, core: int) -> MeasuredRun:
-    """Read a raw profile of one core of a logical core; ProfileError with what is wrong in one line."""
+    """Read a raw profile of one core of a logical core; ProfileError with a one-line reason."""
     name = path.name
     try:
         size = path.stat().st_size
@@ -223,7 +223,7 @@ class _Reader:
         return self.payload[offset : offset + size]
 
     def _records(self, kind: int) -> Iterator[tuple[int, int, int, int]]:
-        """(identity, type, payload, picoseconds) of the records of a kind."""
+        """Yield (identity, type, payload, picoseconds) of the records of a kind."""
         sections = self.core.messages(6) if self.version == VERSIONS[0] else self.top.messages(16)
         number, count = self.core.number(3), 0
         for section in sections:
@@ -237,7 +237,7 @@ class _Reader:
                 yield identity, what, payload, time
 
     def _executions(self) -> list[_Execution]:
-        """Every instruction whose start and end were recorded, by its start."""
+        """Return every instruction with a recorded start and end, ordered by start."""
         begun: dict[tuple[int, int], deque[int]] = {}
         found = []
         records = sorted(self._records(_INSTRUCTIONS), key=lambda record: record[3])
@@ -256,7 +256,7 @@ class _Reader:
         return sorted(found, key=lambda e: (e.start, e.end))
 
     def _span(self, executions: list[_Execution]) -> tuple[int, int]:
-        """From the first marker of the run to the last, in picoseconds, as neuron-explorer counts it."""
+        """Return the time from the first to the last marker of the run in picoseconds, like neuron-explorer."""
         for run in self.top.messages(15):
             begin, end = run.number(2), run.number(3)
             if 0 < begin < end <= begin + LATEST_PS:
@@ -290,7 +290,7 @@ class _Reader:
         ]
 
     def _packets(self, begin: int, end: int) -> list[MeasuredPacket]:
-        """Elements whose read was recorded from its beginning to its end."""
+        """Yield elements whose read was recorded from start to end."""
         makers = {(q.number(1), q.number(2)): _maker(q.bytes_of(4)) for q in self.core.messages(7)}
         begun: dict[tuple[int, int], deque[int]] = {}
         found = []
@@ -321,11 +321,11 @@ def _maker(queue: bytes) -> str:
 
 
 def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
-    """The instructions that each one waited for, by its semaphores.
+    """Return the instructions that each one waited for, from its semaphores.
 
-    An instruction waits for one semaphore at most; further waits come before it as instructions of their own.
+    An instruction waits for at most one semaphore; additional waits are separate instructions before it.
     """
-    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: its value, and which instruction made it so
+    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: its value, and the instruction that set it
     for number, e in sorted(enumerate(executions), key=lambda item: item[1].end):
         if not e.ours:
             continue

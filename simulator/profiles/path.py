@@ -1,9 +1,9 @@
-"""Engines' table and critical path of a measured run, in the form of predictions.
+"""Engine times and critical path of a measured run, in the same form as predictions.
 
-The path is walked back from what ended last. Before an instruction comes that which ended last of those it waited for,
-as the profile tells, and of its own engine; where the profile does not tell, what ended last before it on any engine.
-A piece of the path is spent by one instruction on its engine, or between two of them: `semaphore` up to SHORT_NS, else
-on `dma`, as far as packets moved, and `waiting`.
+The path is traced back from the instruction that ended last. The predecessor of an instruction is the last one to end
+among those it waited for, according to the profile, and its predecessor on the same engine; without this information,
+the last one to end on any engine. A step is time of one instruction on its engine, or time between two of them:
+`semaphore` up to SHORT_NS, else `dma` while packets moved, and `waiting`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT")
 
 
 class EngineTime(NamedTuple):
-    """Time in which an engine ran any instruction, its share of the run, and their number."""
+    """Time in which an engine ran any instruction, its fraction of the run, and the number of instructions."""
 
     engine: str
     busy_us: float
@@ -28,7 +28,7 @@ class EngineTime(NamedTuple):
 
 
 class PathStep(NamedTuple):
-    """A piece of the critical path, in nanoseconds from the start of the profile."""
+    """A step of the critical path, in nanoseconds from the start of the profile."""
 
     start_ns: int
     end_ns: int
@@ -38,7 +38,7 @@ class PathStep(NamedTuple):
 
 
 def engines(run: MeasuredRun) -> list[EngineTime]:
-    """Return the times of the engines with the kernel's instructions; the last is of all DMA engines together."""
+    """Return the times of the engines that ran the kernel's instructions; the last entry covers all DMA engines."""
     found = []
     for engine in ENGINES:
         own = [i for i in run.instructions if i.engine == engine and i.ours and i.opcode not in _WAITS]
@@ -49,7 +49,7 @@ def engines(run: MeasuredRun) -> list[EngineTime]:
 
 
 def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
-    """Return packets and bytes, by the maker of their descriptors."""
+    """Return packets and bytes by the maker of their descriptors."""
     found: dict[str, tuple[int, int]] = {}
     for packet in run.packets:
         count, size = found.get(packet.maker, (0, 0))
@@ -58,13 +58,14 @@ def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
 
 
 def critical_path(run: MeasuredRun) -> list[PathStep]:
-    """The chain of instructions that decided when the run ended, first to last; it covers the run without gaps."""
+    """Return the chain of instructions that determined the end of the run, first to last; it covers the run without
+    gaps."""
     work = [i for i in run.instructions if i.ours and i.opcode not in _WAITS]
     moving = _union((p.start_ns, p.end_ns) for p in run.packets)
     if not work:
         return [PathStep(0, run.total_ns, "launch", "", "")]
     by_id = {i.id: i for i in run.instructions}
-    previous: dict[int, MeasuredInstruction] = {}  # on the same engine
+    previous: dict[int, MeasuredInstruction] = {}  # previous instruction on the same engine
     latest: dict[str, MeasuredInstruction] = {}
     for i in work:
         if i.engine in latest:
@@ -97,12 +98,15 @@ def _before(
     by_end: Sequence[MeasuredInstruction],
     ends: Sequence[int],
 ) -> MeasuredInstruction | None:
-    """Return the instruction that one which started at `start` waited for last; it began earlier, so that the walk
-    ends. `told` are those whose results it waited for, `previous` is the one before it on its engine."""
+    """Return the last thing that an instruction which started at `start` waited for; it started earlier, so the walk
+    terminates.
+
+    `told` are the instructions whose results it waited for, `previous` is its predecessor on the engine.
+    """
     told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
     last = max(told, key=lambda i: min(i.end_ns, start), default=None)
     if previous is not None and previous.start_ns < start:
-        # A result that came just before decides, whether or not the engine was still at work.
+        # A result that arrived just before takes precedence, even if the engine was still busy.
         if last is not None and (last.end_ns >= previous.end_ns or start - SHORT_NS <= last.end_ns <= start):
             return last
         if last is not None or previous.end_ns >= start:
@@ -133,7 +137,7 @@ def _between(start: int, end: int, moving: Sequence[tuple[int, int]]) -> list[Pa
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that do not touch, in order, that cover the same."""
+    """Merge spans that overlap or touch, in order."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

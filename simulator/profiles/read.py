@@ -5,7 +5,7 @@ in nanoseconds, engine, opcode and nki_source_location; of DmaPacket the same ti
 of public profiles (trn2, data_version 8) they are called timestamp, duration, subgroup and queue_type, and an
 instruction names its predecessors.
 
-What is in a file is checked before it is used: a profile comes from somebody else's machine.
+All contents are checked before use, since profiles come from other machines.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from .measured import (
 )
 from .ntff import read_ntff
 
-LATEST_NS = 3_600_000_000_000  # an hour, which no kernel takes
+LATEST_NS = 3_600_000_000_000  # one hour, longer than any kernel
 _MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
 _RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
-_NAME = 80  # characters of a name that are kept
+_NAME = 80  # maximum length of a name
 
 
 def read_profile(path: Path, core: int = 0) -> MeasuredRun:
-    """Read the JSON of a whole profile, a folder of Parquet tables or a raw NTFF; ProfileError says what is wrong."""
+    """Read the JSON of a whole profile, a folder of Parquet tables or a raw NTFF; ProfileError with a one-line
+    reason."""
     if path.is_dir():
         return _run(path.name, _Parquet(path), core)
     if path.suffix == ".ntff":
@@ -68,7 +69,7 @@ class _Json:
         self.tables = found
 
     def _packets(self) -> str:
-        """The name of the table of packets: the one whose rows have a DMA engine and the type of a queue."""
+        """Return the name of the packet table: the one whose rows have a DMA engine and a queue type."""
         return next((name for name, rows in self.tables.items() if _has_packets(rows)), "dma")
 
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
@@ -120,7 +121,7 @@ class _Parquet:
                     yield from batch.to_pylist()
             except ProfileError:
                 raise
-            except Exception as error:  # whatever a damaged file makes pyarrow raise
+            except Exception as error:  # pyarrow raises many kinds of errors for damaged files
                 raise ProfileError(f"{path.name}: no Parquet table: {str(error).splitlines()[0][:_NAME]}") from None
 
 
@@ -159,7 +160,7 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
         engine = str(row.get("engine") or row.get("subgroup") or row.get("label") or "").lower()
         engine = next((known for known in ENGINES if engine.startswith(known)), "")
         if not engine:
-            continue  # of no compute engine
+            continue  # not a compute engine
         start, end = _times(where, row)
         opcode = row.get("opcode")
         if not isinstance(opcode, str):
@@ -203,7 +204,8 @@ def _packets(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterato
 
 
 def _of_core(row: Mapping[str, Any], core: int) -> bool:
-    """True if a row is of that core of a logical core: its index, or the number of its subgraph, "sg00"."""
+    """True if a row belongs to that core of a logical core, according to its index or the number in its subgraph,
+    "sg00"."""
     index = row.get("pcore_idx")
     if isinstance(index, int):
         return index == core
@@ -212,7 +214,7 @@ def _of_core(row: Mapping[str, Any], core: int) -> bool:
 
 
 def _times(where: str, row: Mapping[str, Any]) -> tuple[int, int]:
-    """Start and end of a row, by either spelling."""
+    """Return start and end of a row, in either spelling."""
     start: Any
     end: Any
     if "start_ts" in row:

@@ -2,9 +2,9 @@
 stationary tiles of layers whose rows or images share the partitions, and of depthwise convolutions by row groups, are
 mostly zeros.
 
-Adding 0 times a finite number changes no sum, and BLAS adds the other products in the same order. This is tested with
-random numbers for each size; if a library behaves differently, whole matrices are multiplied. They also are if a number
-is not finite, since 0 times infinity is not 0.
+Adding 0 times a finite number does not change a sum, and BLAS adds the other products in the same order. This is tested
+with random numbers for each size; if a library behaves differently, or if a number is not finite (0 times infinity is
+not 0), whole matrices are multiplied.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from ..tensors.strided import StridedMemory
 
 LARGEST_SHARE = 0.5  # largest share of nonzero elements
 MOST_BETWEEN = 1.5  # largest size of a moving tile including the gaps between its rows, relative to its elements
-FEWEST_COLUMNS = 8  # least columns of the moving tile: BLAS computes vectors differently
+FEWEST_COLUMNS = 8  # minimum columns of the moving tile: BLAS computes vectors differently
 _COUNTS = (32, 16, 8, 4, 2)
 _RUNS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Blocks(NamedTuple):
-    """Blocks of a matrix, whose rows are `row_runs` x `number` x rows of a run, the columns likewise; a block has
-    the rows and columns of its place in every run."""
+    """The blocks of a matrix.
+
+    Its rows are `row_runs` x `number` x rows of a run, and its columns likewise; block i has the rows and columns at
+    position i of every run.
+    """
 
     number: int
     row_runs: int
@@ -48,8 +51,8 @@ def same(one: StridedMemory, other: StridedMemory) -> bool:
 
 
 def blocks_of(matrix: Array, columns: int) -> Blocks | None:
-    """Return the most blocks that a stationary tile [K, M] consists of, the others of which are zero; None where there
-    are none, or where products with a moving tile of these columns would have other bits."""
+    """Return the blocks of a stationary tile [K, M] that is zero elsewhere, as many as possible; None if there are
+    none, or if products with a moving tile of these columns would differ in some bits."""
     nonzero = matrix != 0
     if columns < FEWEST_COLUMNS or np.count_nonzero(nonzero) > LARGEST_SHARE * matrix.size:
         return None
@@ -58,8 +61,8 @@ def blocks_of(matrix: Array, columns: int) -> Blocks | None:
 
 
 def cut(matrix: Array, blocks: Blocks) -> Array:
-    """Return the blocks of a stationary tile [K, M], transposed as the whole tile is, or BLAS might add otherwise:
-    [count, columns of one, rows of one]."""
+    """Return the blocks of a stationary tile [K, M], transposed like the whole tile, so that BLAS adds in the same
+    order: [count, columns of one, rows of one]."""
     count, row_runs, column_runs = blocks
     split = matrix.reshape(row_runs, count, -1, column_runs, count, matrix.shape[1] // (column_runs * count))
     parts = [split[:, number, :, :, number].reshape(len(matrix) // count, -1) for number in range(count)]
@@ -98,8 +101,11 @@ Step = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 def in_blocks(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
-    """The steps of a replay, where matmuls after each other that add up in one tile, by the same blocks of stationary
-    tiles that are `fixed`, by the id of their storage, and by moving tiles of one form, are one step."""
+    """Return the steps of a replay with consecutive block matmuls merged.
+
+    Matmuls that accumulate in one tile are merged if their stationary tiles are `fixed` (by storage id) with the same
+    blocks, and their moving tiles have one form.
+    """
     found: list[Step] = []
     taps: list[tuple[Any, ...]] = []  # operands of matmuls that accumulate
     form: Any = None
@@ -117,7 +123,7 @@ def in_blocks(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
 
 
 def _form(operands: tuple[Any, ...], fixed: set[int]) -> tuple[Any, ...] | None:
-    """The blocks of a matmul's stationary tile, and the form of the moving one; None where it has none."""
+    """Return the blocks of a matmul's stationary tile and the form of its moving tile; None without blocks."""
     _, stationary, moving, contracted, turns, _, room = operands
     if turns or id(stationary.storage) not in fixed or moving.shape[0] != contracted:
         return None
@@ -126,7 +132,7 @@ def _form(operands: tuple[Any, ...], fixed: set[int]) -> tuple[Any, ...] | None:
 
 
 def add_by_blocks(dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], blocks: Blocks) -> None:
-    """Return the values of matmuls of which the first overwrites a tile and the others add to it."""
+    """Return the values of matmuls, the first of which overwrites a tile that the others add to."""
     multiply_wholes(taps)
 
 
@@ -139,9 +145,12 @@ def multiply_wholes(taps: Sequence[tuple[Any, ...]]) -> None:
 def sum_of_blocks(
     taps: tuple[tuple[Any, ...], ...], blocks: Blocks, room: Callable[[str, int], Array]
 ) -> Callable[[], None] | None:
-    """`add_by_blocks` on the arrays that the tiles are in now, without copies of the moving tiles: what lies between
-    their rows is multiplied too, and left out of the sum. None where that is much, or where BLAS cannot read it, or
-    adds otherwise. `room` returns a float32 array by purpose and elements."""
+    """Compute `add_by_blocks` on the tiles' arrays without copying the moving tiles: gaps between their rows are
+    multiplied too, and left out of the sum.
+
+    None if the gaps are large, if BLAS cannot read the layout, or if it adds in another order. `room` returns a float32
+    array by purpose and number of elements.
+    """
     dst, moving = taps[0][0].values, [tap[2].values for tap in taps]
     lines = [found for found in (line_matrices(values, blocks) for values in moving) if found is not None]
     shape, strides = moving[0].shape[1:], moving[0].strides[1:]
@@ -173,8 +182,8 @@ def sum_of_blocks(
 
 
 def line_matrices(values: Array, blocks: Blocks) -> Array | None:
-    """Return a moving tile [K, ...] as [blocks, rows of a block, elements from a row's first to its last], a view;
-    None where there is none that BLAS can read, or with much between the elements."""
+    """Return a moving tile [K, ...] as [blocks, rows of a block, elements from a row's first to its last], a view; None
+    if BLAS cannot read it or the gaps are large."""
     pitch, *strides = values.strides
     length = 1 + sum((count - 1) * stride for count, stride in zip(values.shape[1:], strides)) // 4
     run = len(values) // (blocks.number * blocks.row_runs)
@@ -187,8 +196,7 @@ def line_matrices(values: Array, blocks: Blocks) -> Array | None:
 
 @lru_cache(maxsize=4096)
 def _are_lines_exact(shape: tuple[int, int], blocks: Blocks, form: tuple[Any, ...]) -> bool:
-    """True if blocks of random numbers, by lines of a length that have elements of a shape at strides, have the bits of
-    products with these elements alone."""
+    """True if products of random blocks by whole lines have the same bits as products with the elements alone."""
     length, free, strides = form
     matrix, lines = _random_blocks(shape, length, blocks)
     whole = np.matmul(matrix.T, as_strided(lines, (shape[0], *free), (4 * length, *strides)).reshape(shape[0], -1))
@@ -202,8 +210,8 @@ def _are_lines_exact(shape: tuple[int, int], blocks: Blocks, form: tuple[Any, ..
 
 
 def band_of(matrix: Array, columns: int) -> slice | None:
-    """Return the rows of a stationary tile [K, M] that are not all zero, where they are at most half of it; else, or
-    where products with a moving tile of these columns would have other bits, None."""
+    """Return the rows of a stationary tile [K, M] that are not all zero, if they are at most half of it; None
+    otherwise, or if products with a moving tile of these columns would differ in some bits."""
     rows = np.flatnonzero(matrix.any(axis=1))
     if columns < FEWEST_COLUMNS or not len(rows) or rows[-1] - rows[0] >= LARGEST_SHARE * len(matrix):
         return None
@@ -214,8 +222,8 @@ def band_of(matrix: Array, columns: int) -> slice | None:
 def band_product(
     rows: slice, operands: tuple[Any, ...], matrix: Array, moving: Array, finite: list[bool]
 ) -> Callable[[], None]:
-    """Return a function that computes a matmul of `operands`, those of `multiply`, by the rows of its stationary tile
-    `matrix` [K, M] that are not zero, if `finite` says that all numbers of `moving` [K, N] are."""
+    """Return a function that computes a matmul by the nonzero rows of its stationary tile `matrix` [K, M], if `finite`
+    says that all numbers of `moving` [K, N] are finite."""
     dst, *_, adds, room = operands
     left, right, values = matrix[rows].T, moving[rows], dst.values
     is_direct = not adds and values.flags.c_contiguous
@@ -237,7 +245,7 @@ def band_product(
 
 @lru_cache(maxsize=4096)
 def _is_band_exact(shape: tuple[int, int], columns: int, first: int, end: int) -> bool:
-    """True if the rows [first, end) of a matrix of random numbers, the others being 0, give the bits of the whole."""
+    """True if the rows [first, end) of a random matrix, zero elsewhere, give the bits of the whole."""
     rng = np.random.default_rng(0)
     matrix = np.zeros(shape, np.float32)
     matrix[first:end] = rng.standard_normal((end - first, shape[1]), np.float32)
@@ -247,7 +255,7 @@ def _is_band_exact(shape: tuple[int, int], columns: int, first: int, end: int) -
 
 
 def _random_blocks(shape: tuple[int, int], moving_columns: int, blocks: Blocks) -> tuple[Array, Array]:
-    """A stationary tile of blocks and a moving one of random numbers, zeros of both signs among them."""
+    """Return a random stationary tile of blocks and a random moving tile, including zeros of both signs."""
     rng = np.random.default_rng(0)
     own, other = (
         (np.arange(size) // (size // (runs * blocks.number))) % blocks.number
@@ -264,7 +272,7 @@ def _find(shape: tuple[int, int], packed: bytes) -> Blocks | None:
     nonzero = np.unpackbits(np.frombuffer(packed, np.uint8), count=shape[0] * shape[1]).reshape(shape)
     places = np.nonzero(nonzero)
     for count in _COUNTS:
-        # Of each row and column that is not zero, the block, by the number of runs.
+        # The block of each nonzero row and column, by the number of runs.
         rows, columns = (
             {runs: (place // (size // (runs * count))) % count for runs in _RUNS if size % (runs * count) == 0}
             for place, size in zip(places, shape)
@@ -278,7 +286,7 @@ def _find(shape: tuple[int, int], packed: bytes) -> Blocks | None:
 
 @lru_cache(maxsize=4096)
 def _is_exact(rows: int, columns: int, moving_columns: int, blocks: Blocks) -> bool:
-    """True if the blocks of a matrix of random numbers, zeros of both signs among them, give the bits of the whole."""
+    """True if the blocks of a random matrix, including zeros of both signs, give the bits of the whole."""
     matrix, moving = _random_blocks((rows, columns), moving_columns, blocks)
     whole = np.matmul(matrix.T, moving)
     by_block = by_runs(moving, blocks.row_runs, blocks.number).reshape(blocks.number, -1, moving_columns)

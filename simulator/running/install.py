@@ -24,7 +24,7 @@ def install() -> None:
 
 
 class _OldDialect:
-    """Import hook that explains what became of `neuronxcc.nki`, if nothing else provides it."""
+    """Import hook that explains the removal of `neuronxcc.nki`, if nothing else provides it."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

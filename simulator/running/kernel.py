@@ -97,8 +97,8 @@ def jit(
 ) -> Any:
     """`nki.jit`: make a kernel of a function; usable with or without parentheses.
 
-    The configurations (configs.py) are checked and change nothing that is simulated. `mode` and `platform_target` of
-    earlier versions are taken with a note and change nothing: who launches chooses.
+    The configurations (configs.py) are checked but do not affect the simulation. `mode` and `platform_target` of
+    earlier versions are accepted with a note and ignored: the launcher chooses.
     """
     for name in kwargs:
         if name in _EARLIER_OPTIONS:
@@ -135,7 +135,7 @@ class Simulated:
         return Simulated(self.kernel[grid])
 
 
-_generates_descriptors = [True]  # for launches by a call, innermost last
+_generates_descriptors = [True]  # settings of launches by a call, innermost last
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Replays compiled to NumPy calls on arrays that are looked up once.
 
-Tiles keep their memory from one replay to the next, so each step makes the same call on the same views. Not compiled:
-steps on the launch's arguments, whose arrays belong to the caller, on bits, on numbers that are rounded when stored,
-and steps that would compute into new arrays.
+Tiles keep their memory from one replay to the next, so each step makes the same call on the same views. Steps are not
+compiled if they access the launch's arguments (whose arrays belong to the caller), bit patterns, or numbers that are
+rounded when stored, or if they would allocate new arrays.
 """
 
 from __future__ import annotations
@@ -72,38 +72,39 @@ def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars
 
 
 def _stays(view: StridedMemory) -> bool:
-    """True if a view is of the same float32 array in every replay."""
+    """True if a view refers to the same float32 array in every replay."""
     storage = view.storage
     same_array = not (storage.borrowed or storage.bits) and view._dtype is storage.dtype
     return same_array and storage.array is not None and storage.array.dtype == np.float32
 
 
 class _Rooms:
-    """Room for what passes, and copies of tiles that BLAS cannot read where they lie: one for all matmuls that read the
-    same values."""
+    """Scratch arrays, and copies of tiles that BLAS cannot read in place, shared by all matmuls that read the same
+    values."""
 
     def __init__(self, fixed: set[int]) -> None:
         self.fixed = fixed  # storages, by id, whose values are known and constant
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by its view
-        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, flags for all numbers being finite
-        self._free: dict[int, list[Array]] = {}  # by number of elements
+        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, flags that are true if all numbers are finite
+        self._free: dict[int, list[Array]] = {}  # scratch arrays by number of elements
         self._elements = 0
 
     def scratch(self, purpose: str, elements: int) -> Array:
         return self._scratch.setdefault((purpose, elements), np.empty(elements, np.float32))
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
-        """Return the values as a matrix of `rows` rows; if that needs a copy, its call is added to `calls`."""
+        """Return the values as a matrix of `rows` rows; if that needs a copy, its call is appended to `calls`."""
         return self._packed(view, view.values, (rows, -1), calls)
 
     def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
-        """Return the values [K, ...] as a matrix for each block of rows, likewise."""
+        """Return the values [K, ...] as a matrix for each block of rows; copies are appended to `calls`."""
         values = by_runs(view.values, blocks.row_runs, blocks.number)
         return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
 
     def finiteness(self, view: StridedMemory, matrix: Array, calls: Calls) -> list[bool]:
-        """Return a list that a call added to `calls` fills: True if all numbers of a view, as a matrix, are finite."""
+        """Return a list that a call appended to `calls` fills with True if all numbers of a view, as a matrix, are
+        finite."""
         known = self._finite.setdefault(id(view.storage), {})
         key = view.offset, view.shape, view.strides
         if key not in known:
@@ -208,7 +209,7 @@ def _activation(
     *,
     limits: tuple[Any, Any] | None = None,
 ) -> Calls | None:
-    """`limits`: the least and the largest number that is to come of a copy."""
+    """Compile an activation; `limits` are the bounds that its result is clipped to."""
     scaled = isinstance(scale, StridedMemory) or scale != 1.0
     if scaled or lanes is not None or data.shape != dst.shape or not dst._dtype.exact:
         return None
@@ -228,7 +229,7 @@ def _activation(
 
 
 def _sum(values: Array, bias: Any, out: Array) -> Callable[[], Any]:
-    """Add the values and a number for all, or for each partition."""
+    """Add to the values a number for all, or one for each partition."""
     if values.flags.c_contiguous and out.flags.c_contiguous:
         values, out = (array.reshape(len(array), -1) for array in (values, out))
     return partial(np.add, values, broadcast_value(bias, values.ndim), out=out)
@@ -256,7 +257,7 @@ def _in_turn(
 
 
 def _limits(steps: tuple[tuple[AluOperator, Any, bool], ...]) -> tuple[Any, Any] | None:
-    """The least and the largest number, where that is what a tensor_scalar sees to."""
+    """Return the lower and upper bound that a tensor_scalar clips to, if that is all it does."""
     numbers = [operand for _, operand, _ in steps]
     if [operator.name for operator, _, _ in steps] != ["maximum", "minimum"]:
         return None

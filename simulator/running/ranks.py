@@ -23,10 +23,10 @@ def run_ranks(
     sanitize: bool | str = False,
     **parameters: Any,
 ) -> list[Run]:
-    """Run a kernel on as many ranks as there are lists of arguments, each a NeuronCore; the run of each rank.
+    """Run a kernel on as many ranks as there are lists of arguments, each a NeuronCore; return each rank's run.
 
-    The collectives of the kernel (nki.collectives) exchange values between them. Neither collectives nor waiting for
-    other ranks count: each rank's time is that of its own instructions. `sanitize`: as in `run`.
+    The kernel's collectives (nki.collectives) exchange values between ranks. Collectives and waiting for other ranks
+    take no time: each rank's time is that of its own instructions. `sanitize` as in `run`.
 
     Raises:
         NkiValidationError: what `run` raises; more than MOST_RANKS ranks, ranks of two cores, ranks that come with

@@ -6,8 +6,8 @@ kernel runs, and a `Replay` repeats it on new arguments without checks, views an
 overlap share memory, also across replays. Values that depend only on constant arguments, such as a network's weights,
 are computed once (`fixed_tiles`).
 
-Launches that shapes do not determine are not replayed: instructions that compute outside of `NeuronCore.perform`,
-addresses and loops of run time, tensors at addresses of the kernel's choice, launches on two cores.
+Launches that are not determined by shapes are not replayed: instructions that compute outside of `NeuronCore.perform`,
+run-time addresses and loops, tensors at explicit addresses, launches on two cores.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..machine.memory import Storage
 from ..tensors.strided import StridedMemory
 
 MAX_FIXED_BYTES = 1 << 27  # bytes of tiles that a launch keeps between replays
-MAX_ALL_FIXED_BYTES = 1 << 28  # the same for all replays together
+MAX_ALL_FIXED_BYTES = 1 << 28  # limit over all replays
 MAX_STEPS = 20_000  # steps of a recording, about 3 KB each with their views
 MAX_REMEMBERED_STEPS = 40_000  # steps of all replays together
-MAX_LAUNCHES = 1_000  # launches remembered as seen
+MAX_LAUNCHES = 1_000  # launches remembered
 MAX_BYTES = 5 << 28  # bytes of all tiles of a launch, which are all kept while it is recorded; 1.1 GB for VGG-11
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
@@ -168,7 +168,8 @@ def never_changes(array: Array) -> bool:
 
 
 def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
-    """The storages, by id, that the same is always written to as long as those `changing` do not count: their bytes."""
+    """Return the storages, by id, that always receive the same values while `changing` are ignored, with their
+    bytes."""
     sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
     # the storages that each storage is computed from; None: also from something else
     writes: dict[int, set[int] | None] = {}
@@ -286,7 +287,7 @@ class Replays:
             return launch.replay(arrays)
 
     def begin_anew(self) -> None:
-        """Reset in a forked process, since a thread may have been in the middle of a replay."""
+        """Reset in a forked process, since a thread of the parent may have been replaying."""
         self._lock = threading.Lock()
         self.clear()
 

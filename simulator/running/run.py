@@ -24,16 +24,15 @@ BUSY_SHARE = 0.5  # share of the kernel's time from which an engine counts as it
 
 
 class Parts(NamedTuple):
-    """Parts of a launch, for traces: (name, start_ns, end_ns) of each, in order, and the part that each instruction of
-    the program belongs to."""
+    """Layers of a launch for traces: (name, start_ns, end_ns) of each, in order, and the layer of each instruction."""
 
     spans: tuple[tuple[str, float, float], ...]
     owners: tuple[int, ...]
 
 
 class Critical(NamedTuple):
-    """Microseconds of the critical path, its launch included, by resource (timing/critical_path.py), and by line of
-    the kernel, (file, number), and resource; both add up to the latency."""
+    """Microseconds of the critical path including the launch, by resource (timing/critical_path.py), and by kernel
+    line, (file, number), and resource; both add up to the latency."""
 
     by_resource: dict[str, float]
     by_line: dict[tuple[str, int], dict[str, float]]
@@ -44,7 +43,7 @@ TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it
 
 
 class Run:
-    """One launch. Times are predictions; `note` must be shown beside them (trn3), None for none."""
+    """One launch. Times are predictions; `note`, if not None, must be shown with them (trn3)."""
 
     def __init__(
         self,
@@ -68,36 +67,35 @@ class Run:
 
     @property
     def program(self) -> list[Instruction]:
-        """The instructions, in the kernel's order."""
+        """Return the instructions, in the kernel's order."""
         return self.prediction.program
 
     @property
     def launch_us(self) -> float:
-        """Microseconds of a launch outside the kernel's own work, as a benchmark counts it or in a profile's
-        total_time."""
+        """Return the launch overhead in microseconds, counted like a benchmark or like a profile's total_time."""
         constants = self.prediction.machine
         profiled = constants.launch_before_ns + constants.launch_after_ns
         return (profiled if self.profiled else constants.launch_ns) / 1000
 
     @property
     def latency_us(self) -> float:
-        """Predicted device time in microseconds, launch included, in whole picoseconds."""
+        """Return the predicted device time in microseconds, launch included, in whole picoseconds."""
         return round(self.launch_us + self.prediction.makespan / 1000, 6)
 
     @property
     def timeline(self) -> tuple[Event, ...]:
-        """One event for each instruction, sorted by start."""
+        """Return one event for each instruction, sorted by start."""
         return self.prediction.timeline
 
     @property
     def engines(self) -> dict[str, EngineUse]:
-        """Busy time and share of tensor, vector, scalar, gpsimd; of dma (any data moving, like a profile's
+        """Return busy time and utilization of tensor, vector, scalar, gpsimd; dma (any data moving, like a profile's
         dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16)."""
         return self.prediction.engines
 
     @property
     def memory(self) -> Memory:
-        """Peak SBUF bytes of a partition and PSUM banks, in program order."""
+        """Return the peak SBUF bytes per partition and PSUM banks, in program order."""
         return self.prediction.memory
 
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
@@ -111,51 +109,50 @@ class Run:
 
     @property
     def flops(self) -> int:
-        """Requested operations: 2 for a multiply-accumulate, 1 for an elementwise operation."""
+        """Return the requested operations: 2 per multiply-accumulate, 1 per elementwise operation."""
         return self.prediction.flops
 
     @property
     def hbm_bytes(self) -> int:
-        """Bytes read from and written to HBM."""
+        """Return the bytes read from and written to HBM."""
         return self.prediction.hbm_bytes
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation as AWS's profiler defines it: matmul operations over what the PE array could do in
-        16 bits in the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
+        """Return the model FLOPs utilization as AWS's profiler defines it: matmul operations relative to the PE array's
+        16-bit peak over the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
         return min(self.prediction.matmul_flops, self.hardware_flops) / (self._peak * self.latency_us)
 
     @property
     def hardware_flops(self) -> int:
-        """Operations of the PE array: matmuls and transposes, at most its 16-bit peak (pairs of 8-bit rows
+        """Return the operations of the PE array: matmuls and transposes, at most its 16-bit peak (pairs of 8-bit rows
         count once)."""
         return self.prediction.hardware_flops
 
     @property
     def hfu(self) -> float:
-        """Hardware FLOPs utilisation: `hardware_flops` over what the PE array could do, as `mfu` has it."""
+        """Return the hardware FLOPs utilization: `hardware_flops` relative to the peak, as in `mfu`."""
         return self.hardware_flops / (self._peak * self.latency_us)
 
     @property
     def _peak(self) -> float:
-        """The 16-bit peak of the PE arrays of all cores, in FLOP per microsecond."""
+        """Return the 16-bit peak of the PE arrays of all cores, in FLOP per microsecond."""
         return peak_flops(self.prediction.target) * 1000 * self.prediction.cores
 
     @property
     def mbu(self) -> float:
-        """HBM bytes relative to what the core's HBM stack could move in the total time."""
+        """Return the HBM bytes relative to the bandwidth of the core's HBM stack over the total time."""
         return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
     def critical_path(self) -> tuple[Step, ...]:
-        """The steps that each nanosecond of the kernel was spent on, from its first trigger to its last result: without
-        gaps, each of one instruction and one resource (timing/critical_path.py)."""
+        """Return the steps of the critical path, from the first trigger to the last result: without gaps, each with an
+        instruction and a resource (timing/critical_path.py)."""
         return self.prediction.critical_path
 
     @cached_property
     def critical(self) -> Critical:
-        """The time on the critical path by resource and by line of the kernel; the launch belongs to no line,
-        ("", 0)."""
+        """Return the time on the critical path by resource and by kernel line; the launch has the line ("", 0)."""
         lines = critical_times(self.critical_path, lambda step: step.line)
         launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
         lines.setdefault(("", 0), {})["launch"] = launch
@@ -164,20 +161,20 @@ class Run:
 
     @cached_property
     def lines(self) -> tuple[LineTime, ...]:
-        """Critical and busy time by line of the kernel, the largest critical time first."""
+        """Return critical and busy time by kernel line, largest critical time first."""
         return line_times(self)
 
     @property
     def bound_by(self) -> str:
-        """The resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor, vector,
-        scalar, gpsimd, semaphore or other_core."""
+        """Return the resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor,
+        vector, scalar, gpsimd, semaphore or other_core."""
         spent = self.critical.by_resource
         return max(spent, key=lambda name: spent[name], default="launch")
 
     def what_if(self, resource: str, times: float = 2.0) -> float:
-        """The latency in microseconds with a resource that many times as fast: the same instructions, scheduled anew.
+        """Return the latency in microseconds with a resource `times` as fast: the same instructions, rescheduled.
 
-        NkiValidationError for a resource that there is not, and for a factor that is no positive number.
+        NkiValidationError for an unknown resource, or a factor that is not positive.
         """
         require(resource in RESOURCES, f"what_if: resource {resource!r}; allowed: {', '.join(RESOURCES)}")
         require(0 < times < float("inf"), f"what_if: times={times!r} must be a positive number")
@@ -193,9 +190,9 @@ class Run:
 
     @property
     def latency_error(self) -> float | None:
-        """Likely error of `latency_us`, as a share of it: two of three measurements are within it.
+        """Return the likely relative error of `latency_us`: two of three measurements are within it.
 
-        Infinite for a kind of kernel that nobody has measured on the target; None for a target without measurements,
+        Infinite for a kind of kernel without measurements on the target; None for a target without any measurements,
         and for a machine with other constants.
         """
         if self.prediction.changed:
@@ -204,8 +201,8 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """The resource that bounds the launch, one of the kinds of timing/expected_error.py: the engine, or DMA (by its
-        triggers or by moving data), that is busy for the largest share of the kernel."""
+        """Return the resource that bounds the launch, one of the kinds of timing/expected_error.py: the engine, or DMA
+        (triggers or data), with the highest utilization."""
         issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
         shares = {name: self.engines[name].share for name in QUEUES}
         shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)

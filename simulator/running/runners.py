@@ -23,7 +23,7 @@ _OPTIONS = frozenset(inspect.signature(run).parameters)
 
 
 class NcLatency:
-    """Latencies of a benchmark in microseconds: one, predicted."""
+    """Latencies of a benchmark in microseconds: a single predicted one."""
 
     def __init__(self, microseconds: float) -> None:
         self.predicted_us = microseconds
@@ -46,7 +46,7 @@ class BenchmarkResult:
 
 
 class Benchmark:
-    """A kernel that is timed when it is called. As AWS's, the call returns nothing, and no values are computed."""
+    """A kernel that is timed when it is called. As with AWS's, the call returns nothing, and no values are computed."""
 
     def __init__(self, kernel: Callable[..., Any], dge: bool, profiled: bool = False) -> None:
         functools.update_wrapper(self, kernel)
@@ -57,7 +57,7 @@ class Benchmark:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         taken = set(kwargs) & _OPTIONS
-        if taken:  # parameters of the kernel that go by names of `run`'s own: by position
+        if taken:  # parameters of the kernel with the same names as parameters of `run` are passed by position
             args = (*args, *(kwargs.pop(name) for name in _parameters(self._kernel)[len(args) :] if name in kwargs))
         target = os.environ.get(TARGET_VARIABLE) or _TARGET
         dge = self._dge and generates_descriptors()

@@ -1,4 +1,4 @@
-"""Running a script with `import nki` resolved to the simulator, and what it launched."""
+"""Run a script with `import nki` resolved to the simulator, and describe its launches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .run import Run
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_TARGET = "trn2"
-MAX_SCRIPT_BYTES = 4 << 20  # Python takes up to a thousand bytes of memory for each byte that it compiles
+MAX_SCRIPT_BYTES = 4 << 20  # Python needs up to a thousand bytes of memory per byte that it compiles
 MAX_SCRIPT_LINES = 200_000
 
 Observer = Callable[[Run, list[str]], None]
@@ -32,8 +32,8 @@ Observer = Callable[[Run, list[str]], None]
 class Edits:
     """Changes to a script before it runs."""
 
-    constants: Mapping[str, ast.expr] = field(default_factory=dict)  # of names that its top level assigns
-    text: tuple[str, str] | None = None  # in place of the file's own, and the name that its lines go by
+    constants: Mapping[str, ast.expr] = field(default_factory=dict)  # new values of names assigned at its top level
+    text: tuple[str, str] | None = None  # replacement text, and the file name for its lines
 
 
 def run_script(
@@ -43,12 +43,11 @@ def run_script(
     sanitize: bool | str = False,
     edits: Edits | None = None,
 ) -> int:
-    """Run a script, `arguments` being its path and what it is to find in sys.argv; the exit status.
+    """Run a script and return its exit status; `arguments` are its path and its arguments in sys.argv.
 
-    `observe` is shown every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2. The
-    script finds NKI_SIMULATOR set, as AWS documents it for code that asks where it runs. Its errors are printed to
-    standard error with its own frames alone.
-    `edits`: what is changed of its text.
+    `observe` is called with every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2.
+    NKI_SIMULATOR is set, as AWS documents for code that detects the simulator. Tracebacks on standard error contain
+    only the script's own frames. `edits` are changes to its text.
 
     Raises:
         NkiValidationError: the target is not known, or the script is too long.
@@ -89,7 +88,7 @@ def run_script(
 
 
 def _run_changed(script: str, edits: Edits) -> None:
-    """Run a script with other values of names that its top level assigns, or with another text."""
+    """Run a script with other values of its top-level names, or with another text."""
     module = ModuleType("__main__")
     module.__file__ = script
     if edits.text is not None:
@@ -111,7 +110,7 @@ def _run_changed(script: str, edits: Edits) -> None:
 
 
 def assigned(statement: ast.stmt) -> set[str]:
-    """The name that a statement `NAME = ...` assigns, as a set; an empty one of other statements."""
+    """Return the name that a statement `NAME = ...` assigns, as a set; empty for other statements."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets = [statement.target]
@@ -119,7 +118,7 @@ def assigned(statement: ast.stmt) -> set[str]:
 
 
 def _check_length(script: str, shown: str) -> None:
-    """NkiValidationError for a script that is too long to be compiled in a fair amount of memory."""
+    """Raise NkiValidationError for a script whose compilation would need too much memory."""
     advice = "keep data in a file that it reads"
     if (size := os.path.getsize(script)) > MAX_SCRIPT_BYTES:
         most = f"at most {MAX_SCRIPT_BYTES >> 20} MiB"
@@ -132,7 +131,7 @@ def _check_length(script: str, shown: str) -> None:
 
 
 def line_of(run: Run, shapes: list[str]) -> str:
-    """One line about a launch: name, shapes, target, predicted time, what bounds it, MFU and DMAs."""
+    """Describe a launch in one line: name, shapes, target, predicted time, bound, MFU and DMAs."""
     note = f"; {run.note}" if run.note else ""
     predicted = f"{run.latency_us:.1f} us predicted, bound by {run.bound_by}, {describe_work(run)}{note}"
     cores = f", {run.prediction.cores} cores" if run.prediction.cores > 1 else ""
@@ -140,7 +139,7 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 
 def describe_work(run: Run) -> str:
-    """MFU where the Tensor Engine multiplied, and the DMAs: "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
+    """Format the MFU, if the Tensor Engine multiplied, and the DMAs: "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
     moved = dmas(run)
     mfu = f"MFU {100 * run.mfu:.1f} %, " if run.flops and run.mfu >= 0.0005 else ""
     if not moved:
@@ -159,7 +158,7 @@ def dmas(run: Run) -> list[int]:
 
 
 def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
-    """A launch as JSON: figures of time are predictions, sizes bytes."""
+    """Return a launch as JSON; times are predictions, sizes bytes."""
     moved = dmas(run)
     return {
         "kernel": run.name,
@@ -184,12 +183,12 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
 
 
 def lines_of(run: Run, most: int) -> list[str]:
-    """The lines of the kernel that take most of the critical path, one a line of text."""
+    """Return the kernel lines with most of the critical path, one per line of text."""
     return [f"  {describe_line(line)}" for line in run.lines[:most]]
 
 
 def _show(error: BaseException, script: str) -> None:
-    """The script's own traceback, without the frames that brought us there; none of a script that is no Python."""
+    """Print the script's own traceback, without the simulator's frames; none for a script that is not Python."""
     trace = without_ours(error)
     while trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next

@@ -2,9 +2,8 @@
 
     python -m trninfer.simulator.running.trial FILE [--shapes SHAPES] [--target TARGET]
 
-prints findings as JSON. The shapes come from `SHAPES`, or from calls of the kernel outside of kernels, whose arguments
-are evaluated. Of the module imports, definitions and assignments run; its other statements do not, and values are not
-computed.
+prints findings as JSON. The shapes are `SHAPES`, or those of kernel calls outside of kernels, whose arguments are
+evaluated. Only imports, definitions and assignments of the module are executed, and no values are computed.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
 
 
 def has_example(path: Path) -> bool:
-    """True if a file shows arguments of its kernels. SourceError or SyntaxError are left to the caller."""
+    """True if a file shows arguments of its kernels. Raises SourceError or SyntaxError."""
     tree = ast.parse(read_source(path, str(path)))
     names = _names_of_kernels(tree)
     called = any(_calls(statement, names) for block in _blocks(tree) for statement in block)
@@ -82,7 +81,8 @@ def has_example(path: Path) -> bool:
 
 
 def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
-    """Read "128x512:bfloat16,128x1" (for every kernel, by the name "") and "kernel=128x512". ValueError if unclear."""
+    """Parse "128x512:bfloat16,128x1" (for every kernel, under the name "") and "kernel=128x512". ValueError if
+    malformed."""
     found: dict[str, list[TensorSpec]] = {}
     for part in text.split():
         name, _, listed = part.rpartition("=")
@@ -97,7 +97,7 @@ def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
 
 
 def _names_of_kernels(tree: ast.Module) -> list[str]:
-    """Functions of the module that are decorated with something called jit."""
+    """Return the functions of the module that are decorated with something called jit."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return [f.name for f in functions if any("jit" in ast.unparse(each) for each in f.decorator_list)]
 
@@ -107,14 +107,14 @@ def _is_main(statement: ast.stmt) -> bool:
 
 
 def _calls(statement: ast.AST, names: Sequence[str]) -> list[ast.Call]:
-    """The calls of kernels in a statement, but for those within functions."""
+    """Yield the calls of kernels in a statement, except those within functions."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return []
     return [node for node in ast.walk(statement) if isinstance(node, ast.Call) and _called(node) in names]
 
 
 def _called(call: ast.Call) -> str:
-    """The name of what is called: `kernel(...)`, `kernel[2](...)`, `nki.simulate(kernel)(...)`."""
+    """Return the name that is called: `kernel(...)`, `kernel[2](...)`, `nki.simulate(kernel)(...)`."""
     function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     if isinstance(function, ast.Call) and function.args:
         function = function.args[0]
@@ -122,7 +122,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
-    """Run a statement; one that fails leaves its names undefined."""
+    """Run a statement; if it fails, its names stay undefined."""
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         exec(compile(ast.Module([statement], []), str(path), "exec"), space)
 
@@ -130,7 +130,7 @@ def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
 def _arguments(
     name: str, given: dict[str, list[TensorSpec]] | None, tree: ast.Module, space: dict[str, Any], path: Path
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """The arguments that a kernel is to be tried with."""
+    """Yield the arguments to try a kernel with."""
     if given is not None:
         specs = given.get(name, given.get(""))
         if specs is not None:
@@ -155,7 +155,7 @@ def _arguments(
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """Statements of the module, of what it does as a program, and of functions without parameters."""
+    """Yield the statements of the module, of its main block, and of functions without parameters."""
     yield tree.body
     for statement in tree.body:
         if isinstance(statement, ast.If) and _is_main(statement):
@@ -165,7 +165,7 @@ def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]:
-    """The value of an argument, several for a starred one."""
+    """Return the value of an argument, or several for a starred one."""
     starred = isinstance(expression, ast.Starred)
     node = expression.value if isinstance(expression, ast.Starred) else expression
     value = eval(compile(ast.Expression(node), str(path), "eval"), space)
@@ -175,7 +175,7 @@ def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]
 def _tried(
     kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
 ) -> Iterator[Finding]:
-    """Run a kernel on shapes; yield what it is refused for or warned of."""
+    """Run a kernel on shapes; yield refusals and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -184,7 +184,7 @@ def _tried(
             return
         except NkiValidationError as error:
             yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
-        except Exception:  # the file's own checks of arguments, or of values: not a refusal
+        except Exception:  # the file's own checks of arguments or values are not refusals
             return
     for each in caught:
         if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
@@ -192,13 +192,13 @@ def _tried(
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """The innermost line of the file that led to an error."""
+    """Return the innermost line of the file that led to an error."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return (frames[-1] or 1) if frames else 1
 
 
 def main(arguments: list[str]) -> int:
-    """Print the findings of a file as JSON; the exit status."""
+    """Print the findings of a file as JSON; return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--shapes")

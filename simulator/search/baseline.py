@@ -1,8 +1,8 @@
 """Predicted times of launches in a JSON file, for comparison with later versions of a kernel.
 
-    entry = entry_of(run)                  # what is kept of a launch
-    text = slower(entry, run, 0.01)        # by which lines and resources it has become slower; "" where it has not
-    write(path, {"test_softmax": entry})   # beside the entries that the file has
+    entry = entry_of(run)                  # the stored record of a launch
+    text = slower(entry, run, 0.01)        # the slower lines and resources; "" if there are none
+    write(path, {"test_softmax": entry})   # keeps other entries in the file
 
 A line is recognised by its text and the count of equal lines before it, so that it may move within its file.
 """
@@ -51,10 +51,11 @@ def entry_of(run: Run) -> Entry:
 
 
 def read(path: Path) -> dict[str, Entry]:
-    """The entries of a file by name; none where there is no file.
+    """Return the entries of a file by name; none if there is no file.
 
     Raises:
-        BaselineError: the file is not one of baselines.
+
+        BaselineError: the file is not a baseline file.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +89,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def write(path: Path, entries: dict[str, Entry]) -> None:
-    """Write entries into a file, beside those of other names that it has. The file is written whole or not at all.
+    """Write entries into a file atomically, keeping entries of other names.
 
     Raises:
         BaselineError: the file is not one of baselines, or cannot be written.
@@ -103,8 +104,8 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
 
 
 def slower(entry: Entry, run: Run, tolerance: float) -> str:
-    """Describe, by resource and line, a launch slower than its baseline by more than `tolerance` (a share); "" if it is
-    not."""
+    """Describe, by resource and line, a launch slower than its baseline by more than the relative `tolerance`; "" if it
+    is not."""
     before, now = float(entry["latency_us"]), run.latency_us
     if now <= before * (1 + tolerance):
         return ""

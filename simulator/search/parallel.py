@@ -12,9 +12,11 @@ _work: list[Callable[[int], object]] = []  # the work of this process, for its f
 
 
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
-    """[work(0), ..., work(count - 1)], computed by `processes`, by default one per processor core; `lost` gives
-    what stands for work whose process was ended from outside. Where processes cannot be forked, one by one."""
-    import multiprocessing  # imported late: few launches need it
+    """Return [work(0), ..., work(count - 1)], computed in `processes` processes, by default one per processor core.
+
+    `lost` returns the result for work whose process was killed. Without fork, work runs sequentially.
+    """
+    import multiprocessing  # imported on use: few launches need it
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
@@ -24,7 +26,7 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
     _work.append(work)
     try:
         with warnings.catch_warnings():
-            # about forking a process with threads; none of them does work
+            # warnings about forking a process with threads, all of which are idle
             warnings.simplefilter("ignore", DeprecationWarning)
             with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
                 running = [pool.submit(_do, index) for index in range(count)]

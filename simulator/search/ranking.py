@@ -5,8 +5,7 @@
     found.best.latency_us
     found.difference("v3", "v1").told         # "-4.0 %, not distinguishable"
 
-Variants run in parallel. From shapes alone where there is no reference; with one, each computes the arrays and its
-outputs are compared.
+Variants run in parallel: in shape-only mode without a reference; otherwise values are computed and compared with it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _known: OrderedDict[Any, Ranked] = OrderedDict()  # variants timed from shapes
 
 @dataclass(frozen=True)
 class Ranked:
-    """A variant: its predicted time, what it takes of a partition at most, and how far its values are off.
+    """A variant: its predicted time, peak memory per partition, and error.
 
-    problem: why it cannot be used, "" where it can: what the simulator refuses it for, what the kernel raised, or that
-    it differs from the reference. `error` is the largest difference from the reference as a share of the largest
-    reference value, None where nothing was compared. What is not known is None.
+    problem: the reason why it is unusable, "" if it is usable: a refusal by the simulator, an exception of the kernel,
+    or a difference from the reference. `error` is the largest difference from the reference relative to the largest
+    reference value, None without a comparison. Unknown fields are None.
     """
 
     name: str
@@ -49,7 +48,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference between the times of two variants, as a share, and its uncertainty (None for a target without
+    """Relative difference between the times of two variants, and its uncertainty (None for a target without
     measurements)."""
 
     share: float
@@ -57,12 +56,12 @@ class Difference:
 
     @property
     def is_distinguishable(self) -> bool:
-        """True if the difference is larger than what two of three such differences are off by."""
+        """True if the difference exceeds the error that two of three such differences stay within."""
         return self.uncertainty is not None and max(self.share, 1 / (1 + self.share) - 1) > self.uncertainty
 
     @property
     def told(self) -> str:
-        """In words: "-4.0 %, not distinguishable"."""
+        """Describe it: "-4.0 %, not distinguishable"."""
         if self.share == 0:
             return "the same"
         if self.uncertainty is None:
@@ -71,7 +70,7 @@ class Difference:
 
 
 class Ranking(Sequence[Ranked]):
-    """Variants, the fastest first; those that cannot be used last."""
+    """Variants, fastest first; unusable ones last."""
 
     def __init__(self, variants: Iterable[Ranked], target: str) -> None:
         order = sorted(variants, key=lambda each: (bool(each.problem), each.latency_us or 0.0))
@@ -89,7 +88,7 @@ class Ranking(Sequence[Ranked]):
 
     @property
     def best(self) -> Ranked | None:
-        """The fastest variant that can be used; None where none can."""
+        """Return the fastest usable variant, or None."""
         return next((variant for variant in self if not variant.problem), None)
 
     def difference(self, name: str, other: str) -> Difference:
@@ -132,13 +131,12 @@ def rank(
     target: str = "trn2",
     processes: int | None = None,
 ) -> Ranking:
-    """Variants of a kernel by their predicted time, computed in parallel on `processes` processor cores (all of them).
+    """Rank variants of a kernel by predicted time, in parallel on `processes` processor cores (default: all).
 
-    variants: kernels by name, each alone or as (kernel, {parameter: value}); or kernels, which their own names name.
-    arrays: what all of them are given; TensorSpecs do without a reference.
-    reference: the right outputs, as an array or a tuple of them, or a function that computes them from the arrays. The
-        values of a variant may be off by `tolerance` of the largest value of its reference.
-    target: as in `simulator.run`.
+    variants: kernels by name, each alone or as (kernel, {parameter: value}); or kernels, identified by their own names.
+    arrays: the arguments of all variants; TensorSpecs suffice without a reference. reference: the expected outputs, as
+    an array or a tuple, or a function that computes them from the arrays. A variant's error may be up to `tolerance`
+    relative to the largest reference value. target: as in `simulator.run`.
 
     Raises:
         NkiValidationError: no variants, two of one name, or a target that is not simulated.
@@ -168,7 +166,7 @@ def rank(
 
 
 def _named(variants: Variants) -> list[tuple[str, Any, dict[str, Any]]]:
-    """(name, kernel, parameters) of each variant."""
+    """Return (name, kernel, parameters) of each variant."""
     pairs: Any = variants.items() if isinstance(variants, Mapping) else [(_name(kernel), kernel) for kernel in variants]
     named = [(str(name), *(value if isinstance(value, tuple) else (value, {}))) for name, value in pairs]
     names = [each[0] for each in named]
@@ -190,7 +188,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, A
 def _try(
     variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
 ) -> Ranked:
-    """Run one variant (name, kernel, parameters); whatever it raises is its problem."""
+    """Run one variant (name, kernel, parameters); any exception becomes its problem."""
     name, kernel, options = variant
     try:
         launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)
@@ -211,7 +209,7 @@ def _try(
 
 
 def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[float | None, str]:
-    """Return the largest error of the outputs, and a description of the problem with them, if any."""
+    """Return the largest error of the outputs, and a description of the problem if they are wrong."""
     references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     if len(outputs) != len(references):
         return None, f"{len(outputs)} outputs, {len(references)} in the reference"

@@ -1,4 +1,4 @@
-"""One script with other values of its constants, each a variant: times, and whether the script's own checks hold.
+"""Run one script with several values of its constants: compare times, and report whether the script's own checks hold.
 
     axes = [read_axis("TILE_N=128,256,512"), read_axis("BUFFERS=1,2")]
     print(sweep(["kernel.py"], axes))      # six variants, the fastest first
@@ -24,18 +24,18 @@ from .parallel import each
 from .ranking import Ranked, Ranking
 
 MOST_VARIANTS = 10_000
-MOST_TEXT = 160  # characters of an error
+MOST_TEXT = 160  # length limit of an error
 
 
 class Axis(NamedTuple):
-    """A constant of a script, and the expressions that it is to be."""
+    """A constant of a script, and the expressions to assign to it."""
 
     name: str
     values: tuple[ast.expr, ...]
 
 
 def read_axis(text: str) -> Axis:
-    """An axis as it is written on a command line: `NAME=VALUE,VALUE,...`, the values in Python.
+    """Parse an axis from the command line: `NAME=VALUE,VALUE,...`, with values in Python.
 
     Raises:
         NkiValidationError: it is not of that form.
@@ -58,8 +58,8 @@ def sweep(
 ) -> Ranking:
     """Run a script once for every combination of values, in parallel; `arguments` as in `run_script`.
 
-    What it prints is left out. A variant cannot be used where the script raises, ends with a status other than 0, or
-    launches no kernel.
+    Its output is discarded. A variant is unusable if the script raises, exits with a status other than 0, or launches
+    no kernel.
 
     Raises:
         NkiValidationError: the script does not assign a name at its top level, or there are too many combinations.
@@ -121,11 +121,11 @@ def _run_variant(name: str, arguments: Sequence[str], target: str, constants: di
 
 
 def _last_error(told: str) -> str:
-    """The error at the end of what a script wrote to standard error, in one line; "" where it wrote nothing."""
+    """Return the last error that a script wrote to standard error, in one line; "" if it wrote nothing."""
     lines = [line.rstrip() for line in told.rpartition("Traceback (most recent call last)")[2].splitlines()]
     heads = [index for index, line in enumerate(lines) if line and not line[0].isspace() and index > 0]
     if len(lines) < 2 or not heads:
         return lines[-1][:MOST_TEXT] if lines else ""
     message = [line.strip() for line in lines[heads[0] :] if line.strip()]
-    # The message of NumPy's comparisons begins a line below the kind of the error.
+    # NumPy's comparison messages start on the line after the exception's name.
     return " ".join(message[:3] if message[0].endswith(":") else message[:1])[:MOST_TEXT]

@@ -25,9 +25,10 @@ from .views import comb, is_row_major, row_major
 class Form:
     """Form of a view: everything but its start address. Checks and times of instructions depend on it alone.
 
-    There is one object for each, which `form_of` finds. In elements: `size` of all, `free_size` of a partition, `pitch`
-    of rows (0 for the memory's), `outer` rows of `extent` each, `step` and `run` of a comb, `distinct` elements (0
-    where one is there several times). `pattern` is the strides, and the shape with the bytes of an element.
+    Forms are unique objects, returned by `form_of`. In elements: `size` is the total, `free_size` that of a partition,
+    `pitch` the distance of rows (0 for the memory's own), `outer` the number of rows of `extent` each, `step` and `run`
+    describe a comb, `distinct` is the number of distinct elements (0 if some repeat). `pattern` is the strides, and the
+    shape with the bytes of an element.
     """
 
     __slots__ = ("distinct", "extent", "free_size", "outer", "pattern", "pitch", "run", "size", "step")
@@ -63,8 +64,8 @@ def form_of(
 ) -> Form:
     """Return the form of a view at a place (row, first, large, shifted), by which forms are distinguished.
 
-    `row`: elements in a partition (on chip) or in all. `first`: the first partition. `large`: of a tile that takes over
-    half of the partitions or was given an address. `shifted`: in PSUM, off its alignment.
+    `row`: elements per partition (on chip) or in total. `first`: the first partition. `large`: the tile spans over half
+    of the partitions or has an explicit address. `shifted`: misaligned in PSUM.
     """
     return Form(shape, strides, DTYPES[dtype].itemsize, region is SBUF or region is PSUM)
 
@@ -134,7 +135,7 @@ class StridedMemory(NKIObject):
         return is_row_major(self.shape[first:], self.strides[first:])
 
     def get_pattern(self) -> list[list[int]]:
-        """[[stride, count], ...], as `ap` takes it."""
+        """Return [[stride, count], ...], as accepted by `ap`."""
         return [[stride, count] for stride, count in zip(self.strides, self.shape)]
 
     @property
@@ -148,12 +149,12 @@ class StridedMemory(NKIObject):
 
     @property
     def free_size(self) -> int:
-        """Number of elements in a partition."""
+        """Return the number of elements in a partition."""
         return (self._form or self.form).free_size
 
     @property
     def values(self) -> Array:
-        """The values, float32 or integers: a view of the storage if it holds values, a copy if it holds bits."""
+        """Return the values, float32 or integers: a view of the storage if it holds values, a copy if it holds bits."""
         view = self._values
         if view is None or self._source is not self.storage.array:
             view = self._array()
@@ -219,7 +220,7 @@ class StridedMemory(NKIObject):
 
     @property
     def form(self) -> Form:
-        """The form of the view, independent of its start address."""
+        """Return the form of the view, independent of its start address."""
         form = self._form
         if form is None:
             storage = self.storage
@@ -236,7 +237,7 @@ class StridedMemory(NKIObject):
 
     @property
     def access(self) -> Access:
-        """The rectangle of memory that the view touches."""
+        """Return the rectangle of memory that the view touches."""
         if self._access is None:
             self._access = self._rectangle()
         return self._access
@@ -270,4 +271,4 @@ class StridedMemory(NKIObject):
         )
 
 
-new_access = tuple.__new__  # several times as fast as Access(...), which runs Python code
+new_access = tuple.__new__  # several times as fast as Access(...), whose constructor is Python code

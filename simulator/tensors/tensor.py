@@ -49,7 +49,7 @@ class NkiTensor(TensorViews):
 
     @property
     def data(self) -> NkiTensor:
-        """The tensor itself; the examples of nl.tiles use it like a grid's data."""
+        """Return the tensor itself; the examples of nl.tiles use it like a grid's data."""
         return self
 
     def is_indirect(self) -> bool:
@@ -133,10 +133,10 @@ class NkiTensor(TensorViews):
         return IndirectTensor(rows, vector_offset, self.strides[0], self.shape[0], gathers=True)
 
     def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
-        """Columns of this tile, [P, num_elem], gathered where it is read and scattered where it is written (trn3).
+        """Return columns of this tile, [P, num_elem], gathered when read and scattered when written (trn3).
 
-        Column i lies `index[i % G, i // G]` elements into the free dimensions; G is 16, for the Tensor Engine 32. The
-        index [P, K] is read at run time. tensor_indirection.py has what instructions take it.
+        Column i is at offset `index[i % G, i // G]` of the free dimensions; G is 16, for the Tensor Engine 32. The
+        index [P, K] is read at run time. tensor_indirection.py lists the instructions that accept it.
         """
         self._only_index("indirect")
         check_columns(self, index, num_elem)
@@ -158,7 +158,7 @@ class NkiTensor(TensorViews):
         return IndirectTensor(self.select(dim, 0), index, self.strides[dim], self.shape[dim], gathers=False)
 
     def _window_at_run_time(self, dim: int, start: Any, size: int) -> NkiTensor:
-        """`size` elements of dimension `dim` from a start in SBUF or in a register."""
+        """Return `size` elements of dimension `dim` from a start in SBUF or in a register."""
         self._only_index("an index")
         check_scalar(self, start, "an index")
         if dim == 0 and self.storage.on_chip:
@@ -218,8 +218,11 @@ class NkiTensor(TensorViews):
 
 
 class OutsideTensor(NkiTensor):
-    """A view that is empty or reaches outside its tensor. A kernel may hold one (AWS's kernels do, for the last of
-    several tiles, or a core without work); an instruction that uses it raises `why` it cannot."""
+    """A view that is empty or reaches outside its tensor.
+
+    A kernel may hold one (AWS's kernels do, for the last of several tiles, or for an idle core); an instruction that
+    uses it raises the reason, `why`.
+    """
 
     __slots__ = ("why",)
 
@@ -246,7 +249,7 @@ class OutsideTensor(NkiTensor):
 class IndirectTensor(NkiTensor):
     """A view at `offset + index * step` elements, where `index` may be 0 to `extent` - 1.
 
-    `gathers`: the index is a column, and row i of the view (its dimension 0) lies at the i-th index.
+    `gathers`: the index is a column, and row i of the view (its dimension 0) is at the i-th index.
     """
 
     __slots__ = ("extent", "gathers", "index", "step")
@@ -263,7 +266,7 @@ class IndirectTensor(NkiTensor):
 
     @property
     def indices(self) -> Array:
-        """The index of each row [n], or [1]; column by column where a gathering index has several."""
+        """Return the index of each row [n], or [1]; a gathering index with several columns is read column by column."""
         if isinstance(self.index, DeviceNumber):
             return np.array([self.index.read(f"the address of {self.label}")])
         count = self.shape[0] if self.gathers else 1

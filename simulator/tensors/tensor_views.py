@@ -1,4 +1,4 @@
-"""The views of a tensor that NKI has: other shapes and strides over the same memory, without copies.
+"""View operations of NKI tensors: other shapes and strides over the same memory, without copies.
 
 Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rst of aws-neuron-sdk.
 """

@@ -165,8 +165,7 @@ class _Simulation:
         )
 
     def _turns(self, loads_by_use: bool) -> list[int]:
-        """Return the priorities of instructions that could start at once: program positions modulo the length of the
-        program."""
+        """Return priorities for issuing instructions; modulo the program's length they are positions."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
         dmas = [instruction.dma for instruction in self.program if instruction.dma is not None]
@@ -177,8 +176,7 @@ class _Simulation:
         return turns
 
     def _look_ahead(self, limit: int) -> None:
-        """Restrict reordering: an engine's instruction starts only after all but the last `limit` - 1 instructions
-        before it."""
+        """Let an instruction start only after all but the last `limit` - 1 before it on its engine."""
         # The instructions of each engine in program order, NOTHING for those that have started.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
@@ -280,7 +278,7 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _release_successors(self, index: int, queue: int, is_dma: bool) -> None:
-        """Notify successors of the times when an instruction started, has read, and has written."""
+        """Notify successors when an instruction started, has read, and has written."""
         successors = self.successors[index]
         if not successors:
             return

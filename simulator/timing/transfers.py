@@ -13,7 +13,7 @@ from .dma import LANES
 
 
 class Generation(NamedTuple):
-    """How a DMA's descriptors are generated.
+    """The generation of a DMA's descriptors.
 
     With `dge` while the kernel runs, by GpSimd if `software`, else by hardware; `dynamic` if an address is read from
     memory first.

@@ -26,9 +26,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Api:
-    """`names`: each module's names. `members`: what an enum or `nl.tile_size` has. `signatures`: by dotted name,
-    methods of tensors as "NkiTensor.<name>". `views`: methods that give a view of the tensor. `deprecated`: functions
-    that still work, and what to use instead."""
+    """The NKI API.
+
+    `names` are each module's names, `members` those of enums and `nl.tile_size`, `signatures` are by dotted name
+    (methods of tensors as "NkiTensor.<name>"), `views` are methods that return a view of the tensor, and `deprecated`
+    maps functions that still work to their replacements.
+    """
 
     names: dict[str, frozenset[str]]
     members: dict[str, frozenset[str]]

@@ -82,12 +82,12 @@ class FunctionScope:
         return External(f"builtins.{name}") if hasattr(builtins, name) else None
 
     def external(self, expression: ast.expr) -> str | None:
-        """The dotted path of a name of a module that is not followed."""
+        """Return the dotted path of a name from a module that is not followed."""
         resolved = self.resolve(expression)
         return resolved.dotted if isinstance(resolved, External) else None
 
     def changed_global(self, name: str) -> int | None:
-        """The line that changes a global variable, for a name that means one."""
+        """Return the line that changes the global variable that a name refers to, if any."""
         shadowed = name in self.locals or any(name in bindings for bindings in self._outer)
         return None if shadowed else self.module.changed.get(name)
 

@@ -1,4 +1,4 @@
-"""Python files as the checker sees them: what each name of a module is bound to, and which file it comes from.
+"""Python files for the checker: the binding of each module-level name, and the file that it comes from.
 
 Nothing is ever imported or run: imports are followed by looking for the files themselves.
 """
@@ -29,13 +29,13 @@ MUTATING_METHODS = frozenset(
 )
 
 
-# Not all systems have all of them; a file is read as bytes, and a pipe is not waited for.
+# Not all systems have all of these flags. Files are opened in binary mode, and pipes without waiting.
 _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _NOQA = re.compile(r"#\s*noqa\b(?::\s*([\w-]+(?:\s*,\s*[\w-]+)*))?")
 
-MAX_SOURCE_BYTES = 512 << 10  # the longest kernel files known have 200 KB; checking takes up to 1 KB of memory a byte
-MAX_SOURCE_LINES = 20_000  # of them the longest has 4,000
+MAX_SOURCE_BYTES = 512 << 10  # the longest known kernel files have 200 KB; checking needs up to 1 KB of memory per byte
+MAX_SOURCE_LINES = 20_000  # the longest of them has 4,000
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
@@ -43,12 +43,12 @@ ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
 
 
 class SourceError(ValueError):
-    """A file that cannot be checked. The message is one line that names the file and what is wrong with it."""
+    """A file that cannot be checked. The message is one line with the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """Target of an import statement: a module, or (where `name` is set) a name in it."""
+    """Target of an import statement: a module, or a name in it if `name` is set."""
 
     level: int
     module: str
@@ -57,7 +57,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A name bound to anything else; `expression` is what it was assigned, where that was one plain assignment."""
+    """A name bound by other means; `expression` is its value if it has a single plain assignment."""
 
     expression: ast.expr | None = None
 
@@ -67,7 +67,7 @@ Binding: TypeAlias = Import | Assigned | FunctionNode | ast.ClassDef
 
 @dataclass(eq=False)
 class Module:
-    """A parsed file. `shown` is the path that findings carry; `path` is where its imports are looked up from."""
+    """A parsed file. `shown` is its path in findings; imports are resolved relative to `path`."""
 
     shown: str
     path: Path | None
@@ -87,17 +87,17 @@ class Module:
 
 
 def read_module(path: Path, shown: str) -> Module:
-    """Read and parse a file. Raises SourceError where that is impossible."""
+    """Read and parse a file. Raises SourceError if that fails."""
     return parse_module(read_source(path, shown), shown, path)
 
 
 def read_source(path: Path, shown: str) -> str:
-    """The text of a Python file, in the encoding that it declares. Raises SourceError where there is none."""
+    """Return the text of a Python file in its declared encoding. Raises SourceError if it cannot be read."""
     try:
         data = _read_regular(path)
     except OSError as error:
         raise SourceError(f"{shown}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # also of a name that no file can have
+    except ValueError as error:  # also for invalid file names
         raise SourceError(f"{shown}: {error}") from None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -110,13 +110,13 @@ def read_source(path: Path, shown: str) -> str:
 
 
 def _declared(error: Exception) -> str:
-    """The encoding that a file's bytes do not fit."""
+    """Return the encoding that a file declares but does not follow."""
     encoding = error.encoding if isinstance(error, UnicodeDecodeError) else "utf-8"
     return "UTF-8" if encoding.startswith("utf") else encoding
 
 
 def _read_regular(path: Path) -> bytes:
-    """A source file's bytes. ValueError for a device or a pipe, which may have no end, and for what no one wrote."""
+    """Return a source file's bytes. ValueError for a device, or a pipe without a writer."""
     descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -131,10 +131,10 @@ def _read_regular(path: Path) -> bytes:
 
 
 def parse_module(text: str, shown: str, path: Path | None) -> Module:
-    """Parse a text. Raises SourceError where it is not Python."""
+    """Parse a text. Raises SourceError if it is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes and the like: not this checker's business
+            warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
             tree = ast.parse(text)
         return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:
@@ -188,7 +188,7 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
 
 
 def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement."""
+    """Return the blocks of a compound statement."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(statement, name, None)
         if isinstance(block, list):
@@ -198,7 +198,7 @@ def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def stored_names(node: ast.AST) -> Iterator[str]:
-    """Every name that is assigned anywhere in a node."""
+    """Yield every name assigned in a node."""
     for child in ast.walk(node):
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
@@ -247,13 +247,13 @@ def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -
 
 
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """All parameters of a function."""
+    """Return all parameters of a function."""
     variable = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variable]
 
 
 def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
-    """Names that are local to a function or to a function or comprehension in it."""
+    """Return names that are local to a function, or to a function or comprehension in it."""
     names = {argument.arg for argument in parameters(function.args)} | set(stored_names(function))
     shared: set[str] = set()
     for node in ast.walk(function):
@@ -270,14 +270,14 @@ def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
 
 @dataclass(frozen=True)
 class External:
-    """A name of a module that is not followed, by its whole dotted path: "nki.language.add", "builtins.len"."""
+    """A name from a module that is not followed, by its dotted path: "nki.language.add", "builtins.len"."""
 
     dotted: str
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A function or class, with the functions around it (outermost first) where it is not at module level."""
+    """A function or class, with its enclosing functions (outermost first)."""
 
     module: Module
     node: FunctionNode | ast.ClassDef
@@ -288,32 +288,32 @@ Resolved: TypeAlias = External | Definition | Module
 
 
 def is_silenced(finding: Finding, lines: Sequence[str]) -> bool:
-    """True if the line of a finding has a comment `# noqa`, or one that names the finding's rule."""
+    """True if the finding's line has a comment `# noqa`, or one that names its rule."""
     text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
     found = _NOQA.search(text)
     return found is not None and (found[1] is None or finding.rule in re.split(r"[\s,]+", found[1].strip()))
 
 
 class Files:
-    """The files that a check reads, each once."""
+    """The files read by a check, each read once."""
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
 
     def read(self, path: Path, shown: str | None = None) -> Module:
-        """The module of a file. Raises SourceError."""
-        key = Path(os.path.realpath(path))  # unlike resolve, it leaves links that lead in circles to the reader
+        """Return the module of a file. Raises SourceError."""
+        key = Path(os.path.realpath(path))  # unlike resolve, this does not fail on circular links
         if key not in self._modules:
             self._modules[key] = read_module(path, shown or str(path))
         return self._modules[key]
 
     def without_silenced(self, findings: Iterable[Finding], module: Module) -> list[Finding]:
-        """The findings but for those in lines of `module`, or of files read, that end in `# noqa` or `# noqa: RULE`."""
+        """Return the findings except those on lines that end in `# noqa` or `# noqa: RULE`."""
         lines = {known.shown: known.lines for known in (module, *self._modules.values())}
         return [each for each in findings if not is_silenced(each, lines.get(each.path, []))]
 
     def find(self, module: Module, level: int, dotted: str) -> Module | None:
-        """The module that an import in `module` means, where its file can be found."""
+        """Return the module that an import in `module` refers to, if its file can be found."""
         if module.path is None:
             return None
         folder = module.path.parent
@@ -341,7 +341,7 @@ class Files:
         return self._member(module, name, 0)
 
     def _member(self, module: Module, name: str, depth: int) -> Resolved | None:
-        if depth > 20:  # imports that go round in a circle
+        if depth > 20:  # circular imports
             return None
         binding = module.bindings.get(name)
         if binding is None:
@@ -368,7 +368,7 @@ class Files:
         return self._member(source, binding.name, depth + 1)
 
     def _value(self, module: Module, expression: ast.expr | None, depth: int) -> Resolved | None:
-        """An alias: a name assigned another name."""
+        """Resolve an alias: a name assigned from another name."""
         if isinstance(expression, ast.Name):
             return self._member(module, expression.id, depth + 1)
         if isinstance(expression, ast.Attribute):

@@ -66,13 +66,13 @@ class LocalTensors:
         self._outer_number = number or (lambda expression: None)
         self._api = api
         self._assigned: dict[str, list[ast.expr | Value | None]] = {}
-        self._known: dict[str, Value | None] = {}  # of names that were looked at
+        self._known: dict[str, Value | None] = {}  # values of names, cached
         self._bodies = _loop_bodies(function, resolve)
         for argument in parameters(function.args):
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
             self._collect(statement)
-        for name in self._assigned:  # in their order, since most follow from those before
+        for name in self._assigned:  # in order, since most depend on preceding ones
             self._of_name(name)
 
     def _collect(self, node: ast.AST) -> None:
@@ -82,7 +82,7 @@ class LocalTensors:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._assign(node.target, node.value)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            pass  # of a tensor it is refused, and it makes a number of a number
+            pass  # refused for tensors; on a number it returns a number
         elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
             self._assign(node.target, None)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -137,7 +137,7 @@ class LocalTensors:
 
     def _of_name(self, name: str) -> Value | None:
         if name not in self._known:
-            self._known[name] = None  # meanwhile: what leads back to itself is not known
+            self._known[name] = None  # meanwhile unknown, in case of a cycle
             self._known[name] = self._common(self._assigned[name])
         return self._known[name]
 
@@ -164,7 +164,7 @@ class LocalTensors:
             return self._of_function(resolved.dotted, call)
         if isinstance(call.func, ast.Attribute) and call.func.attr in self._api.views:
             base = self._of(call.func.value)
-            changes = call.func.attr in ("view", "ap")  # either may give another dtype
+            changes = call.func.attr in ("view", "ap")  # either may change the dtype
             if isinstance(base, Tensor):
                 return replace(base, shape=None, dtype=None if changes else base.dtype)
         return None
@@ -194,7 +194,7 @@ class LocalTensors:
         return None
 
     def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
-        """The dtype of a function of tiles: the one asked for, else that of its first tile."""
+        """Return the dtype of a function of tiles: the requested one, else that of its first tile."""
         if "dtype" in bound:
             return self._dtype(bound)
         operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]
@@ -216,14 +216,14 @@ class LocalTensors:
         return self._outer_number(expression) if expression is not None else None
 
     def _shape(self, expression: ast.expr | None) -> tuple[int, ...] | None:
-        """A shape whose extents are known."""
+        """Return a shape whose extents are known."""
         if not isinstance(expression, (ast.Tuple, ast.List)):
             return None
         extents = [self.number(element) for element in expression.elts]
         return tuple(extent for extent in extents if extent is not None) if None not in extents else None
 
     def _view_shape(self, tensor: Tensor, view: ast.Subscript) -> tuple[int, ...] | None:
-        """The shape of a view by slices whose bounds are known."""
+        """Return the shape of a view by slices with known bounds."""
         indices = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
         if tensor.shape is None or len(indices) > len(tensor.shape):
             return None
@@ -249,7 +249,7 @@ class LocalTensors:
 
 
 def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lambda, str]:
-    """Nested functions that a device loop calls, and what the loop hands to them."""
+    """Return nested functions that a device loop calls, and the arguments that the loop passes."""
     bodies: dict[str | ast.Lambda, str] = {}
     for loop, call in _loops(function, resolve):
         given = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"

@@ -13,7 +13,7 @@ from .source import Definition
 from .tensors import DeviceNumber, LocalTensors
 
 CONVERSIONS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.range"})
-CHANGING = (  # what gives something else in the next run
+CHANGING = (  # functions with a different result in each run
     "time.",
     "random.",
     "secrets.",
@@ -35,17 +35,17 @@ NUMPY_DTYPES = frozenset(
 
 
 def check_tracing(scope: FunctionScope) -> None:
-    """Check what a function does while it is traced."""
+    """Check Python code that runs while the kernel is traced."""
     visitor = _Tracing(scope)
     for statement in scope.function.body:
         visitor.visit(statement)
 
 
 def check_parameters(scope: FunctionScope) -> None:
-    """Check that a kernel that is launched has named parameters alone.
+    """Check that a launched kernel has only named parameters.
 
-    TorchNeuron (torch_neuronx/nki_hop.py) takes names from the signature, zips them with the positional arguments and
-    looks up the default of each that is left, so that *args raises KeyError, or gets one tensor.
+    TorchNeuron (torch_neuronx/nki_hop.py) zips the names in the signature with the positional arguments and looks up
+    the defaults of the rest, so *args raises KeyError or receives a single tensor.
     """
     arguments = scope.function.args
     for starred, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")):
@@ -84,7 +84,7 @@ class _Tracing(ast.NodeVisitor):
     def visit_Assert(self, node: ast.Assert) -> None:
         if (
             self._tensors.of(node.test) is None
-        ):  # of tiles it says something in a simulator, as in nki.language's examples
+        ):  # for tiles it is meaningful on a simulator, as in nki.language's examples
             self._check_condition(node.test, "assert")
         self.generic_visit(node)
 
@@ -110,7 +110,7 @@ class _Tracing(ast.NodeVisitor):
             return
         if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
             values = test.values[-1:] if isinstance(test, ast.BoolOp) else []
-            for value in values:  # the others are visited
+            for value in values:  # other nodes are visited
                 self._check_condition(value, what, instead)
             return
         number = self._tensors.device_number(test)
@@ -191,7 +191,7 @@ class _Tracing(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _class_of(self, expression: ast.expr) -> str | None:
-        """The class without equality of its own that an object is of."""
+        """Return the class of an object, if it does not define equality."""
         if isinstance(expression, ast.Name):
             return self._classes.get(expression.id)
         return _plain_class(self._scope, expression)
@@ -215,7 +215,7 @@ def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
 
 
 def _constructed(scope: FunctionScope) -> dict[str, str]:
-    """Local names that hold nothing but objects of a class without equality of its own, and its name."""
+    """Return local names that only hold objects of a class without its own equality, with the name of the class."""
     found: dict[str, set[str | None]] = {}
     for node in ast.walk(scope.function):
         if isinstance(node, ast.Assign):
@@ -229,7 +229,7 @@ def _constructed(scope: FunctionScope) -> dict[str, str]:
 
 
 def _plain_class(scope: FunctionScope, value: ast.expr) -> str | None:
-    """The class that a call makes an object of, where it defines no equality: no dataclass, no Enum, no __eq__."""
+    """Return the class that a call instantiates if it defines no equality (no dataclass, Enum or __eq__)."""
     resolved = scope.resolve(value.func) if isinstance(value, ast.Call) else None
     if not isinstance(resolved, Definition) or not isinstance(resolved.node, ast.ClassDef):
         return None
