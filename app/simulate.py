@@ -279,6 +279,8 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
 def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
     """Migrate imported modules of older NKI dialects while `stack` is open; return the migrated script, None if it is
     current."""
+    from ..simulator.machine.errors import EarlierRunnerWarning
+
     try:
         from ..simulator.migrate.in_memory import migrated, migrated_imports
     except ImportError:  # libcst is missing; the script's import of neuronxcc reports it
@@ -287,7 +289,7 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
 
     def tell(line: str) -> None:
         _show([line])
-        warnings.filterwarnings("ignore", message=r"nki\.\w+ is of an earlier NKI")
+        warnings.simplefilter("ignore", EarlierRunnerWarning)
 
     stack.enter_context(migrated_imports(tell))
     return migrated(os.path.abspath(script), tell)

@@ -59,6 +59,10 @@ class EarlierNkiWarning(UserWarning):
     """A name of an earlier NKI that still has the same meaning; the current compiler refuses it."""
 
 
+class EarlierRunnerWarning(EarlierNkiWarning):
+    """`nki.benchmark` and others of an earlier NKI that run a kernel; here they run on the simulator."""
+
+
 def require(condition: object, message: str) -> None:
     """Raise NkiValidationError with `message` unless `condition` holds.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..machine.errors import EarlierNkiWarning
+from ..machine.errors import EarlierRunnerWarning
 from . import collectives as collectives
 from . import compiler as compiler
 from . import constants
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
         warnings.warn(
             f"nki.{name} is from an earlier NKI; it runs on the simulator, with predicted times",
-            EarlierNkiWarning,
+            EarlierRunnerWarning,
             stacklevel=2,
         )
         return RUNNERS[name]

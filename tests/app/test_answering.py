@@ -57,7 +57,7 @@ def test_streams_have_the_label_and_the_count(
 ) -> None:
     assert run([*command, "--format", form]) == 0
     streams = capsys.readouterr()
-    assert "2 of 5 are none" in streams.err
+    assert "2 of 5 are not a class" in streams.err
     if form == "csv":
         assert [line.split(",")[1] for line in streams.out.splitlines()[1:]] == ["a", "b", "neither", "a", "neither"]
     else:

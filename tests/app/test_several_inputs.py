@@ -152,9 +152,9 @@ def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> Non
     ("words", "says"),
     [
         ([], "no pictures named"),
-        (["a.png"], "those that are missing are 'left', 'right', 'bias'"),
-        (["--input", "left=a.png"], "those that are missing are 'right', 'bias'"),
-        (["--input", "left=a.png", "--input", "right=b.png"], "those that are missing are 'bias'"),
+        (["a.png"], "missing: 'left', 'right', 'bias'"),
+        (["--input", "left=a.png"], "missing: 'right', 'bias'"),
+        (["--input", "left=a.png", "--input", "right=b.png"], "missing: 'bias'"),
         (["--input", "up=a.png"], "no input 'up'; its inputs are 'left', 'right', 'bias'"),
         (["--input", "left"], "--input left: the name of an input and its file are needed"),
         (["--input", "left=a.png", "--input", "left=b.png"], "--input left: given twice"),

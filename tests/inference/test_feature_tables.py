@@ -30,8 +30,8 @@ def test_one_row_may_be_flat(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "message"),
     [
-        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; 0 are there"),
-        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes; 31 are there"),
+        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; the file has 0"),
+        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes; the file has 31"),
         (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
         (b"\x93NUMPY\x07\x00", "not an array that can be read"),
         (b"", "not an array that can be read"),

@@ -55,7 +55,7 @@ def test_patterns() -> None:
     assert PictureLabels("*/{label}/*", LABELS).class_of("a/cat/b.jpg") == 0
     with pytest.raises(InputError, match=r"bird-1.png: 'bird' is not a label"):
         labels.class_of("bird-1.png")
-    with pytest.raises(InputError, match="is there twice"):
+    with pytest.raises(InputError, match="appears twice"):
         PictureLabels("{label}{label}", LABELS)
 
 

@@ -81,7 +81,7 @@ def test_the_one_that_pictures_are_read_for(files: dict[str, str]) -> None:
     assert find_streamed(SPEC, read_given(SPEC, {**rest, "left": files["left"]})) is None
     for sources, message in (
         ({"bias": "1,2"}, "the network has 3 inputs; missing: 'left', 'more'"),
-        ({"left": files["one"], "bias": "1,2"}, "those that are missing are 'more'"),
+        ({"left": files["one"], "bias": "1,2"}, "missing: 'more'"),
         ({**rest, "bias": files["bias"]}, "3 examples are given, but 'left' is missing"),
     ):
         with pytest.raises(InputError, match=message):

@@ -44,7 +44,7 @@ def test_constants_come_from_a_file(cli, tmp_path) -> None:
         ("[1]", "must be an object of constants"),
         ('{"launch_ns": "1"}', "launch_ns must be a number, not '1'"),
         ('{"trn2": {"launch_ns": true}}', "trn2: launch_ns must be a number, not True"),
-        ('{"no_such": 1}', "no constant"),
+        ('{"no_such": 1}', "not a constant"),
     ):
         file.write_text(content, encoding="utf-8")
         refused = cli(*shape, "--set", f"@{file}")

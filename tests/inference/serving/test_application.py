@@ -199,7 +199,7 @@ def test_other_types_of_numbers_are_read(server: RunningServer) -> None:
         ("/classify?top_k=99", b"x", {}, 400, "top_k is 99; the model has 10 labels"),
         ("/classify?top_k=x", b"x", {}, 400, "query.top_k"),
         ("/classify", b"x" * (MAX_BYTES + 1), {}, 413, f"larger than {MAX_BYTES} bytes"),
-        ("/classify", b"x", {"Content-Encoding": "gzip"}, 415, "'gzip' is not unpacked"),
+        ("/classify", b"x", {"Content-Encoding": "gzip"}, 415, "'gzip' is not supported"),
         ("/classify", b"x", {"Content-Type": "multipart/form-data"}, 400, "the form cannot be read"),
         ("/classify", b"junk", {"Content-Type": "multipart/form-data; boundary=b"}, 400, "the form"),
         ("/classify", *form(), 400, "the form holds no file"),
@@ -260,7 +260,7 @@ def test_too_much_at_once_is_told_to_come_back(server: RunningServer, picture: b
         replies = list(threads.map(lambda _: server.ask("/classify", body, headers), range(36)))
     assert {reply.status for reply in replies} == {200, 429}
     refused = next(reply for reply in replies if reply.status == 429)
-    assert int(refused.headers["retry-after"]) >= 1 and "at most 8 may be" in refused.json()["error"]
+    assert int(refused.headers["retry-after"]) >= 1 and "at most 8 are allowed" in refused.json()["error"]
     assert server.ask("/classify", body, headers).status == 200
 
 

@@ -71,7 +71,7 @@ def test_raw_tensors_follow_the_json() -> None:
         ({"inputs": [{**TENSOR, "parameters": {"binary_data_size": -4}}]}, "binary_data_size"),
         ({"inputs": [{k: v for k, v in TENSOR.items() if k != "data"}]}, "data is missing"),
         ({"inputs": [{**TENSOR, "datatype": "FP9"}]}, "datatype is 'FP9'"),
-        ({"outputs": [{"name": "nothing"}]}, "output 'nothing' is not known"),
+        ({"outputs": [{"name": "nothing"}]}, "output 'nothing' is unknown"),
         ({"outputs": [{"name": "label"}, {"name": "label"}]}, "requested twice"),
         ({"outputs": [{"name": "label", "parameters": {"binary_data": 1}}]}, "binary_data"),
         ({"outputs": [{"name": "label", "parameters": {"classification": "2"}}]}, "classification"),

@@ -112,7 +112,7 @@ def test_clients_change_nothing_where_they_may_not(app: FastAPI) -> None:
 
 def test_names_are_used_once(app: FastAPI) -> None:
     server = app.state.server
-    with pytest.raises(ModelError, match="called alike: rows, rows"):
+    with pytest.raises(ModelError, match="two models have the same name: rows, rows"):
         Repository([server, server], lambda server, failed: None)
 
 
