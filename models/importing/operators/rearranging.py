@@ -311,12 +311,32 @@ def _gather(importer: Importer, node: Node) -> None:
     entries = [int(index) + (extent if index < 0 else 0) for index in indices.ravel()]
     if not 0 <= min(entries) <= max(entries) < extent:
         raise ModelError(f"takes entries {min(entries)} to {max(entries)} of {extent}")
+    turned = _turned(view, axis, entries)
     if entries == list(range(entries[0], entries[-1] + 1)):
         part = slice_axis(importer, view, axis, entries[0], entries[-1] + 1)
+    elif turned is not None:
+        part = turned
     else:
         part = select_entries(importer, view, axis, entries)
     shape = (*part.shape[:axis], *indices.shape, *part.shape[axis + 1 :])
     importer.give(node, part.reshaped(shape, part.batched))
+
+
+def _turned(view: View, axis: int, entries: list[int]) -> View | None:
+    """Return a view whose entries along an axis are taken at equal distances, as an unfolding into blocks side by side
+    has them: the axis is split in two, which change places. None where the entries are others."""
+    extent, distance = view.shape[axis], entries[min(1, len(entries) - 1)]
+    if not 1 < distance < extent or extent % distance:
+        return None
+    if entries != [first + step for first in range(distance) for step in range(0, extent, distance)]:
+        return None
+    before, after = view.shape[:axis], view.shape[axis + 1 :]
+    try:
+        split = view.reshaped((*before, extent // distance, distance, *after), view.batched)
+    except ModelError:
+        return None
+    turned = split.permuted((*range(axis), axis + 1, axis, *range(axis + 2, len(split.axes))))
+    return turned.reshaped(view.shape, view.batched)
 
 
 def _expand(importer: Importer, node: Node) -> None:

@@ -187,3 +187,19 @@ def test_an_image_without_a_batch_as_a_row(tmp_path: Path) -> None:
     chain.add("Reshape", chain.constant([-1]))
     chain.add("MatMul", chain.weight(56, 5))
     checked(chain.model(), tmp_path)
+
+
+@pytest.mark.parametrize("size, kernel", [(4, 2), (6, 2), (6, 3), (8, 4)])
+def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path: Path) -> None:
+    """As torch's exporter writes an unfolding into blocks side by side: by Gather along rows and along columns."""
+    chain = Chain(5, size, size)
+    chain.conv((5, 5), (1, 1))
+    places = np.arange(kernel)[:, None] + np.arange(0, size, kernel)
+    chain.add("Gather", chain.constant(places), axis=2)
+    chain.add("Gather", chain.constant(places), axis=4)
+    chain.add("Transpose", perm=[0, 1, 2, 4, 3, 5])
+    chain.add("Reshape", chain.constant([-1, 5, kernel**2, (size // kernel) ** 2]))
+    chain.add("Softmax", axis=-1)
+    imported = ends(chain, 5 * size * size, tmp_path)
+    assert kinds(imported)[0] is Conv2d
+    assert Conv2d not in kinds(imported)[1:]
