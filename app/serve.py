@@ -44,6 +44,7 @@ Addresses:
   POST /v2/repository/models/NAME/load, unload   with --model-control
   POST /classify               a picture, or a form with several
   POST /detect                 the same of a network of boxes (?confidence=0.5)
+  POST /segment                the same of a network of maps (?maps=true adds them)
   GET  /metrics, /openapi.json, /
 
 Requests that come at once are answered in one batch: a batch is sent off when

@@ -105,9 +105,15 @@ def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap,
         if counts[index]
     )
     step = max(1, -(-max(pixels.shape) // PREVIEW_SIDE))
+    preview = encode_png(palette_picture(pixels[step // 2 :: step, step // 2 :: step], labels))
+    return ClassMap(pixels.shape[1], pixels.shape[0], areas, preview, overlaps)
+
+
+def encode_png(picture: Image.Image) -> str:
+    """Return a picture as a PNG file in base64."""
     file = io.BytesIO()
-    palette_picture(pixels[step // 2 :: step, step // 2 :: step], labels).save(file, "PNG")
-    return ClassMap(pixels.shape[1], pixels.shape[0], areas, base64.b64encode(file.getvalue()).decode(), overlaps)
+    picture.save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:

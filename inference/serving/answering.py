@@ -21,6 +21,7 @@ from ...runtime.session import OverflowedError
 from ...runtime.workers.pool import PoolStopped, WorkerPool
 from ...runtime.workers.process import WorkerEnded
 from ...runtime.workers.worker import Hello
+from ..class_maps import encode_png, palette_picture
 from ..detections import answer_record
 from ..predictions import MakePredictions, make_predictions
 from .bodies import CLIENT_GONE, BodyReader
@@ -175,6 +176,14 @@ class Server:
         """Return the width and height of each picture; None for content that is not a picture."""
         return list(await asyncio.gather(*(self.decoders.submit(SizeTask(content)) for content in pictures)))
 
+    @property
+    def picture_path(self) -> str:
+        """The path that answers pictures for this network."""
+        output = self.network.output
+        if output.boxes is not None:
+            return "/detect"
+        return "/segment" if output.kind == "map" else "/classify"
+
     def labels(self, top_k: int | None) -> MakePredictions:
         """Return a function that converts the network's outputs to answers with `top_k` labels."""
         labels = max(len(named.answer_labels) for named in self.network.named_outputs)
@@ -190,6 +199,8 @@ class Server:
             classes = np.array([answer.class_index], np.int32)
             (prediction,) = make([number], self.network, classes, answer.scores[None])
             record = answer_record(dataclasses.replace(prediction, input=name))
+            if prediction.map is not None and prediction.map.pixels is not None:
+                record["map_png"] = encode_png(palette_picture(prediction.map.pixels, self.network.labels))
             predictions.append({**record, "batch_size": answer.batch_size, "batch_us": answer.batch_us})
         head = {"schema_version": 1, "command": "serve", **self.where()}
         return {**head, "predictions": predictions, "errors": errors}

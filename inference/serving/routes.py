@@ -1,4 +1,4 @@
-"""Routes of a server: the Open Inference Protocol, `/classify` for pictures, `/metrics`, and a page."""
+"""Routes of a server: the Open Inference Protocol, pictures (`/classify`, `/detect`, `/segment`), metrics, a page."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .. import palette
 from ..boxes import CONFIDENCE, IOU, MAX_DETECTIONS, check_limits
 from ..detections import Detector
 from ..predictions import MakePredictions
+from ..segmenting import Segmenter
 from .answering import Answer, Server, as_status
 from .bodies import BodyError
 from .decoding import FormTask, PictureTask, TensorTask
@@ -193,8 +194,7 @@ async def classify(request: Request, top_k: int | None = None, model: str | None
     network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
         raise HTTPException(400, f"{server.name} reads no pictures; send tensors to /v2/models/{server.name}/infer")
-    if network.output.boxes is not None:
-        raise HTTPException(400, f"{server.name} finds boxes, not classes; send pictures to /detect")
+    _check_finds(server, "/classify", "labels")
     if top_k is not None and not 1 <= top_k <= max(1, len(network.answer_labels)):
         raise HTTPException(400, f"top_k is {top_k}; the model has {len(network.answer_labels)} labels")
     names, _, answers = await _answer_pictures(request, server)
@@ -211,16 +211,38 @@ async def detect(
 ) -> Response:
     """Find the objects in pictures: the body itself, or the files of a form; `model` selects one of several."""
     server = _server(request) if model is None else _model(request, model, VERSION)
-    if server.network.output.boxes is None:
-        raise HTTPException(400, f"{server.name} finds no boxes; send pictures to /classify")
+    _check_finds(server, "/detect", "boxes")
     try:
         limits = check_limits(confidence, iou, max_detections)
     except ArgumentError as error:
         raise HTTPException(400, str(error)) from None
     names, pictures, answers = await _answer_pictures(request, server)
-    found = enumerate(await server.sizes(pictures))
-    sizes: dict[str | int, tuple[int, int]] = {number: size for number, size in found if size is not None}
-    return await _report(server, names, answers, Detector(limits, sizes))
+    return await _report(server, names, answers, Detector(limits, await _sizes(server, pictures)))
+
+
+@_own.post("/segment")
+async def segment(request: Request, maps: bool = False, model: str | None = None) -> Response:
+    """Find the area of each class in pictures: the body itself, or the files of a form; `model` selects one of several.
+
+    With `maps`, each prediction has `map_png`: the class of each pixel as a palette PNG, in base64.
+    """
+    server = _server(request) if model is None else _model(request, model, VERSION)
+    _check_finds(server, "/segment", "a class for each pixel")
+    names, pictures, answers = await _answer_pictures(request, server)
+    make = Segmenter(await _sizes(server, pictures), keeps_pixels=maps)
+    return await _report(server, names, answers, make)
+
+
+def _check_finds(server: Server, path: str, noun: str) -> None:
+    """HTTPException if pictures for this model go to another path."""
+    right = server.picture_path
+    if path != right:
+        raise HTTPException(400, f"{server.name} does not find {noun}; send pictures to {right}")
+
+
+async def _sizes(server: Server, pictures: list[bytes]) -> dict[str | int, tuple[int, int]]:
+    """Return the width and height of each picture by its number; contents that are not pictures are left out."""
+    return {number: size for number, size in enumerate(await server.sizes(pictures)) if size is not None}
 
 
 async def _answer_pictures(request: Request, server: Server) -> tuple[list[str], list[bytes], list[Answer]]:
@@ -254,7 +276,8 @@ async def about(request: Request, model: str | None = None) -> JSONResponse:
     shapes = {spec.name: describe_shape(spec.shape[1:]) for spec in server.signature.inputs}
     told = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())
     reads = told if len(shapes) > 1 else next(iter(shapes.values()))
-    return JSONResponse({**server.where(), "reads": reads, "labels": list(server.network.answer_labels)})
+    found = {"reads": reads, "pictures": server.picture_path, "labels": list(server.network.answer_labels)}
+    return JSONResponse({**server.where(), **found})
 
 
 @_own.get("/metrics")

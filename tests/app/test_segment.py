@@ -10,26 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from trninfer.models.files import save_model
-from trninfer.models.inputs import ImageInput
-from trninfer.models.layers import Conv2d, PixelArgmax
-from trninfer.models.network import Network
-from trninfer.models.outputs import Output
+from small_segmenters import save_colours
 
-LABELS = ("background", "red", "green", "blue")
 SHAPES = {"a.png": (60, 40), "b.jpg": (33, 51)}
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that tells colours apart."""
-    spec = ImageInput(3, 16, 16, "photo", (0.0,) * 3, (1.0,) * 3, resize=16, resize_mode="squash")
-    weight = np.array([[0, 0, 0], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], np.float32).reshape(4, 3, 1, 1)
-    layers = (Conv2d("scores", 3, 4, kernel_size=(1, 1)), PixelArgmax("classes", 4))
-    network = Network("colours", spec, layers, LABELS, Output("map"), output_shape=(16, 16))
-    path = tmp_path_factory.mktemp("model") / "colours.safetensors"
-    save_model(path, network, {"scores.weight": weight, "scores.bias": np.array([0.3, 0, 0, 0], np.float32)}, {})
-    return path
+    """A network of maps."""
+    return save_colours(tmp_path_factory.mktemp("model") / "colours.safetensors")
 
 
 @pytest.fixture

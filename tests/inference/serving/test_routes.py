@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("fastapi")
 from asgi import Response, ask
 from fastapi import FastAPI
 from small_detectors import detector
 from small_inputs import write_model
+from small_segmenters import save_colours
 from trninfer.inference.serving import answering, routes
 from trninfer.inference.serving.answering import Server
 from trninfer.inference.serving.decoding import FormTask, PictureTask, SizeTask, TensorTask
@@ -303,6 +306,23 @@ def test_boxes_of_a_picture(tmp_path: Path) -> None:
     assert refused.status == 400 and b"/detect" in refused.body
 
 
-def test_boxes_are_not_asked_of_others(rows: FastAPI) -> None:
-    refused = ask(rows, "/detect", b"good")
+def test_maps_of_a_picture(tmp_path: Path) -> None:
+    path = save_colours(tmp_path / "m.safetensors")
+    app = application(path)
+    app.state.server.decoders = app.state.server.workers = Detecting(path)  # type: ignore[assignment]
+    found = ask(app, "/segment", b"wide").json()["predictions"][0]
+    assert (found["width"], found["height"], found["batch_size"]) == (64, 32, 1) and "map_png" not in found
+    assert [(area["label"], area["pixels"]) for area in found["areas"]] == [("background", 64 * 32)]
+    png = ask(app, "/segment", b"wide", query="maps=true").json()["predictions"][0]["map_png"]
+    with Image.open(io.BytesIO(base64.b64decode(png))) as picture:
+        assert (picture.mode, picture.size, np.asarray(picture).max()) == ("P", (64, 32), 0)
+    assert ask(app, "/segment", b"bad").status == 422
+    assert ask(app, "/about").json()["pictures"] == "/segment"
+    refused = ask(app, "/classify", b"wide")
+    assert refused.status == 400 and b"/segment" in refused.body
+
+
+@pytest.mark.parametrize("path", ["/detect", "/segment"])
+def test_boxes_and_maps_are_not_asked_of_others(rows: FastAPI, path: str) -> None:
+    refused = ask(rows, path, b"good")
     assert refused.status == 400 and b"/classify" in refused.body
