@@ -36,6 +36,7 @@ class Importer:
         self.readers: Mapping[str, Sequence[Node]] = {}  # the readers of each value
         self.values: set[str] = set()  # layers known to hold values, not scores
         self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer named in their views
+        self.products: dict[str, View] = {}  # those of them that layers compute (products.py)
         self.notes: list[str] = []  # notes for the user, each once
 
     def note(self, text: str) -> None:

@@ -26,6 +26,7 @@ from .onnx_patterns import join_patterns
 from .onnx_reference import REFERENCE_OPS
 from .operators import OPERATORS
 from .operators.reducing import softmax_over
+from .products import write_out_inputs, written_out
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
@@ -48,6 +49,7 @@ _ALIKE = {
     "com.microsoft.Attention": "Attention",
     "com.microsoft.MultiHeadAttention": "Attention",
 }
+_MISFITS = (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError)  # of a malformed node
 _PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
 
 
@@ -98,12 +100,11 @@ class Walk:
                 self._try(node)
             readers.subtract(node.inputs)
             self._release(name for name in node.inputs if not readers[name])
-        for node in self._nodes:
-            ending = [self.importer.views.get(name) for name in node.outputs if name in self._cut.outputs]
-            if any(view is not None and view.layer in self.importer.scores for view in ending):
-                self._block(node, OF_TWO_VALUES)
         if self._blockers:
             raise ModelError(_describe(self._blockers) + self._advice())
+        for name in self._cut.outputs:
+            if name in self.importer.views:
+                self.importer.views[name] = written_out(self.importer, self.importer.views[name])
         outputs = build_outputs(self.importer, self._find_outputs())
         if outputs[0].output.scores == "raw":
             count = math.prod(outputs[0].shape)
@@ -148,9 +149,8 @@ class Walk:
             self._step(node)
         except ModelError as error:
             self._block(node, str(error))
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError):
-            of_scores = reads_scores(self.importer, node)
-            self._block(node, OF_TWO_VALUES if of_scores else "its inputs and attributes do not fit together")
+        except _MISFITS:
+            self._block(node, "its inputs and attributes do not fit together")
 
     def _block(self, node: Node, message: str) -> None:
         self._unknown.update(node.outputs)
@@ -175,13 +175,24 @@ class Walk:
             shape = np.array((importer.batch, *view.shape) if view.batched else view.shape, np.int64)
             part = shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
             importer.give(node, part if node.op == "Shape" else shape.prod())
-        elif node.op not in MOVING and reads_scores(importer, node):
-            change_scores(importer, node)
-        elif node.op in OPERATORS:
+        elif node.op not in OPERATORS:
+            raise ModelError(_remedy(node.op))
+        elif not reads_scores(importer, node) or not self._keeps_scores(node):
             OPERATORS[node.op](importer, node)
             self._check_outputs(node)
-        else:
-            raise ModelError(_remedy(node.op))
+
+    def _keeps_scores(self, node: Node) -> bool:
+        """True if a node that reads the scores of an attention is a step of it; if not, layers compute these scores."""
+        try:
+            if node.op in MOVING:
+                OPERATORS[node.op](self.importer, node)
+                self._check_outputs(node)
+            else:
+                change_scores(self.importer, node)
+        except (ModelError, *_MISFITS):
+            write_out_inputs(self.importer, node)
+            return False
+        return True
 
     def _take_branch(self, node: Node) -> None:
         """Go on with the branch that the condition, numbers of the file or of shapes alone, chooses."""

@@ -23,7 +23,7 @@ from .onnx_attributes import integer
 from .onnx_file import Node
 from .operators.rearranging import slice_axis
 from .operators.reducing import sum_axes
-from .steps import affine_view, combine_views
+from .steps import affine_view, chosen_everywhere, combine_views, widen
 from .view import Factor, View
 
 OF_TWO_VALUES = (
@@ -32,7 +32,19 @@ OF_TWO_VALUES = (
 )
 LARGEST_BIAS = 30_000.0  # fits float16, and its negative exponential is 0
 LARGE = 1_000.0  # numbers below minus this are a mask
-MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", "Dropout", "MatMul", "Einsum", "Flatten")
+MOVING = (
+    "Reshape",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Identity",
+    "Cast",
+    "Dropout",
+    "MatMul",
+    "Einsum",
+    "Flatten",
+    "IsNaN",
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
         left, right = left.with_batch(), right.with_batch()
     if left.batched != right.batched or len(left.axes) != len(right.axes) or len(left.axes) < 2:
         raise ModelError(f"multiplies {importer.describe(left)} by {importer.describe(right)}")
+    left, right = _of_all_heads(importer, left, right), _of_all_heads(importer, right, left)
     if left.shape[:-2] != right.shape[:-2] or left.shape[-1] != right.shape[-2]:
         raise ModelError(f"multiplies {importer.describe(left)} by {importer.describe(right)}")
     last = len(left.axes) - 1
@@ -89,16 +102,22 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
     return _view(importer, Scores(left, right.permuted(turned)), left.batched)
 
 
+def _of_all_heads(importer: Importer, view: View, other: View) -> View:
+    """Return a view whose leading axes of one, such as the heads of shared keys, are repeated as another has them."""
+    lead = tuple(max(own, wide) if own == 1 else own for own, wide in zip(view.shape[:-2], other.shape[:-2]))
+    if lead == view.shape[:-2] or view.layer in importer.scores:
+        return view
+    return widen(importer, view, (*lead, *view.shape[-2:]))
+
+
 def change_scores(importer: Importer, node: Node) -> None:
     """Scale or mask scores, add a bias, or apply the softmax."""
     place = next(n for n, name in enumerate(node.inputs) if name in importer.views)
     view = importer.data(node, place)
     scores = importer.scores[view.layer]
-    if node.op == "IsNaN" and scores.is_softmax:  # torch.export guards rows without keys, which there are none of
-        importer.give(node, np.zeros(1, bool))
-        return
-    if node.op == "Where" and scores.is_softmax and _chooses_all(importer, node, place):
-        importer.give(node, view)
+    chosen = chosen_everywhere(importer, node) if node.op == "Where" else None
+    if chosen is not None:
+        importer.give(node, chosen)
         return
     if scores.is_softmax or sum(name in importer.views for name in node.inputs) > 1:
         raise ModelError(OF_TWO_VALUES)
@@ -114,12 +133,6 @@ def change_scores(importer: Importer, node: Node) -> None:
     else:
         raise ModelError(OF_TWO_VALUES)
     importer.give(node, dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer))
-
-
-def _chooses_all(importer: Importer, node: Node, place: int) -> bool:
-    """True if a Where chooses its input number `place` everywhere."""
-    condition = importer.constants.get(node.inputs[0])
-    return condition is not None and place > 0 and bool((condition.astype(bool) == (place == 1)).all())
 
 
 def scale_scores(importer: Importer, view: View, factor: float) -> View:
@@ -196,10 +209,18 @@ def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray
 
 
 def _attend(importer: Importer, view: View, values: View) -> View:
-    """Return [*lead, queries, features]: softmaxed scores times values [*lead, keys, features]."""
+    """Return a view of scores times values [*lead, keys, features]."""
     scores = importer.scores[view.layer]
     plain = View.of(view.layer, scores.shape, view.batched)
-    if view != plain or values.shape[:-2] != scores.shape[:-2] or (scores.bias is not None and not scores.is_softmax):
+    if view != plain or values.shape[:-2] != scores.shape[:-2]:
+        raise ModelError(OF_TWO_VALUES)
+    return attend(importer, scores, values, view.batched)
+
+
+def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> View:
+    """Return [*lead, queries, features]: scores, through a softmax or without a bias, times values [*lead, keys,
+    features]."""
+    if scores.bias is not None and not scores.is_softmax:
         raise ModelError(OF_TWO_VALUES)
     queries, scale = _unscaled(importer, scores.queries)
     keys, other = _unscaled(importer, scores.keys)
@@ -226,7 +247,7 @@ def _attend(importer: Importer, view: View, values: View) -> View:
     )
     made = importer.add(layer, {} if bias is None else {"bias": bias})
     sizes = [*(lead[axis] for axis in heads), values.shape[-1], *(lead[axis] for axis in rows), scores.shape[-2]]
-    spread = made.reshaped(tuple(sizes), view.batched)
+    spread = made.reshaped(tuple(sizes), batched)
     return spread.permuted(tuple(order.index(axis) for axis in (*range(len(lead)), len(lead), len(lead) + 1)))
 
 

@@ -12,6 +12,7 @@ from ..checks import MAX_ELEMENTS, Shape
 from ..errors import ModelError
 from ..layers import Activation, Affine, Combine
 from .importer import Importer
+from .onnx_file import Node
 from .spread import spread
 from .view import View
 
@@ -35,6 +36,24 @@ def clip(importer: Importer, view: View, low: float, high: float) -> View:
         if (low, high) == (0, largest)
         else activate(importer, view, "clip", (low, high))
     )
+
+
+def chosen_everywhere(importer: Importer, node: Node) -> View | None:
+    """Return the input that a Where with a constant condition chooses everywhere; None if there is none."""
+    condition = importer.constants.get(node.inputs[0])
+    if condition is None or condition.any() != condition.all():
+        return None
+    chosen, other = (node.inputs[1], node.inputs[2]) if condition.all() else (node.inputs[2], node.inputs[1])
+    if chosen not in importer.views:
+        return None
+    view = importer.views[chosen]
+    shapes = [
+        (importer.batch, *each.shape) if each.batched else each.shape
+        for each in (view, importer.views.get(other))
+        if each is not None
+    ]
+    shapes += [condition.shape, *(importer.constants[name].shape for name in (other,) if name in importer.constants)]
+    return view if np.broadcast_shapes(*shapes) == shapes[0] else None
 
 
 def channel_numbers(
@@ -141,6 +160,10 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     outer = full = tuple(extents[axis] for axis in order)
     if len(full) > 3:
         large, small, full = _fewer_axes(large, small, full)
+    if len(full) > 3 and not large.shape == small.shape == full:
+        order = tuple(range(len(extents)))  # as in the file, where fewer axes may change in turn
+        outer = extents
+        large, small, full = _fewer_axes(first, second, extents)
     if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
             f"combines {importer.describe(first)} and {importer.describe(second)}; of more than three axes beside "

@@ -11,7 +11,7 @@ from ...layers import Activation, Affine, Combine
 from ..importer import Importer
 from ..onnx_attributes import number
 from ..onnx_file import Node
-from ..steps import activate, affine_view, clip, combine_views
+from ..steps import activate, affine_view, chosen_everywhere, clip, combine_views
 from ..view import View
 
 _TURNED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
@@ -88,11 +88,15 @@ def _xor(importer: Importer, node: Node) -> None:
 def _where(importer: Importer, node: Node) -> None:
     """Return the second input where the first is 1, else the third."""
     condition = importer.constants.get(node.inputs[0])
+    chosen = chosen_everywhere(importer, node)
+    if chosen is not None:
+        importer.give(node, chosen)
+        return
     mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
     parts = []
     for place, name in ((1, node.inputs[1]), (2, node.inputs[2])):
-        chosen = mask if place == 1 else (1 - mask if isinstance(mask, np.ndarray) else _not(importer, mask))
-        part = _chosen(importer, node, place, chosen)
+        own = mask if place == 1 else (1 - mask if isinstance(mask, np.ndarray) else _not(importer, mask))
+        part = _chosen(importer, node, place, own)
         if part is not None:
             parts.append(part)
         elif name not in importer.constants:
@@ -181,6 +185,11 @@ def _thresholded(importer: Importer, node: Node) -> None:
     importer.give(node, activate(importer, importer.data(node), *function))
 
 
+def _is_nan(importer: Importer, node: Node) -> None:
+    """False: torch.export guards softmaxes of rows without keys so, of which there are none."""
+    importer.give(node, np.zeros(1, bool))
+
+
 def _round(importer: Importer, node: Node) -> None:
     raise ModelError("rounds data to whole numbers, which is not supported; --output-name can name a value before it")
 
@@ -192,6 +201,7 @@ OPERATORS = {
     "Or": _logic("maximum"),
     "Xor": _xor,
     "Where": _where,
+    "IsNaN": _is_nan,
     "Shrink": _shrink,
     "ThresholdedRelu": _thresholded,
     "Floor": _round,

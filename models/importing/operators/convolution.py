@@ -15,7 +15,7 @@ from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, text
 from ..onnx_file import Node
 from ..scores import multiply_values, scale_scores
-from ..steps import activate, affine_view, combine_views
+from ..steps import activate, affine_view, combine_views, widen
 from ..view import View
 
 MAX_IN_PLACE = 64  # groups of channels that can be multiplied in place by the same weights
@@ -162,6 +162,24 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     return spread.permuted(tuple(back))
 
 
+def dense_by_lead(importer: Importer, view: View, weight: np.ndarray) -> View:
+    """A view [*lead, rows, F] times weights [*lead, F, F'], a matrix for each entry of the leading axes: a convolution
+    in groups. Leading axes of one in either are repeated."""
+    lead = np.broadcast_shapes(view.shape[:-2], weight.shape[:-2])
+    if view.shape[-1] != weight.shape[-2] or len(lead) != len(view.axes) - 2:
+        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)}")
+    view = view if lead == view.shape[:-2] else widen(importer, view, (*lead, *view.shape[-2:]))
+    features, new = weight.shape[-2:]
+    filters = np.broadcast_to(weight, (*lead, features, new)).swapaxes(-1, -2).reshape(-1, features, 1, 1)
+    last = len(lead)
+    source = importer.builder.arrange(
+        view.permuted((*range(last), last + 1, last)), (math.prod(lead) * features, 1, view.shape[-2])
+    )
+    made = add_convolution(importer, source, np.ascontiguousarray(filters), None, Movement(groups=math.prod(lead)))
+    spread = made.reshaped((*lead, new, view.shape[-2]), view.batched)
+    return spread.permuted((*range(last), last + 1, last))
+
+
 def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
     """A dense layer; where its features are transposed, its weights are transposed instead."""
     factors = view.axes[0]
@@ -182,7 +200,23 @@ def _conv(importer: Importer, node: Node) -> None:
     if weight.ndim == 5:
         importer.give(node, _convolve_volume(importer, node, weight, bias))
         return
+    view = importer.data(node).with_batch()
+    if not view.batched and len(view.axes) == weight.ndim and min(view.shape[:2]) > 1:
+        importer.give(node, _convolve_each(importer, node, view, weight, bias))
+        return
     importer.give(node, convolve(importer, node, importer.image(node), weight, bias))
+
+
+def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
+    """Several images [images, C, ...] of one example, such as patches, as groups of the channels of one."""
+    images, channels, *sides = view.shape
+    if images * weight.size > MAX_VOLUME:
+        raise ModelError(f"takes images, but {importer.describe(view)} comes in")
+    grouped = replace(node, attributes={**node.attributes, "group": images * integer(node, "group", 1)})
+    flat = view.reshaped((images * channels, *sides), True)
+    filters = np.tile(weight, (images, *(1,) * (weight.ndim - 1)))
+    made = convolve(importer, grouped, flat, filters, None if bias is None else np.tile(bias.reshape(-1), images))
+    return made.reshaped((images, len(weight), *made.shape[1:]), False)
 
 
 def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: np.ndarray | None) -> View:
@@ -304,8 +338,9 @@ def _matmul(importer: Importer, node: Node) -> None:
     weight = importer.weight(node, int(not left), (1, 2, 3, 4))
     if weight.ndim > 2 and all(extent == 1 for extent in weight.shape[:-2]):
         weight = weight.reshape(weight.shape[-2:])
-    if weight.ndim != 2:
-        raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported")
+    if weight.ndim > 2:
+        importer.give(node, _matmul_by_lead(importer, node, view, weight, left))
+        return
     alpha = np.float32(number(node, "alpha", 1.0))
     weight = weight if alpha == 1 else weight * alpha  # large ones are not copied for nothing
     turned = bool(integer(node, "transB", 0))
@@ -316,6 +351,19 @@ def _matmul(importer: Importer, node: Node) -> None:
         view = importer.single(view)
         view = view.permuted((*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2))
     importer.give(node, _times_left(importer, view, weight))
+
+
+def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarray, left: bool) -> View:
+    """A product of data and weights that have leading axes of their own."""
+    if number(node, "alpha", 1.0) != 1 or integer(node, "transB", 0):
+        raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported where it is scaled or turned")
+    if weight.ndim == view.rank and view.batched and len(weight) == 1:
+        weight = weight[0]
+    if not left:
+        return dense_by_lead(importer, view, weight)
+    last = len(view.axes) - 1
+    turned = (*range(last - 1), last, last - 1)
+    return dense_by_lead(importer, view.permuted(turned), weight.swapaxes(-1, -2)).permuted(turned)
 
 
 def _matmul_of_values(importer: Importer, node: Node) -> View:

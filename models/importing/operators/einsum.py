@@ -12,12 +12,13 @@ from ..onnx_attributes import text
 from ..onnx_file import Node
 from ..scores import multiply_values
 from ..view import View
-from .convolution import dense
+from .convolution import dense, dense_by_lead
 from .rearranging import reshaped
 
 
 def _einsum(importer: Importer, node: Node) -> None:
-    """Axes that both have and the result has not are summed over; the data's others stay, the weights' are new."""
+    """Axes that both have are summed over, or have weights of their own where the result has them; the data's others
+    stay, the weights' are new."""
     equation = text(node, "equation", "").replace(" ", "")
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
@@ -35,9 +36,10 @@ def _einsum(importer: Importer, node: Node) -> None:
     letters, others = (terms[at].replace("...", dots) for at in (place, 1 - place))
     result = (result if arrow else _implicit(inputs)).replace("...", dots)
     extents = dict(zip(others, weight.shape))
-    kept = letters.translate(str.maketrans("", "", others))
-    summed = letters.translate(str.maketrans("", "", kept))
-    new = others.translate(str.maketrans("", "", letters))
+    kept = "".join(letter for letter in letters if letter in result or letter not in others)
+    summed = "".join(letter for letter in letters if letter not in kept)
+    lead = "".join(letter for letter in kept if letter in others)
+    new = "".join(letter for letter in others if letter not in letters)
     first = int(view.batched)
     if (
         (len(letters), len(others)) != (view.rank, weight.ndim)
@@ -47,6 +49,7 @@ def _einsum(importer: Importer, node: Node) -> None:
         or sorted(result) != sorted(kept + new)
         or result[:first] != kept[:first]
         or (first and letters[0] != kept[:1])
+        or (first and lead[:1] == letters[0])
     ):
         raise ModelError(
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
@@ -55,11 +58,21 @@ def _einsum(importer: Importer, node: Node) -> None:
     sizes = dict(zip(letters[first:], view.shape))
     if any(sizes[letter] != extents[letter] for letter in summed):
         raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
-    rows, depth = kept[first:], math.prod(extents[letter] for letter in summed)
+    depth = math.prod(extents[letter] for letter in summed)
+    rows = lead + "".join(letter for letter in kept[first:] if letter not in lead)
     ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
     outer = tuple(sizes[letter] for letter in rows)
-    matrix = weight.transpose([others.index(letter) for letter in summed + new]).reshape(depth, -1)
-    made = dense(importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrix, None)
+    if any(extents[letter] != sizes[letter] for letter in lead):
+        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
+    matrices = weight.transpose([others.index(letter) for letter in lead + summed + new])
+    if lead:
+        groups, pixels = math.prod(outer[: len(lead)]), math.prod(outer[len(lead) :])
+        wide = reshaped(importer, ordered, (groups, pixels, depth), view.batched)
+        made = dense_by_lead(importer, wide, matrices.reshape(groups, depth, -1))
+    else:
+        made = dense(
+            importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrices.reshape(depth, -1), None
+        )
     spread = reshaped(importer, made, (*outer, *(extents[letter] for letter in new)), view.batched)
     importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -17,10 +18,14 @@ from ..view import View
 from .convolution import Movement, add_convolution
 from .rearranging import put_together, select_entries, slice_axis
 
+LARGEST = 30_000.0  # put in place of infinite numbers: fits float16
+
 
 def _pad(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     pads, value = _pads(importer, node, view)
+    if math.isinf(value):  # before a maximum, say
+        value = math.copysign(LARGEST, value)
     if not any(pads):
         importer.give(node, view)
         return

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Pool
 from ..importer import Importer, without_height
-from ..onnx_attributes import integer, integers
+from ..onnx_attributes import integer, integers, listed
 from ..onnx_file import Attribute, Node
 from ..steps import activate
 from ..view import View
@@ -20,13 +20,22 @@ from .reducing import pool_axes
 
 
 def _pool(importer: Importer, node: Node, method: str) -> None:
-    view = importer.data(node)
-    if len(view.axes) == 4 and view.shape[1] == 1:
+    view = importer.data(node).with_batch()
+    if len(view.axes) == 4 and not view.batched and len(listed(node, "kernel_shape")) == 2:
+        importer.give(node, _pooled_each(importer, node, view, method))
+    elif len(view.axes) == 4 and view.shape[1] == 1:
         importer.give(node, with_depth(_pooled(importer, *without_depth(node, view), method)))
     elif len(view.axes) == 4:
         _pool_first_side(importer, node, method)
     else:
         importer.give(node, _pooled(importer, node, importer.image(node), method))
+
+
+def _pooled_each(importer: Importer, node: Node, view: View, method: str) -> View:
+    """Several images [images, C, H, W] of one example, such as windows, as the channels of one."""
+    images, channels, *sides = view.shape
+    made = _pooled(importer, node, reshaped(importer, view, (images * channels, *sides), True), method)
+    return made.reshaped((images, channels, *made.shape[1:]), False)
 
 
 def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_chain import Chain, assert_imports, ends, kinds
-from trninfer.models import ModelError
-from trninfer.models.importing import Imported, import_network
+from trninfer.models.importing import Imported
 from trninfer.models.layers import Affine, Attention, ChannelShuffle, ChannelSlice, Conv2d, Reshape, Transpose
 
 
@@ -214,40 +213,89 @@ def test_global_context(tmp_path: Path) -> None:
     ends(chain, 72, tmp_path, batch=1)
 
 
-def test_products_that_are_no_attention(tmp_path: Path) -> None:
-    for op, others in (("Relu", ()), ("Exp", ()), ("Concat", ("q",))):
-        chain = Chain(5, 12)
-        q, k, _ = heads_of(chain, 5, 12, 3)
-        keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
-        chain.add("MatMul", keys, first=q)
-        if op == "Concat":
-            chain.add("Concat", chain.value, axis=1)
-        else:
-            chain.add(op, *others)
-        chain.add("Flatten")
-        chain.gemm(75 if op != "Concat" else 150, 3)
-        with pytest.raises(ModelError, match="multiplies two values"):
-            import_network(chain.save(tmp_path))
+@pytest.mark.parametrize("op", ["Relu", "Exp", "Concat"])
+def test_products_that_other_steps_read(op: str, tmp_path: Path) -> None:
+    """Such a product is a linear attention whose values are the identity."""
+    chain = Chain(5, 12)
+    q, k, _ = heads_of(chain, 5, 12, 3)
+    product = chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    if op == "Concat":
+        chain.add("Concat", product, axis=1)
+    else:
+        chain.add(op)
+    chain.add("Flatten")
+    chain.gemm(150 if op == "Concat" else 75, 3)
+    (attention,) = attentions(assert_imports(chain, tmp_path))
+    assert attention.is_linear
 
 
-def test_a_softmax_over_queries(tmp_path: Path) -> None:
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_softmax_over_queries_or_heads(axis: int, tmp_path: Path) -> None:
     chain = Chain(5, 12)
     q, k, v = heads_of(chain, 5, 12, 3)
-    keys = chain.add("Transpose", perm=[0, 1, 3, 2], first=k)
-    chain.add("MatMul", keys, first=q)
-    weights = chain.add("Softmax", axis=2)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    weights = chain.add("Softmax", axis=axis)
     chain.add("MatMul", v, first=weights)
     merged(chain, 5, 12)
-    with pytest.raises(ModelError, match="another axis than that of keys"):
-        ends(chain, 60, tmp_path)
+    ends(chain, 60, tmp_path)
 
 
-def test_a_product_that_is_an_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_product_that_is_an_output(softmax: bool, tmp_path: Path) -> None:
     chain = Chain(5, 12)
     q, k, _ = heads_of(chain, 5, 12, 3)
     chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
-    with pytest.raises(ModelError, match="multiplies two values"):
-        assert_imports(chain, tmp_path)
+    if softmax:
+        chain.add("Softmax", axis=-1)
+    assert_imports(chain, tmp_path)
+
+
+def test_talking_heads(tmp_path: Path) -> None:
+    """timm's cait: scores and weights of all heads are mixed, tokens first."""
+    chain = Chain(5, 12)
+    q, k, v = heads_of(chain, 5, 12, 3)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    for softmax in (True, False):
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+        chain.add("Add", chain.weight(3), first=chain.add("MatMul", chain.weight(3, 3)))
+        chain.add("Transpose", perm=[0, 3, 1, 2])
+        if softmax:
+            chain.add("Softmax", axis=-1)
+    chain.add("MatMul", v)
+    merged(chain, 5, 12)
+    ends(chain, 60, tmp_path)
+
+
+def test_a_bias_that_depends_on_queries(tmp_path: Path) -> None:
+    """Decomposed relative positions, as in Segment Anything: a matrix for each row, and one for each column."""
+    chain = Chain(6, 12)
+    q, k, v = heads_of(chain, 6, 12, 3)
+    by_place = chain.add("Reshape", chain.constant([3, 2, 3, 4]), first=q)
+    rows = chain.add("Einsum", chain.weight(2, 2, 4), first=by_place, equation="bhwc,hkc->bhwk")
+    columns = chain.add("Einsum", chain.weight(3, 3, 4), first=by_place, equation="bhwc,wkc->bhwk")
+    rows = chain.add("Unsqueeze", chain.constant([-1]), first=rows)
+    columns = chain.add("Unsqueeze", chain.constant([-2]), first=columns)
+    bias = chain.add("Add", columns, first=rows)
+    bias = chain.add("Reshape", chain.constant([1, 3, 6, 6]), first=bias)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    weights = chain.add("Softmax", axis=-1, first=chain.add("Add", bias))
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 6, 12)
+    ends(chain, 72, tmp_path, batch=1)
+
+
+def test_keys_that_all_heads_share(tmp_path: Path) -> None:
+    """Multi-query attention, as in MobileNetV4."""
+    chain = Chain(5, 12)
+    q, _, _ = heads_of(chain, 5, 12, 3)
+    k = chain.add("MatMul", chain.weight(12, 4), first="x")
+    v = chain.add("MatMul", chain.weight(12, 4), first="x")
+    k, v = (chain.add("Unsqueeze", chain.constant([1]), first=each) for each in (k, v))
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    weights = chain.add("Softmax", axis=-1)
+    chain.add("MatMul", v, first=weights)
+    merged(chain, 5, 12)
+    assert len(attentions(ends(chain, 60, tmp_path))) == 1
 
 
 def test_as_torch_export_guards_rows_without_keys(tmp_path: Path) -> None:

@@ -151,3 +151,13 @@ def test_refusals(add, says: str, tmp_path: Path) -> None:
     add(chain)
     with pytest.raises(ModelError, match=says):
         import_network(chain.save(tmp_path))
+
+
+def test_numbers_that_are_none_are_replaced(tmp_path: Path) -> None:
+    """torch.export guards softmaxes of masked rows so; the inputs of a network have none."""
+    chain = Chain(6)
+    chain.gemm(6, 6)
+    rows = chain.add("Softmax", axis=-1)
+    chain.add("Where", chain.constant(0.0), rows, first=chain.add("IsNaN"))
+    chain.gemm(6, 3)
+    assert_imports(chain, tmp_path)

@@ -226,3 +226,37 @@ def test_bins_that_are_neighbouring_channels_are_mixed_in_place(pixels, op: str,
     chain.add("Relu")
     found = kinds(ends(chain, 8 * count, tmp_path))
     assert ChannelSoftmax in found and Transpose not in found
+
+
+@pytest.mark.parametrize("op", ["Conv", "MaxPool", "AveragePool"])
+def test_windows_of_an_image_as_images_of_their_own(op: str, tmp_path: Path) -> None:
+    """As timm's tnt convolves the pixels of each patch, and sam2_hiera pools those of each window."""
+    chain = Chain(6, 4, 6)
+    chain.add("Reshape", chain.constant([6, 2, 2, 2, 3]))
+    chain.add("Transpose", perm=[1, 3, 0, 2, 4])
+    chain.add("Reshape", chain.constant([4, 6, 2, 3]))
+    if op == "Conv":
+        chain.conv((3, 4), (2, 2), group=2)
+    else:
+        chain.add(op, kernel_shape=[2, 2], strides=[2, 1])
+    channels, rows = (4, 1) if op == "Conv" else (6, 1)
+    chain.add("Reshape", chain.constant([1, 4 * channels * rows * 2]))
+    chain.gemm(4 * channels * rows * 2, 5)
+    assert_imports(chain, tmp_path, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "left"),
+    [((3, 5, 4), (3, 4, 6), False), ((3, 5, 4), (1, 3, 4, 6), False), ((1, 5, 4), (3, 4, 6), False),
+     ((3, 5, 4), (3, 7, 5), True), ((2, 3, 5, 4), (1, 3, 4, 2), False), ((3, 5, 4), (1, 3, 1, 5), True)],
+)  # fmt: skip
+def test_a_matrix_for_each_head(shape: tuple[int, ...], weight: tuple[int, ...], left: bool, tmp_path: Path) -> None:
+    chain = Chain(int(np.prod(shape[:-2])), *shape[-2:])
+    chain.add("Reshape", chain.constant([-1, *shape]))
+    given = chain.weight(*weight)
+    operands = (np.zeros(weight), np.zeros((1, *shape)))
+    if left:
+        chain.add("MatMul", chain.value, first=given)
+    else:
+        chain.add("MatMul", given)
+    ends(chain, np.matmul(*(operands if left else operands[::-1])).size, tmp_path)

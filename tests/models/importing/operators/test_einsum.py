@@ -21,6 +21,9 @@ from trninfer.models.importing import import_network
         ("...A,AB->...B", (3, 5, 7), (7, 4), 60),
         ("abc,cde->abde", (3, 8), (8, 2, 5), 30),  # Keras's EinsumDense, to several heads
         ("abde,dec->abc", (3, 2, 5), (2, 5, 4), 12),
+        ("byhwc,hkc->byhwk", (2, 3, 4, 5), (3, 7, 5), 168),  # relative positions of each row
+        ("byhwc,wkc->byhwk", (2, 3, 4, 5), (4, 7, 5), 168),
+        ("bhic,hcj->bjih", (3, 5, 4), (3, 4, 2), 30),
         ("bi,ij", (6,), (6, 4), 4),
         ("bij,ij->b", (5, 6), (5, 6), 1),
     ],
@@ -64,8 +67,7 @@ def test_what_is_no_such_product_is_refused(equation: str, weight: tuple[int, ..
         import_network(chain.save(tmp_path))
 
 
-def test_two_values_of_the_input_are_attention_alone(tmp_path: Path) -> None:
+def test_two_values_of_the_input(tmp_path: Path) -> None:
     chain = Chain(3, 8)
     chain.add("Einsum", "x", equation="bij,bkj->bik")
-    with pytest.raises(ModelError, match="as attention"):
-        import_network(chain.save(tmp_path))
+    assert_imports(chain, tmp_path)

@@ -138,3 +138,12 @@ def test_channels_padded_by_a_number(tmp_path: Path) -> None:
     chain.conv((4, 4), (1, 1))
     chain.add("Pad", chain.constant([0, 1, 0, 0, 0, 2, 0, 0]), chain.constant(np.float32(1.5)))
     ends(chain, 210, tmp_path)
+
+
+def test_infinite_numbers_before_a_maximum(tmp_path: Path) -> None:
+    """timm pads so where a maximum pool has TensorFlow's borders."""
+    chain = Chain(4, 5, 6)
+    chain.conv((4, 4), (1, 1))
+    chain.add("Pad", chain.constant([0, 0, 0, 0, 0, 0, 1, 1]), chain.constant(np.float32(-np.inf)))
+    chain.add("MaxPool", kernel_shape=[3, 3], strides=[2, 2])
+    ends(chain, 24, tmp_path)

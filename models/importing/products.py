@@ -1,0 +1,54 @@
+"""Products of two values that are no attention, as layers: logits mixed between heads, or biased by data.
+
+The scores of scores.py are written out by an attention whose values are the identity: its output is the weights of the
+softmax, or the product itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from .importer import Importer
+from .onnx_file import Node
+from .operators.rearranging import mix_entries
+from .scores import Scores, attend
+from .steps import affine_view
+from .view import View
+
+
+def write_out_inputs(importer: Importer, node: Node) -> None:
+    """Replace the scores that a node reads by layers that compute them."""
+    for name in node.inputs:
+        if name in importer.views:
+            importer.views[name] = written_out(importer, importer.views[name])
+
+
+def written_out(importer: Importer, view: View) -> View:
+    """Return a view of scores as a view of a layer that computes them; other views as they are."""
+    if view.layer not in importer.scores:
+        return view
+    scores = importer.scores[view.layer]
+    if view.layer not in importer.products:
+        importer.products[view.layer] = _compute(importer, scores, view.batched)
+    made = importer.products[view.layer]
+    axes = dict(zip(View.of(view.layer, scores.shape).axes, made.axes))
+    if all(not axis or axis in axes for axis in view.axes):  # transposed, and axes of one added, at most
+        return View(made.layer, tuple(axes[axis] if axis else () for axis in view.axes), view.batched)
+    return dataclasses.replace(view, layer=importer.rows(made))
+
+
+def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
+    """Return [*lead, queries, keys] as a view of a layer."""
+    bias = None if scores.is_softmax else scores.bias
+    plain = scores if bias is None else dataclasses.replace(scores, bias=None)
+    made = attend(importer, plain, _identity(importer, scores.keys), batched)
+    return made if bias is None else affine_view(importer, made, np.ones(1), bias)
+
+
+def _identity(importer: Importer, keys: View) -> View:
+    """Return the identity as values [*lead, keys, keys]."""
+    count, features = keys.shape[-2:]
+    zeros = mix_entries(importer, keys, len(keys.axes) - 1, np.zeros((count, features), np.float32))
+    return affine_view(importer, zeros, np.ones(1), np.eye(count))
