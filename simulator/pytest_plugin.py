@@ -135,7 +135,8 @@ def _too_slow(run: Run, max_us: float) -> str:
     from .timing.by_line import describe_critical, describe_line
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
-    return "\n".join([head, f"critical path: {describe_critical(run)}", *map(describe_line, run.lines[:SHOWN_LINES])])
+    lines = [describe_line(line) for line in run.lines[:SHOWN_LINES]]
+    return "\n".join([head, f"critical path: {describe_critical(run)}", *lines, *run.advice])
 
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:

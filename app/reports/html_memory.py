@@ -126,7 +126,7 @@ def line_section(runs: Any) -> Markup | None:
         ("line", False), ("source", False), ("critical us", True), ("spent on", False), ("busy us", True),
         ("instructions", True),
     ]  # fmt: skip
-    tables = []
+    tables: list[Markup] = []
     for name, run in runs:
         rows = [
             element(
@@ -142,4 +142,5 @@ def line_section(runs: Any) -> Markup | None:
         ]
         if rows:
             tables.append(table(f"{name}: {microseconds(run.latency_us)} us", headings, rows))
+            tables += [element("p", f"Advice: {each}.", class_="note") for each in run.advice]
     return element("section", element("h2", "Line by line"), tables) if tables else None

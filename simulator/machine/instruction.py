@@ -5,6 +5,7 @@ A program is the list of these in program order. The timing model schedules it; 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -201,6 +202,12 @@ class Instruction:
                 )
         self.after += producers
         return self
+
+    def replace(self, **changes: Any) -> Instruction:
+        """Return a copy with other values of some fields, which waits for the same instructions."""
+        copy = dataclasses.replace(self, **changes)
+        copy.after = self.after
+        return copy
 
     def __repr__(self) -> str:
         return f"<{self.op} on {self.engine.name} at {self.line[0]}:{self.line[1]}>"

@@ -24,6 +24,7 @@ def fragment(run: Any) -> str:
         f"{memory.sbuf_bytes:,} bytes of an SBUF partition, {memory.psum_banks} PSUM banks"
     )
     lines = "".join(f"<li>{escape(describe_line(line))}</li>" for line in run.lines[:SHOWN_LINES])
+    lines += "".join(f'<li style="list-style:none">{escape(each)}</li>' for each in run.advice)
     shares = ", ".join(f"{name} {use.share:.0%}" for name, use in run.engines.items() if use.busy_ns)
     return (
         f'<div style="font-family:sans-serif;font-size:13px;color:#222;background:#fff"><div>{figures}</div>{note}'

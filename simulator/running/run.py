@@ -18,6 +18,7 @@ from ..timing.critical_path import RESOURCES, Step, critical_times
 from ..timing.expected_error import kind_of, weakest_error
 from ..timing.memory_use import REGIONS, MemoryUse, memory_use
 from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
+from ..timing.reuse import Reuse
 from ..timing.schedule import QUEUES
 
 BUSY_SHARE = 0.5  # share of the kernel's time from which an engine counts as its bound, for expected errors
@@ -163,6 +164,17 @@ class Run:
     def lines(self) -> tuple[LineTime, ...]:
         """Return critical and busy time by kernel line, largest critical time first."""
         return line_times(self)
+
+    @property
+    def reuse(self) -> Reuse | None:
+        """Return the tiles whose reuse of one address costs most, with the predicted gain of a tile for each use; None
+        if it costs less than 3 % of the time, or the program is too long for another schedule (timing/reuse.py)."""
+        return self.prediction.reuse
+
+    @property
+    def advice(self) -> list[str]:
+        """Return advice on making the kernel faster, one line for each item."""
+        return [self.reuse.describe(self.latency_us)] if self.reuse is not None else []
 
     @property
     def bound_by(self) -> str:

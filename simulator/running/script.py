@@ -178,13 +178,14 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
         },
         "sbuf_peak_bytes": run.memory.sbuf_bytes,
         "note": run.note,
+        "reuse": run.reuse.as_dict() if run.reuse is not None else None,
         "findings": [str(finding) for finding in run.findings],
     }
 
 
 def lines_of(run: Run, most: int) -> list[str]:
-    """Return the kernel lines with most of the critical path, one per line of text."""
-    return [f"  {describe_line(line)}" for line in run.lines[:most]]
+    """Return the kernel lines with most of the critical path, one per line of text, and advice."""
+    return [f"  {describe_line(line)}" for line in run.lines[:most]] + [f"  advice: {each}" for each in run.advice]
 
 
 def _show(error: BaseException, script: str) -> None:

@@ -178,14 +178,19 @@ def _tried(
     """Run a kernel on shapes; yield refusals and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        found = None
         try:
-            run(kernel, *arguments, target=target, functional=False, **keywords)
+            found = run(kernel, *arguments, target=target, functional=False, **keywords)
         except NotSimulatedError:
             return
         except NkiValidationError as error:
             yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
         except Exception:  # the file's own checks of arguments or values are not refusals
             return
+    if found is not None and found.reuse is not None:
+        file, line = found.reuse.tiles[0].line
+        message = f"{kernel.__name__}: {found.reuse.describe(found.latency_us)}, predicted on {target}"
+        yield Finding(file or str(path), line or 1, "reused-tile", message)
     for each in caught:
         if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
             yield Finding(str(path), each.lineno, "otherwise", f"{kernel.__name__}: {each.message}")

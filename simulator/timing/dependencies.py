@@ -277,7 +277,7 @@ class _Analysis:
         for segment in () if fresh else unit.segments:
             if segment.access.overlaps(access):
                 self._await(index, segment.writer, segment.readers)
-                if _contains(access, segment.access):
+                if contains(access, segment.access):
                     continue
             kept.append(segment)
         kept.append(Segment(access, index))
@@ -312,7 +312,7 @@ def _reads(instruction: Instruction, written: Access) -> bool:
     return any(read[0] is written[0] and read.overlaps(written) for read in instruction.reads)
 
 
-def _contains(outer: Access, inner: Access) -> bool:
+def contains(outer: Access, inner: Access) -> bool:
     """True if `outer` overwrites all of `inner`."""
     same_comb = (
         outer.step == inner.step
@@ -360,5 +360,5 @@ class _HbmTensor:
         access = segment.access
         for place in self._range(access):
             bucket = self._buckets[place]
-            bucket[:] = [s for s in bucket if not (s.access.pitch == access.pitch and _contains(access, s.access))]
+            bucket[:] = [s for s in bucket if not (s.access.pitch == access.pitch and contains(access, s.access))]
             bucket.append(segment)

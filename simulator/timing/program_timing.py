@@ -14,9 +14,10 @@ from ..machine.chip import PARTITIONS, Target
 from ..machine.host import uncollected
 from ..machine.instruction import Instruction, engine
 from .capacity import Memory
-from .constants import machine, overrides
+from .constants import Machine, machine, overrides
 from .critical_path import Step, critical_path, pair_critical_path
 from .pair_schedule import pair_schedule
+from .reuse import Reuse, find_reuse
 from .schedule import DMA, QUEUES, SECOND, schedule
 from .scheduled import Schedule
 from .what_if import faster_machine, faster_program
@@ -87,9 +88,20 @@ class ProgramTiming:
 
     def faster_makespan(self, resource: str, times: float) -> float:
         """Return the makespan in nanoseconds with a resource (timing/critical_path.py) `times` as fast."""
+        programs = tuple(faster_program(program, resource, times) for program in self.programs)
+        return self._makespan_of(programs, faster_machine(self.machine, resource, times))
+
+    def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
+        """Return the makespan in nanoseconds of other programs of the cores."""
         with uncollected():
-            program = faster_program(self.program, resource, times)
-            return schedule(program, self.target, faster_machine(self.machine, resource, times)).makespan
+            return schedule(programs[0], self.target, constants).makespan
+
+    @cached_property
+    def reuse(self) -> Reuse | None:
+        """Return the tiles whose reuse costs most, and the makespans with and without it; None if it costs little."""
+        if self.machine.tile_renaming > 0:
+            return None
+        return find_reuse(self.programs, self.makespan, lambda p: self._makespan_of(p, self.machine))
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
@@ -175,13 +187,11 @@ class PairTiming(ProgramTiming):
         """The critical path through both cores; positions are those in `program`."""
         return pair_critical_path(self.programs, self.schedules, self.meetings)
 
-    def faster_makespan(self, resource: str, times: float) -> float:
-        """See `ProgramTiming.faster_makespan`; on both cores."""
+    def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
+        first, second = programs
         with uncollected():
-            first, second = (faster_program(program, resource, times) for program in self.programs)
-            constants = faster_machine(self.machine, resource, times)
             schedules = pair_schedule((first, second), self.meetings, self.target, constants)
-            return max(each.makespan for each in schedules)
+        return max(each.makespan for each in schedules)
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:

@@ -71,23 +71,7 @@ def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float
 
 def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:
     """Return the instruction with a fraction `share` of its cost."""
-    copy = Instruction(
-        index=i.index,
-        op=i.op,
-        engine=i.engine,
-        writes=i.writes,
-        reads=i.reads,
-        cost=_part(i.cost, share),
-        dma=i.dma,
-        flops=i.flops,
-        hbm_bytes=i.hbm_bytes,
-        line=i.line,
-        name=i.name,
-        ordered=i.ordered,
-        options=options,
-    )
-    copy.after = i.after
-    return copy
+    return i.replace(cost=_part(i.cost, share), options=options)
 
 
 def _part(cost: Cost, share: float) -> Cost:

@@ -243,3 +243,31 @@ def test_launches_as_json_with_the_dmas_and_what_the_script_prints_beside(course
     assert latencies[0] != latencies[1]
     done = start(course, "--format", "yaml", "run_benchmark.py")
     assert done.returncode == 2 and "--format yaml: allowed: table, json" in done.stderr
+
+
+REUSING = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+@nki.jit
+def copied(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+    for i in range(0, a.shape[1], 512):
+        nisa.dma_copy(dst=tile, src=a[:, i : i + 512])
+        nisa.dma_copy(dst=out[:, i : i + 512], src=tile)
+    return out
+
+copied(np.zeros((128, 4096), np.float32))
+"""
+
+
+def test_advice_is_printed_in_the_document_and_on_the_page(folder):
+    (folder / "reusing.py").write_text(REUSING, encoding="utf-8")
+    done = start(folder, "--report", "out.html", "--format", "json", "reusing.py")
+    (launch,) = json.loads(done.stdout)["launches"]
+    gain = launch["reuse"]["gain_us"]
+    advice = f"a new tile for each use would save {gain:.1f} of {launch['latency_us']:.1f} us"
+    line = f"  advice: tile tile (reusing.py:7) is reused: 7 loads wait for its last reader; {advice}"
+    assert line in done.stderr.splitlines()
+    assert [tile["waits"] for tile in launch["reuse"]["tiles"]] == [7]
+    assert advice in (folder / "out.html").read_text(encoding="utf-8")

@@ -36,6 +36,7 @@ RULES: dict[str, str] = {
     "device-loop": "A device loop with a step below 1, or whose body returns a value.",
     "refused": "What the simulator refuses when it runs the kernel, on shapes that the file or --shapes gives.",
     "otherwise": "Warning: what the chip does otherwise, found by running the kernel as for `refused`.",
+    "reused-tile": "Warning: a tile whose reuse costs time, and the predicted gain of new ones; found as `refused` is.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
     # Rules followed by kernels that run on chips, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Sums that matmuls begin one after the other in a bank of PSUM and go on with in turn.",

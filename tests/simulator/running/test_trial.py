@@ -94,3 +94,25 @@ def test_as_a_program(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ((shown, line, rule, _),) = json.loads(done.stdout)
     assert (shown, line, rule) == (str(path), LINE, "refused")
+
+
+LOOP = """
+
+@nki.jit
+def loop(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+    for i in range(0, a.shape[1], 512):
+        nisa.dma_copy(dst=tile, src=a[:, i : i + 512])
+        nisa.dma_copy(dst=out[:, i : i + 512], src=tile)
+    return out
+"""
+
+
+def test_a_tile_whose_reuse_costs_time_is_a_warning(tmp_path):
+    path = write(tmp_path, LOOP)
+    line = path.read_text().splitlines().index("    tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)") + 1
+    (found,) = find_refusals(path, "loop=128x4096")
+    assert (found.line, found.rule, found.is_warning) == (line, "reused-tile", True)
+    assert found.message.startswith(f"loop: tile tile (kernels.py:{line}) is reused: 7 loads wait for its last reader")
+    assert not find_refusals(path, "loop=128x512")
