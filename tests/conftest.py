@@ -13,6 +13,7 @@ import re
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import atexit
+import gc
 import shutil
 import signal
 import subprocess
@@ -27,13 +28,14 @@ from hypothesis import settings
 from report_schema import SCHEMA, check_schema
 from small_inputs import draw_picture, write_model
 from trninfer import simulator
-from trninfer.app.main import run
+from trninfer.app.main import GARBAGE_THRESHOLDS, run
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax
 
 if "TRNINFER_CACHE" not in os.environ:  # plans and what is compiled: shared by the processes of these tests alone
     os.environ["TRNINFER_CACHE"] = tempfile.mkdtemp(prefix="trninfer-tests-")
     atexit.register(shutil.rmtree, os.environ["TRNINFER_CACHE"], ignore_errors=True)
 
+gc.disable()  # until tests are collected: what that makes lives as long as the process
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=40)
 settings.load_profile("trninfer")
@@ -60,6 +62,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--told-skips", type=Path, help="file of the reasons for which a test may skip, one a line")
     parser.addoption("--networks", type=int, default=40, help="random networks that test_batches.py draws")
     parser.addoption("--all-combinations", action="store_true", help="every dtype, target and batch in test_batches.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what collecting made to the end of the process, and look for garbage as rarely as the program does."""
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
