@@ -6,9 +6,13 @@ The golden model computes the answers. A wrong preprocessing assumption shows as
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -19,10 +23,13 @@ from ..models.importing.picture import IMAGENET_MEAN, IMAGENET_STD, default_resi
 from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
+from .pictures import MAX_THREADS, decode_ahead
 from .search import InputProblem, find_pictures
 
 MAX_WORK = 1 << 40  # multiply-accumulates of all runs, about a minute
-FEWEST, AT_ONCE = 8, 8  # pictures tried regardless of time, and pictures run together
+MAX_SECONDS = 60.0  # for all pictures; those after that are left out
+FEWEST, AT_ONCE = 8, 8  # pictures tried however much work they are, and pictures run together
+BATCH_BYTES, FLOAT_BYTES = 256 << 20, 4  # the largest values of pictures that are run together
 MAX_BYTES = 64 << 20  # bytes of a table of classes
 
 
@@ -73,19 +80,22 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
     work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
     count = min(len(named), max(FEWEST, MAX_WORK // max(1, work * len(ways))))
     chosen = [named[place] for place in np.linspace(0, len(named) - 1, count).round().astype(int)]
+    Random(0).shuffle(chosen)  # so that those before the time limit are of all classes
+    held = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
+    at_once = max(1, min(AT_ONCE, BATCH_BYTES // (held * len(ways))))
     right = dict.fromkeys(range(len(ways)), 0)
+    tried: list[str] = []
     total = 0
-    for first in range(0, len(chosen), AT_ONCE):
-        part, batches = _read(chosen[first : first + AT_ONCE], [way for *_, way in ways], problems)
+    for part, batches in _read(chosen, [way for *_, way in ways], at_once, problems, tried):
         wanted = np.array([classes[name] for name in part], np.int32)
         total += len(part)
-        for number, batch in enumerate(batches if part else []):
+        for number, batch in enumerate(batches):
             answers = argmax(run_network(network, model.tensors, batch).scores)
             right[number] += int((answers == wanted).sum())
     if not total:
         raise InputError(f"--check-pictures {folder}: {problems[0].input}: {problems[0].message}")
     results = tuple(Way(name, options, right[number], total) for number, (name, options, _) in enumerate(ways))
-    return PictureCheck(results, tuple(problems), len(named) - len(chosen))
+    return PictureCheck(results, tuple(problems), len(named) - len(tried))
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
@@ -115,21 +125,35 @@ def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
 
 
 def _read(
-    names: Sequence[str], specs: Sequence[ImageInput], problems: list[InputProblem]
-) -> tuple[list[str], list[np.ndarray]]:
-    """Return the usable pictures, and a batch of them for each variant."""
-    used, batches = [], [[] for _ in specs]  # type: tuple[list[str], list[list[np.ndarray]]]
-    for name in names:
-        try:
-            image = open_image(name)
-            values = [preprocess(image, spec) for spec in specs]
-        except InputError as error:
-            problems.append(InputProblem(name, str(error)))
-            continue
-        used.append(name)
-        for batch, value in zip(batches, values):
-            batch.append(value)
-    return used, [np.stack(batch) for batch in batches if batch]
+    names: Sequence[str], specs: Sequence[ImageInput], at_once: int, problems: list[InputProblem], tried: list[str]
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield usable pictures, at most `at_once`, and a batch of them for each variant [V, B, C, H, W].
+
+    `tried` and `problems` receive the names of all pictures and the unusable ones. Ends early after MAX_SECONDS.
+    """
+
+    def decode(name: str) -> np.ndarray:
+        image = open_image(name)
+        return np.stack([preprocess(image, spec) for spec in specs])
+
+    began = time.monotonic()
+    used: list[str] = []
+    values: list[np.ndarray] = []
+    threads = min(MAX_THREADS, os.cpu_count() or 1, at_once)
+    decoded = decode_ahead(names, decode, at_once, threads)
+    for name, value in decoded:
+        tried.append(name)
+        if isinstance(value, InputError):
+            problems.append(InputProblem(name, str(value)))
+        else:
+            used.append(name)
+            values.append(value)
+        is_late = time.monotonic() - began > MAX_SECONDS
+        if used and (len(used) == at_once or len(tried) == len(names) or is_late):
+            yield used, np.stack(values, axis=1)
+            used, values = [], []
+        if is_late:
+            break
 
 
 def _classes_of(

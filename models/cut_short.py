@@ -1,34 +1,35 @@
-"""Truncated PNG and JPEG files, whose missing rows decoders leave black or fill with grey.
+"""Truncated PNG, JPEG and TIFF files, whose missing rows decoders leave black or fill with grey.
 
 Other formats have lengths that Pillow checks.
 """
 
 from __future__ import annotations
 
-import io
-import re
-from random import Random
 from typing import BinaryIO
 
 from PIL import Image, _imaging
 
-GREY, GREY_ERROR = 128, 2
-START_OF_SCAN = 0xDA
-END_OF_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # a marker, other than those that restart a scan
+from .jpeg_scans import has_all_blocks, has_all_scans
+from .tiff_strips import is_complete
+
+BLOCK, FLAT = 8, 4  # side of a block, and differences between its pixels where it has no coefficients
 MAX_JPEG_BYTES = 256 << 20
-MORE_BYTES = 4096
 FILLS = (0x5A, 0xA5)  # fills of the memory before decoding; a row that keeps both was not decoded
 
 
 def load(image: Image.Image, file: BinaryIO) -> bool:
-    """Decode an opened picture; return False for a PNG or JPEG file whose last row is missing.
+    """Decode an opened picture; return False for a PNG, JPEG or TIFF file whose last row is missing.
 
     For PNG, the memory is filled with a value first. If the last row equals it, which can happen by chance, the file is
     decoded again over another value.
     """
     if image.format == "JPEG":
         image.load()
-        return not (_is_grey_at_the_end(image) and _takes_more(file))
+        return _whole_jpeg(image, file)
+    if image.format == "TIFF" and hasattr(image, "tag_v2"):
+        complete = is_complete(image, file)
+        image.load()
+        return complete
     if image.format != "PNG" or image.height < 2:
         image.load()
         return True
@@ -53,45 +54,20 @@ def _opened_again(file: BinaryIO) -> Image.Image:
     return Image.open(file, formats=("PNG",))
 
 
-def _is_grey_at_the_end(image: Image.Image) -> bool:
-    """True if the last pixel is as libjpeg leaves it: blocks without coefficients are 128 in each component."""
-    corner = (image.width - 1, image.height - 1, image.width, image.height)
-    pixel = image.crop(corner)
-    values = (pixel.convert("L") if image.mode == "RGB" else pixel).tobytes()  # colours blend with those beside
-    return all(abs(value - GREY) <= GREY_ERROR for value in values)
+def _is_flat_at_the_end(image: Image.Image) -> bool:
+    """True if the last block of a picture has one value: blocks without coefficients have."""
+    left, top = (side - 1 - (side - 1) % BLOCK for side in image.size)
+    block = image.crop((left, top, *image.size)).convert("L")  # colours blend with those beside
+    low, high = block.getextrema()
+    return bool(high - low <= FLAT)  # type: ignore[operator]
 
 
-def _takes_more(file: BinaryIO) -> bool:
-    """True if data appended to the first scan of a JPEG file change the picture: the scan was not complete.
-
-    Decoders ignore data behind a scan's last block. Both pictures are decoded at an eighth of their size, for which the
-    first scan is enough, also in a progressive file.
-    """
+def _whole_jpeg(image: Image.Image, file: BinaryIO) -> bool:
     file.seek(0)
     content = file.read(MAX_JPEG_BYTES + 1)
-    end = _end_of_first_scan(content)
-    if end is None or len(content) > MAX_JPEG_BYTES:
-        return False
-    more = b"".join((content[:end], Random(0).randbytes(MORE_BYTES).replace(b"\xff", b"\x5a"), content[end:]))
-    return _in_small(content) != _in_small(more)
-
-
-def _end_of_first_scan(content: bytes) -> int | None:
-    """Return the position behind the data of a JPEG file's first scan; None if its segments are damaged."""
-    position = 2
-    while content[position : position + 1] == b"\xff":
-        kind, length = content[position + 1], int.from_bytes(content[position + 2 : position + 4], "big")
-        position += 2 + length
-        if kind == START_OF_SCAN:
-            marker = END_OF_SCAN.search(content, position)
-            return None if marker is None else marker.start()
-    return None
-
-
-def _in_small(content: bytes) -> bytes:
-    image = Image.open(io.BytesIO(content), formats=("JPEG",))
-    image.draft(None, (1, 1))
-    return image.tobytes()
+    if len(content) > MAX_JPEG_BYTES:
+        return True
+    return has_all_scans(content) and (not _is_flat_at_the_end(image) or has_all_blocks(content))
 
 
 def _ink(image: Image.Image, fill: int) -> int | tuple[int, ...]:

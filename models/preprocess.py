@@ -28,6 +28,7 @@ from .ink import Box, InkError, find_blob
 from .inputs import ImageInput
 from .photo import PhotoError, photo
 from .plates import MIN_HEIGHT, find_plate
+from .tiff_strips import silence_libtiff
 
 MAX_PIXELS = 64_000_000
 MAX_DECODED_BYTES = 900 << 20
@@ -46,6 +47,7 @@ if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, where 
 for _format in {"AVIF": "Avif", "TIFF": "Tiff", "WEBP": "WebP"}.items():
     if _format[0] in FORMATS:
         import_module(f"PIL.{_format[1]}ImagePlugin")
+silence_libtiff()
 
 AVIF_BRANDS = (b"avif", b"avis")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from PIL import Image
 from trninfer.inference import picture_check
 from trninfer.inference.picture_check import PictureCheck, check_pictures
+from trninfer.inference.pictures import decode_ahead
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Output, Pool
 from trninfer.models.errors import InputError
+from trninfer.models.golden import run_network
 
 SIDE = 8
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
@@ -123,3 +127,36 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
         check_pictures(colour_model(), folder, table)
     with pytest.raises(InputError, match="no such file"):
         check_pictures(colour_model(), folder, tmp_path / "none.csv")
+
+
+def test_pictures_have_the_time_limits_of_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = picture_check.open_image
+
+    def open_slowly(name: str) -> Image.Image:
+        if name.endswith("0.png"):
+            time.sleep(2)
+        return original(name)
+
+    monkeypatch.setattr(picture_check, "open_image", open_slowly)
+    monkeypatch.setattr(picture_check, "decode_ahead", functools.partial(decode_ahead, seconds=0.3))
+    check = check_pictures(colour_model(), folder, None)
+    assert [problem.message for problem in check.problems] == ["not decoded within 0.3 seconds"] * 3
+    assert {way.total for way in check.ways} == {9} and check.left_out == 0
+
+
+def test_pictures_after_the_time_for_all_are_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture_check, "MAX_SECONDS", 0.0)
+    check = check_pictures(colour_model(), folder, None)
+    assert {way.total for way in check.ways} == {1} and check.left_out == 11
+
+
+def test_pictures_held_together_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def run(network: Network, tensors: object, batch: np.ndarray) -> object:
+        sizes.append(len(batch))
+        return run_network(network, tensors, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(picture_check, "run_network", run)
+    monkeypatch.setattr(picture_check, "BATCH_BYTES", 3 * 6 * 3 * SIDE * SIDE * 4)  # three pictures in six variants
+    assert set(results(check_pictures(colour_model(), folder, None)).values()) and set(sizes) == {3}
