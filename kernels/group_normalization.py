@@ -9,16 +9,19 @@ tiles accumulate in PSUM.
 import nki.isa as nisa
 import nki.language as nl
 
-from .tiling.tiles import PARTITIONS, even_tiles, reshaped
+from .tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped
 
 GROUP_NORM_PIXELS = 4096  # pixels of a channel at a time: 16 KiB of a partition in float32
+MOST_POWERS = 64  # images whose powers take less time than a table
+MOST_IN_PSUM = 2  # tiles whose sums stay there
+MANY_PIXELS = 256  # of an image, from which an instruction for each image takes no longer than one for all
 
 
-def group_matrices(parts, each):
+def group_matrices(parts, each, share=1.0):
     """For each tile of channels, list the tiles that share groups of `each` channels with it: [index, matrix], float32
-    [channels of that tile, channels of this one], ones where two channels share a group."""
+    [channels of that tile, channels of this one], `share` where two channels share a group."""
     ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=ones, value=1.0, engine=nisa.engine.vector)
+    nisa.memset(dst=ones, value=share, engine=nisa.engine.vector)
     matrices = []
     for part in parts:
         first, last = part.start // each, (part.end - 1) // each
@@ -29,15 +32,16 @@ def group_matrices(parts, each):
             if start == end and first == last and start == first:
                 sharing.append([n, ones[0 : other.size, 0 : part.size]])
             elif start <= last and first <= end:
-                sharing.append([n, _same_group(each, other, part, first, last + 1 - first)])
+                sharing.append([n, _same_group(each, other, part, (first, last + 1 - first), share)])
         matrices.append(sharing)
     return matrices
 
 
-def _same_group(each, others, channels, first, groups):
-    """Return ones where two channels share one of the `groups` from `first` on, else 0: [others, channels]."""
+def _same_group(each, others, channels, some, share):
+    """Return `share` where two channels share one of some groups (first, count), else 0: [others, channels]."""
+    first, groups = some
     matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # for all channels of the groups
-    nisa.memset(dst=matrix, value=1.0, engine=nisa.engine.vector)
+    nisa.memset(dst=matrix, value=share, engine=nisa.engine.vector)
     # channel p has position p + away - g * each in group g: 0 to each - 1 if it belongs to it
     away = others.start - first * each
     for bound in range(2):
@@ -54,33 +58,93 @@ def _same_group(each, others, channels, first, groups):
     return reshaped(matrix, (others.size, groups * each))[:, begin : begin + channels.size]
 
 
-def group_norm_tiles(targets, sources, same, count, numbers):
-    """Normalise tiles of channels in SBUF by the statistics of their groups, for each image.
+def group_norm_tiles(targets, sources, parts, each, numbers):
+    """Normalise tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
 
-    targets, sources: [channels, images, rows, columns] of each tile. same: as `group_matrices` returns it. count:
-    elements of a group. numbers: scales and shifts, float32 columns for each tile, and epsilon, a float32 column
-    [128, 1].
+    targets, sources: [channels, images, rows, columns] of each tile. parts: the tiles. numbers: scales and shifts,
+    float32 columns for each tile, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     _, images, rows, columns = sources[0].shape
+    by_image = images == 1 or rows * columns >= MANY_PIXELS
+    same = group_matrices(parts, each, 1.0 / (each if by_image else each * rows * columns))
     most = max(1, GROUP_NORM_PIXELS // (rows * columns))
     for some in even_tiles(images, min(most, nl.tile_size.psum_bank_fmax)):
-        means = _over_groups(same, [_sums(tile, some, None) for tile in sources], 1.0 / count)
-        squares = [_sums(tile, some, mean) for tile, mean in zip(sources, means)]
-        variances = _over_groups(same, squares, 1.0 / count)
+        means, variances = (_statistics_by_image if by_image else _statistics)(same, sources, some)
         for t, source in enumerate(sources):
             channels = source.shape[0]
             factor = nl.ndarray((channels, some.size), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.activation(dst=factor, op=nl.rsqrt, data=variances[t], bias=epsilon[0:channels])
+            _inverse_root(factor, variances[t], epsilon[0:channels])
             nisa.tensor_scalar(dst=factor, data=factor, op0=nl.multiply, operand0=scales[t])
             _normalise(targets[t], source, some, means[t], factor, shifts[t])
 
 
-def _pieces(tile):
-    """Cut an image of a tile into blocks of rows and columns of at most GROUP_NORM_PIXELS."""
+def _statistics(same, sources, some):
+    """Return mean and variance of the groups of some images, by instructions for all of them, each [P, images] for each
+    tile of channels."""
+    means = _over_groups(same, [_sums(tile, some, None) for tile in sources])
+    squares = [_sums(tile, some, mean) for tile, mean in zip(sources, means)]
+    return means, _over_groups(same, squares)
+
+
+def _statistics_by_image(same, sources, some):
+    """Return the same by instructions for each image, which read its pixels once: the variance of a group is the mean
+    of its channels' variances and of the squares by which their means differ from its own."""
+    moments = [_moments(tile, some) for tile in sources]
+    means = _over_groups(same, [own[:, :, 0] for own in moments])
+    spreads = []
+    for own, mean in zip(moments, means):
+        away, spread = (nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
+        nisa.tensor_tensor(dst=away, data1=own[:, :, 0], data2=mean, op=nl.subtract)
+        for image in range(some.size):
+            one = slice(image, image + 1)
+            nisa.scalar_tensor_tensor(
+                dst=spread[:, one],
+                data=away[:, one],
+                op0=nl.multiply,
+                operand0=away[:, one],
+                op1=nl.add,
+                operand1=own[:, one, 1],
+            )
+        spreads.append(spread)
+    return means, _over_groups(same, spreads)
+
+
+def _moments(tile, some):
+    """Return mean and variance of each channel and image of a tile: float32 [P, images, 2]."""
+    pieces = _pieces(tile, nl.tile_size.bn_stats_fmax)
+    moments = nl.ndarray((tile.shape[0], some.size, 2), dtype=nl.float32, buffer=nl.sbuf)
+    for image in range(some.size):
+        parts = nl.ndarray((tile.shape[0], len(pieces), 6), dtype=nl.float32, buffer=nl.sbuf)
+        for n, (rows, columns) in enumerate(pieces):
+            data = tile[:, some.start + image, rows.start : rows.end, columns.start : columns.end]
+            nisa.bn_stats(dst=parts[:, n], data=data)
+        nisa.bn_aggr(dst=moments[:, image], data=parts)
+    return moments
+
+
+def _inverse_root(result, numbers, epsilon):
+    """result = (numbers + epsilon) ** -0.5, all [P, images] in float32; of few numbers a power takes less time than the
+    Scalar Engine's table."""
+    if numbers.shape[1] > MOST_POWERS:
+        nisa.activation(dst=result, op=nl.rsqrt, data=numbers, bias=epsilon)
+    else:
+        nisa.tensor_scalar(
+            dst=result,
+            data=numbers,
+            op0=nl.add,
+            operand0=epsilon,
+            op1=nl.power,
+            operand1=-0.5,
+            engine=nisa.engine.vector,
+        )
+
+
+def _pieces(tile, most=GROUP_NORM_PIXELS):
+    """Cut an image of a tile into blocks of rows and columns of at most `most` pixels."""
     rows, columns = tile.shape[2], tile.shape[3]
-    across = even_tiles(columns, GROUP_NORM_PIXELS)
-    downs = even_tiles(rows, max(1, GROUP_NORM_PIXELS // across[0].size))
+    across = even_tiles(columns, most)
+    downs = even_tiles(rows, max(1, most // across[0].size))
     return [(down, part) for down in downs for part in across]
 
 
@@ -116,37 +180,41 @@ def _sums(tile, some, means):
 def _centred(data, means):
     """data - means, float32."""
     centred = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-    if data.shape[1] == 1:
-        nisa.tensor_scalar(dst=centred, data=data, op0=nl.subtract, operand0=means)
-    else:
-        nisa.tensor_tensor(dst=centred, data1=data, data2=_on_pixels(means, data), op=nl.subtract)
+    nisa.tensor_tensor(dst=centred, data1=data, data2=_on_pixels(means, data), op=nl.subtract)
     return centred
 
 
-def _over_groups(same, sums, factor):
-    """Sum over all channels of a group, times `factor`, for each tile of channels: float32 [P, images]."""
+def _over_groups(same, sums):
+    """Sum the shares of all channels of a group for each tile of channels: float32 [P, images], of few tiles in
+    PSUM."""
     totals = []
     for own, sharing in zip(sums, same):
-        banked = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)
+        total = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)
         for n, (index, matrix) in enumerate(sharing):
-            nisa.nc_matmul(dst=banked, stationary=matrix, moving=sums[index], accumulate=n > 0)
-        whole = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=whole, data=banked, op0=nl.multiply, operand0=factor)
-        totals.append(whole)
+            nisa.nc_matmul(dst=total, stationary=matrix, moving=sums[index], accumulate=n > 0)
+        if len(same) > MOST_IN_PSUM:
+            banked, total = total, nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=total, src=banked)
+        totals.append(total)
     return totals
 
 
 def _normalise(target, tile, some, means, factors, shift):
     """Compute (x - mean) * factor + shift for some images of a tile of channels; `means` and `factors` are [P,
     images]."""
-    for piece in _pieces(tile):
-        data = _piece(tile, some, piece)
-        normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-        if data.shape[1] == 1:
-            nisa.tensor_scalar(
-                dst=normal, data=data, op0=nl.subtract, operand0=means, op1=nl.multiply, operand1=factors
-            )
-        else:
-            factor = _on_pixels(factors, data)
-            nisa.tensor_tensor(dst=normal, data1=_centred(data, means), data2=factor, op=nl.multiply)
-        nisa.activation(dst=_piece(target, some, piece), op=nl.copy, data=normal, bias=shift)
+    is_large = tile.shape[2] * tile.shape[3] >= MANY_PIXELS
+    for part in even_tiles(some.size, 1 if is_large else some.size):
+        own = slice(part.start, part.end)
+        images = Tile(some.index, some.start + part.start, part.size, some.start + part.end)
+        for piece in _pieces(tile):
+            data = _piece(tile, images, piece)
+            normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+            mean, factor = means[:, own], factors[:, own]
+            if part.size == 1:
+                nisa.tensor_scalar(
+                    dst=normal, data=data, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=factor
+                )
+            else:
+                away = _centred(data, mean)
+                nisa.tensor_tensor(dst=normal, data1=away, data2=_on_pixels(factor, data), op=nl.multiply)
+            nisa.activation(dst=_piece(target, images, piece), op=nl.copy, data=normal, bias=shift)

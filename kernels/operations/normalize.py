@@ -32,13 +32,7 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
     room = launch.room_of(operation, value.heights)
     norm = _open(launch, operation, value, room)
     each = operation.channels // operation.groups
-    group_norm_tiles(
-        norm.targets,
-        norm.sources,
-        group_matrices(norm.parts, each),
-        each * operation.rows * operation.columns,
-        (norm.scales, norm.shifts, norm.epsilon),
-    )
+    group_norm_tiles(norm.targets, norm.sources, norm.parts, each, (norm.scales, norm.shifts, norm.epsilon))
     return room
 
 
