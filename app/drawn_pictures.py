@@ -14,6 +14,7 @@ from ..inference.predictions import Prediction
 from ..inference.search import STANDARD_INPUT, InputProblem
 from ..models.errors import InputError
 from ..models.preprocess import open_image
+from ..simulator.machine.atomic_file import replacing
 from .errors import UsageError, complain, reason
 from .text import count
 
@@ -64,15 +65,13 @@ class DrawnPictures:
 
     def _write(self, drawn: Image.Image, target: Path) -> None:
         """Write a picture atomically."""
-        temporary = target.with_name(f".{target.name}.partial")
         try:
-            if target.suffix.lower() in _LOSSY:
-                drawn.save(temporary, "JPEG", quality=_QUALITY)
-            else:
-                drawn.save(temporary, "PNG")
-            os.replace(temporary, target)
+            with replacing(target) as file:
+                if target.suffix.lower() in _LOSSY:
+                    drawn.save(file, "JPEG", quality=_QUALITY)
+                else:
+                    drawn.save(file, "PNG")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise UsageError(f"--save {target}: cannot be written: {reason(error)}") from None
 
     def _file_name(self, name: str) -> str:

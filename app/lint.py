@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..child_python import python_command
 from .errors import BAD_USAGE, CHECK_FAILED, UsageError, complain
 from .text import LONGEST, printable, shorten
 
@@ -135,8 +135,8 @@ def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[F
             raise UsageError(f"--shapes: {error}") from None
     elif not has_example(path):
         return set()
-    command = [sys.executable, "-m", "trninfer.simulator.running.trial", str(path)]
-    command += ["--shapes", shapes] if shapes is not None else []
+    options = ["--shapes", shapes] if shapes is not None else []
+    command = python_command("trninfer.simulator.running.trial", "print_refusals", str(path), *options)
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         found = [Finding(*each) for each in json.loads(done.stdout)] if done.returncode == 0 else []

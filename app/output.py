@@ -6,11 +6,11 @@ import contextlib
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from ..simulator.machine.atomic_file import replacing
 from .errors import UsageError, reason
 
 PARTIAL = ".partial"  # suffix of the log that holds the answers for an --output until the report is complete
@@ -175,7 +175,7 @@ def _open_special(target: Path) -> Iterator[Callable[[str], bool]]:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
-    with _replacing_file(target) as file:
+    with replacing(target, synced=True) as file:
 
         def write(text: str) -> bool:
             file.write(text.encode("utf-8", "backslashreplace"))
@@ -185,25 +185,10 @@ def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
 
 
 @contextlib.contextmanager
-def _replacing_file(target: Path) -> Iterator[BinaryIO]:
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
 def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
     """Open a binary file that replaces `path` once everything is written. UsageError if it is not writable."""
     try:
-        with _replacing_file(_target(path)) as file:
+        with replacing(_target(path), synced=True) as file:
             yield file
     except OSError as error:
         raise UsageError(f"{option} {path}: cannot be written: {reason(error)}") from None
@@ -213,10 +198,3 @@ def write_bytes(content: bytes, path: Path, option: str) -> None:
     """Write a file atomically. UsageError if it is not writable."""
     with open_binary(path, option) as file:
         file.write(content)
-
-
-def _umask() -> int:
-    """Return the process's umask, which mkstemp ignores."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

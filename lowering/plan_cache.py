@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..models.regular_files import open_regular
-from ..simulator.machine.host import replacing
+from ..simulator.machine.atomic_file import replacing
 from ..simulator.timing.constants import overrides
 from ..version import __version__
 from .cache_folder import user_cache

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..simulator.machine.atomic_file import create_beside, replace_with
 from .checks import Shape
 from .errors import ModelError
 from .network import Network
@@ -163,15 +163,14 @@ class StagedModel:
         header = json.dumps(table, separators=(",", ":")).encode()
         header += b" " * (-len(header) % 8)  # the format requires aligned data
         self._target = Path(path)
-        descriptor, self._temporary = tempfile.mkstemp(dir=self._target.parent, prefix=f".{self._target.name}.")
+        file, self._temporary = create_beside(self._target)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with file:
                 file.write(struct.pack("<Q", len(header)) + header)
                 for name in network.tensor_shapes():
                     file.write(np.ascontiguousarray(tensors[name], "<f4").reshape(-1).data)
-            os.chmod(self._temporary, 0o666 & ~_umask())
             places = {name: 8 + len(header) + begin for name, begin in places.items()}
-            mapped = MappedTensors(Path(self._temporary), network.tensor_shapes(), places)
+            mapped = MappedTensors(self._temporary, network.tensor_shapes(), places)
             self.model = Model(network, mapped, dict(metadata or {}))
         except BaseException:
             self._discard()
@@ -179,7 +178,7 @@ class StagedModel:
 
     def commit(self) -> None:
         """Rename the file, replacing an existing one; OSError if that fails."""
-        os.replace(self._temporary, self._target)
+        replace_with(self._temporary, self._target)
 
     def __enter__(self) -> StagedModel:
         return self
@@ -188,7 +187,7 @@ class StagedModel:
         self._discard()
 
     def _discard(self) -> None:
-        Path(self._temporary).unlink(missing_ok=True)
+        self._temporary.unlink(missing_ok=True)
 
 
 class MappedTensors(Mapping[str, np.ndarray]):
@@ -228,10 +227,3 @@ def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> No
     for name in shapes:
         if name not in wanted:
             raise ModelError(f"the tensor {name!r} belongs to no layer of the network")
-
-
-def _umask() -> int:
-    """Return the process's umask: mkstemp ignores it, but a model file should be as readable as other files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

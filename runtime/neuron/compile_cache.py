@@ -24,6 +24,7 @@ from typing import Any
 
 from ...lowering.cache_folder import user_cache
 from ...models.regular_files import open_regular
+from ...simulator.machine.atomic_file import replacing
 
 FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
 _ENTRY = "entry.json"
@@ -99,13 +100,10 @@ class CompileCache:
         if self.folder is None:
             return None
         log = self.folder / FAILURE_LOG
-        draft = log.with_suffix(f".{os.getpid()}")
         try:
-            draft.write_text(text, encoding="utf-8", errors="replace")
-            os.replace(draft, log)
+            with replacing(log) as file:
+                file.write(text.encode(errors="replace"))
         except OSError:
-            with contextlib.suppress(OSError):
-                draft.unlink()
             return None
         return log
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from ...child_python import python_command
 from ..backend import BackendUnavailable
-from ..child_python import python_command
 from .errors import CoreInUse, DeviceLost, ExecutionError, raised_line, runtime_error, useful_line
 from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER

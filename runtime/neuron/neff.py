@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..child_python import python_command
+from ...child_python import python_command
 from .compile_alone import CompileReport
 from .compile_worker import ARTIFACTS
 from .errors import CompilerFailed

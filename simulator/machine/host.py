@@ -1,22 +1,15 @@
-"""The host process: one BLAS thread and no garbage collection while kernels run, and atomic file writes."""
+"""The host process: one BLAS thread and no garbage collection while kernels run."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import stat
-import tempfile
 import threading
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np  # noqa: F401  the BLAS that is to be found has to be loaded
 from threadpoolctl import ThreadpoolController
-
-NAME = 40  # characters of a file's name used in its temporary file's name, which must not be too long
 
 _limited = threading.Lock()  # held by the launch that set the number of threads
 
@@ -54,27 +47,3 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a binary file that atomically replaces `path`, with its permissions, at the end of the block.
-
-    OSError if it cannot be written; nothing is left beside `path` then.
-    """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:NAME]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """Return the process's umask, which mkstemp ignores."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -202,8 +202,8 @@ def _line(error: BaseException, path: Path) -> int:
     return (frames[-1] or 1) if frames else 1
 
 
-def main(arguments: list[str]) -> int:
-    """Print the findings of a file as JSON; return the exit status."""
+def print_refusals(*arguments: str) -> None:
+    """Print the findings of a file as JSON: the command `FILE [--shapes SHAPES] [--target TARGET]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--shapes")
@@ -214,8 +214,7 @@ def main(arguments: list[str]) -> int:
         findings = find_refusals(options.file, options.shapes, options.target)
     output.write(json.dumps([[each.path, each.line, each.rule, each.message] for each in findings]))
     output.flush()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print_refusals(*sys.argv[1:])

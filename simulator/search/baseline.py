@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..machine.host import replacing
+from ..machine.atomic_file import replacing
 from ..timing.by_line import MOST_TEXT
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..machine.host import replacing
+from ..machine.atomic_file import replacing
 from .critical_path import Step
 
 TITLES = {

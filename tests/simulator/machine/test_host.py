@@ -2,7 +2,6 @@
 
 import gc
 import threading
-from pathlib import Path
 
 import nki
 import nki.isa as nisa
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 from trninfer import simulator
-from trninfer.simulator.machine.host import one_thread, replacing, uncollected
+from trninfer.simulator.machine.host import one_thread, uncollected
 
 A = np.ones((8, 8), np.float32)
 
@@ -95,23 +94,3 @@ def test_a_collector_that_the_user_has_turned_off_stays_off():
     with uncollected():
         pass
     assert not gc.isenabled()
-
-
-def test_a_file_takes_the_place_of_another_with_its_permissions(tmp_path: Path) -> None:
-    path = tmp_path / ("n" * 250)
-    path.write_text("old")
-    path.chmod(0o640)
-    with replacing(path) as file:
-        file.write(b"new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == 0o640
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
-    path = tmp_path / "kept"
-    path.write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
-        file.write(b"half")
-        raise ZeroDivisionError
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
