@@ -46,7 +46,7 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     elif activation == "clip":
         x = data
         if bias is not None or scale is not None:
-            # a tile of its own, so that writes to parts of dst do not wait
+            # a separate tile, so that writes to parts of dst do not wait
             x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)
             _moved(x, data, bias, scale)
         low, high = parameters

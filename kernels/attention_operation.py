@@ -17,9 +17,9 @@ ATTENTION_BYTES = 32 * 1024  # limit for its transposed weights, its transposed 
 class Attention(Operation):
     """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
 
-    Pixels are tokens: of an image, or `by_rows` of each row by itself. Head h has the h-th part of the channels. The
-    bias is [heads, rows, queries, keys] of `bias_shape`, empty for none, in the weights from number `bias_at` on. If it
-    `is_linear`, there is no softmax: scale * queries^T keys, times the values.
+    Each pixel is a token; with `by_rows`, each row is a sequence of its own. Head h has the h-th part of the channels.
+    The bias [heads, rows, queries, keys] has shape `bias_shape` (empty if there is none) and starts at element
+    `bias_at` of the weights. If it `is_linear`, there is no softmax: scale * queries^T keys, times the values.
     """
 
     heads: int
@@ -51,8 +51,8 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """The pixels of each channel with another number of rows and columns: in order, or seen as axes of `split`, axis
-    `order[i]` of which comes i-th."""
+    """Reshape the pixels of each channel to other rows and columns: in order, or as axes of `split` transposed to
+    `order`."""
 
     split: tuple[int, ...] = ()
     order: tuple[int, ...] = ()

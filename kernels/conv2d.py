@@ -16,10 +16,10 @@ are in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or
 on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank. On larger images
 3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py). 3. The Vector Engine
 takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies the activation in one
-instruction. Maximum and activation change places where the activation never decreases.
+instruction. The maximum is taken before the activation if the activation never decreases.
 
-The middle, `convolve_tile`, knows SBUF alone. `fused_conv2d_maxpool` takes filters as frameworks store them and lays
-them out on chip, in between the first matmuls; `fused_conv2d_maxpool_packed` takes them in SBUF layout.
+The inner function, `convolve_tile`, works in SBUF only. `fused_conv2d_maxpool` accepts filters as frameworks store them
+and lays them out on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF layout.
 """
 
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ def fused_conv2d_maxpool(
     parameters=(),
     form=QUICKEST,
 ):
-    """activation(maxpool(conv2d(x, w) + bias)), the maxima over pool_size x pool_size windows side by side.
+    """activation(maxpool(conv2d(x, w) + bias)), with maxima over adjacent pool_size x pool_size windows.
 
     Dimensions:
         B: batch, Cin and Cout: channels, H and W: image size, kh and kw: kernel size
@@ -80,8 +80,9 @@ def fused_conv2d_maxpool(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32.
     Notes:
-        An infinity or NaN in x spreads to the outputs whose window holds it, if not direct also to those beside.
-        A group is a convolution of its own here; the packed kernel takes as many as the array holds together.
+        An infinity or NaN in x reaches the outputs whose window contains it; with minimal filtering, also their
+        neighbours. Each group is convolved separately here; the packed kernel combines as many groups as fit in the
+        array.
     """
     out_channels, group_channels, *kernel = _checked_filters(x, w, bias, groups)
     taps = taps_in_partitions(group_channels, tuple(kernel), PARTITIONS)
@@ -152,7 +153,7 @@ def fused_conv2d_add_packed(
     parameters=(),
     form=QUICKEST,
 ):
-    """activation(conv2d(x, w) + bias + added): a convolution with the residual sum that it feeds.
+    """activation(conv2d(x, w) + bias + added): a convolution fused with a residual sum.
 
     Args:
         added: [B, Cout, Ho, Wo] in HBM, of x's dtype

@@ -4,7 +4,7 @@ The hidden layer is computed transposed, as w1^T @ x^T, which is the left operan
 x is transposed, and each hidden unit lies on a partition, where its bias is the Scalar Engine's own.
 
 `fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions named after a matmul go through HBM
-between steps; they are the rungs of a ladder, and handle networks of which SBUF holds too few rows.
+between steps; they are the rungs of a ladder, and handle networks of which too few rows fit in SBUF.
 """
 
 import nki

@@ -76,11 +76,12 @@ class Convolution(Filtered):
     """activation(maxpool(convolution + bias) + addend): the second operand, if there is one, is the addend.
 
     `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
-    its own (`OutputOrder`). `group_bytes`: of a partition, for an input in HBM that comes in groups of rows or images,
-    0 as a whole; for one in SBUF what minimal filtering combines of it at a time. `bias`: the column of the constants
-    with the biases of its first 128 outputs; behind the biases are the scales of its sums, if it `is_scaled`, and where
-    it also has an addend three columns more (`Epilogue` in convolution/sums.py); last, two if it `has_own_bounds`.
-    `adding`: the engines that add an addend. `is_gate`: it is read as a number for each channel (operations/gates.py).
+    its own (`OutputOrder`). `group_bytes`: bytes of a partition for an input loaded from HBM in groups of rows or
+    images (0: loaded as a whole), or for the part of an input in SBUF that minimal filtering combines at a time.
+    `bias`: the column of the constants with the biases of its first 128 outputs; behind the biases are the scales of
+    its sums, if it `is_scaled`, and where it also has an addend three columns more (`Epilogue` in convolution/sums.py);
+    last, two if it `has_own_bounds`. `adding`: the engines that add an addend. `is_gate`: its value is one number for
+    each channel (operations/gates.py).
     """
 
     stride: Pair = (1, 1)
@@ -151,7 +152,7 @@ class Convolution(Filtered):
         return self.columns_of_constants * ceil_div(self.channels, partitions)
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: diagonals, groups of rows, what is loaded, or what minimal filtering combines."""
+        """See `Operation`: diagonals, groups of rows, loaded input, or combinations of minimal filtering."""
         if self.form is Form.MADE:
             return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
         if self.form.rows > 1:
@@ -210,7 +211,7 @@ class Convolution(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class Answers(Operation):
-    """Takes the numbers of each image as scores, which go through HBM, and finds the class of the largest."""
+    """Treats the values of each image as scores, passed through HBM, and finds the class of the largest."""
 
     ending: Ending = Ending.RAW
 
@@ -222,7 +223,7 @@ class Answers(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: what is loaded, in float32, and what is stored."""
+        """See `Operation`: the loaded scores, in float32, and the stored ones."""
         return self.channels * (4 + 2 * around.itemsize)
 
 
@@ -250,7 +251,7 @@ class Scores(Answers, Filtered):
         return self.channels * (2 if self.weights.narrow else 1)
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: what is loaded."""
+        """See `Operation`: the loaded input."""
         return around.loaded_bytes(NO_SIDES) if around.reads_hbm else 0
 
     def output_order(self, packed_in: int) -> OutputOrder:

@@ -1,10 +1,10 @@
 """Matrix multiplication, [M, K] @ [K, N] with the left operand transposed: a ladder of four versions.
 
 1. `matmul_tiled`: the Tensor Engine's tiles (128 of K and M, 512 of N), both operands loaded for every instruction. 2.
-`matmul_hoist_load`: the K tiles of the left operand are loaded once for a row of tiles, those of the right once for a
-tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share what was loaded. 4.
-`matmul_fully_optimized`: M, N and K are blocked so that HBM is read as little as SBUF allows; DMAs are long, and four
-tiles of the result accumulate in PSUM while four others are evicted.
+`matmul_hoist_load`: the left operand's K tiles are loaded once per row of tiles, the right operand's once per tile of
+the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their loads. 4. `matmul_fully_optimized`:
+M, N and K are blocked so that HBM is read as little as SBUF allows; DMAs are long, and four tiles of the result
+accumulate in PSUM while four others are evicted.
 
 In all of them K is on the partitions of both operands, and results accumulate in float32.
 """
@@ -113,7 +113,7 @@ def matmul_hoist_load(lhsT, rhs):
 
     Dimensions:
         M, N: any.
-        K: as long as SBUF holds 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
+        K: limited by 640 columns of all K tiles in SBUF: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
@@ -217,11 +217,12 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
         tiles_in_block_m, tiles_in_block_n, tiles_in_block_k: tiles of 128 of M, 512 of N and 128 of K to a block.
-            0, for all three, takes the blocks that read HBM least: each operand once where SBUF allows it.
+            0 for all three selects the blocks that read HBM least: each operand once if SBUF allows it.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
     Notes:
-        Where a block holds all of K, results accumulate in PSUM alone; else partial results wait in SBUF in float32.
+        If a block holds all of K, results accumulate in PSUM only; otherwise partial results are kept in SBUF in
+        float32.
     """
     _check_operands(lhsT, rhs)
     K, M = lhsT.shape

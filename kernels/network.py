@@ -123,15 +123,15 @@ def run_network(
         B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
         C, H, W: of one image. B': pictures filled up to a multiple of those that are packed in the output, for each
         core.
-    Operands are passed by name, and only those that the program reads: TorchNeuron binds by name, and the compiler
-    drops a tensor that no instruction reads.
+    Pass operands by name, and only those that the program reads: TorchNeuron binds by name, and the compiler drops
+    tensors that no instruction reads.
 
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
         weights: [numbers] of x's dtype: those of all operations that are not in 8 bits.
         channel_constants: [128, columns] float32: biases, scales and shifts.
         weights_fp8: [numbers] uint8 that hold float8_e4m3, which PyTorch does not have: the weights in 8 bits.
-        more0 to more6: the other inputs of a program with several, as x (program.py, `input_name`).
+        more0 to more6: further inputs, like x (program.py, `input_name`).
         program: a `Program`.
     Returns:
         What the program's outputs are, in the order of its operations: of `Answers` the scores [B', N] of x's dtype and

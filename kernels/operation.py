@@ -95,7 +95,7 @@ class Operation:
     is_mean: ClassVar[bool] = False  # means, or sums, of windows
     is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # its value is in HBM, and the launch returns it
-    has_scores: ClassVar[bool] = False  # its answers are scores and classes, not classes alone
+    has_scores: ClassVar[bool] = False  # it outputs scores and classes, not classes alone
     reads_hbm: ClassVar[bool] = False  # it can read its first operand from HBM, as operations with filters can
 
     def can_cut_rows(self, window: Pair) -> bool:
@@ -144,7 +144,7 @@ class Operation:
         return self.zeros_around(source)
 
     def folds_all(self, window: Pair) -> bool:
-        """Return True if it folds an operand of `window` (rows, columns) to one number for each channel."""
+        """Return True if it reduces an operand of `window` (rows, columns) to one number for each channel."""
         return False
 
     @property

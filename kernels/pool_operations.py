@@ -47,7 +47,7 @@ class MaxPool(Pool):
     """Maxima of windows."""
 
     def zeros_around(self, source: Operation) -> Sides:
-        """See `Operation`: where columns are in phases, all that windows reach."""
+        """See `Operation`: if columns are in phases, all columns that windows reach."""
         return self.reached(source.rows, source.columns) if source.column_phases > 1 else NO_SIDES
 
     def reached(self, rows: int, columns: int) -> Sides:

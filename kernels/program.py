@@ -75,7 +75,7 @@ def input_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Stage:
-    """Operations that run for some images at a time: in passes of `at_once` times the images packed in the input.
+    """Operations run together in passes of `at_once` times the images packed in the input.
 
     `early`: the loads that come before each operation, beside its own; empty where there are none in all the stage.
     """

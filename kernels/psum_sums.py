@@ -46,7 +46,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
-        slices: into how many N is cut, at most N.
+        slices: number of slices of N, at most N.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one bank of PSUM.
     Notes:

@@ -1,8 +1,8 @@
 """Matrix transposition on the Tensor Engine: [M, N] -> [N, M].
 
 The matrix moves in square blocks whose rows are 2 KiB long on the way in and on the way out. Inside a block, 128x128
-tiles are transposed into PSUM; a bank takes as many of them side by side as make one long row, and is copied to SBUF
-in one instruction.
+tiles are transposed into PSUM; a bank holds as many adjacent tiles as form one long row, and is copied to SBUF in one
+instruction.
 """
 
 import nki

@@ -13,7 +13,7 @@ SEARCHED_BYTES = 8 * 1024  # of a partition: numbers of the pixels whose classes
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
-    """Return the bytes of a partition of two values in float32, of the size of an operation's; none in a room."""
+    """Return the bytes per partition of two float32 values of an operation's size; 0 if it writes to a buffer."""
     if operation.into is not None:
         return 0
     top, _, bottom, _ = operation.margin
@@ -147,7 +147,7 @@ class ChannelSoftmax(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: differences, exponentials and shares of some pixels, the next of them under way."""
+        """See `Operation`: differences, exponentials and shares of some pixels, double-buffered."""
         return 6 * max(around.bank_bytes, 4 * around.tiles * around.partitions)
 
 
@@ -163,7 +163,7 @@ class RowSoftmax(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: differences and exponentials of some rows, the next of them under way."""
+        """See `Operation`: differences and exponentials of some rows, double-buffered."""
         return 4 * max(2 * around.bank_bytes, 4 * self.columns)
 
 
@@ -196,11 +196,11 @@ class Pad(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless rows of the other end are around it."""
+        """Return True unless it wraps rows around from the other end."""
         return self.rows > 1 and self.border is not Border.WRAP
 
     def whole_rows(self, rows: Rows) -> Rows:
-        """Return rows that have, beside the border, the rows of the image that the border is."""
+        """Extend rows at the border by the image rows that the border copies."""
         first, end = rows
         own = 1 if self.border is Border.NUMBER else 2
         above, below = (side * own + 1 if side > 0 else 0 for side in self.padding[::2])
@@ -260,14 +260,13 @@ class PixelArgmax(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: pixels of all channels, and what is loaded of them, two of each."""
+        """See `Operation`: the pixels of all channels and their loads, double-buffered."""
         return 2 * SEARCHED_BYTES * (1 + (around.tiles if around.reads_hbm else 0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rearrange(Operation):
-    """Numbers of each image from number `first` on, in another order: seen as axes of `split`, axis `order[i]` comes
-    i-th."""
+    """The elements of each image from `first` on, viewed as axes of `split` and transposed to `order`."""
 
     split: tuple[int, ...]
     order: tuple[int, ...]

@@ -116,7 +116,7 @@ def vector_add_stream(a, b, free=1000):
     """Add two vectors folded over the 128 partitions, `free` numbers of each partition a tile.
 
     Dimensions:
-        n: length of the vectors, any; the n % 128 numbers that do not share out are added in a row of their own.
+        n: length of the vectors, any; the remaining n % 128 numbers are added in a row of their own.
     Args:
         a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
         free: numbers of each partition to a tile; three tiles must fit in SBUF.

@@ -1,4 +1,4 @@
-"""Networks without final functions that saturate, which would hide differences between outputs."""
+"""Removes final functions that saturate, which would hide differences between outputs."""
 
 from __future__ import annotations
 

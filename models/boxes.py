@@ -15,13 +15,13 @@ LAYOUTS = ("rows", "columns")
 CODES = ("centre", "corners", "cells", "priors")
 UNITS = ("pixels", "fraction")
 SCORES = ("probabilities", "logits", "softmax")
-MAX_EXTRAS = 4096  # numbers of a box beside its corners and scores
+MAX_EXTRAS = 4096  # numbers of a box besides its corners and scores
 MAX_PRIORS = 256
 ENDED = 6  # numbers of an end-to-end row: corners, score and class
 
 
 class Columns(NamedTuple):
-    """Places of the numbers of a box in its row, as (first, last + 1); empty for those that another output has."""
+    """Positions of a box's fields in its row, as (first, last + 1); empty if another output has the field."""
 
     box: slice
     objectness: slice
@@ -35,8 +35,8 @@ class Columns(NamedTuple):
 class BoxHead:
     """Description of boxes in the outputs of a network, for `classes` labels.
 
-    A row has the numbers of one box: four of its place, its objectness, a score for each class, its mask coefficients
-    and its keypoints, as far as the network has them.
+    A row describes one box: four coordinates, objectness, a score for each class, mask coefficients and keypoints, as
+    far as the network has them.
     """
 
     classes: int
@@ -110,7 +110,7 @@ class BoxHead:
 
     @property
     def columns(self) -> Columns:
-        """Return where the numbers of a box are in its row."""
+        """Return the positions of a box's fields in its row."""
         if self.ended:
             box, objectness, scores = slice(0, 4), slice(4, 4), slice(4, ENDED)
         else:
@@ -132,7 +132,7 @@ class BoxHead:
         return tuple(filter(None, (self.scores_from, self.keypoints_from, self.prototypes)))
 
     def box_count(self, height: int, width: int) -> int | None:
-        """Return the boxes that the grids have in an image of this size; None without grids."""
+        """Return the number of boxes of the grids in an image of this size; None without grids."""
         if not self.strides:
             return None
         counts = self.prior_counts or (1,) * len(self.strides)
@@ -152,7 +152,8 @@ class BoxHead:
     def grid(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the corners or centres [N, 2] and the sizes [N, 2] of cells or priors, in pixels, in their order.
 
-        The boxes of a grid come row by row, those of a cell together. Cells have corners, priors have centres.
+        The boxes of a grid are ordered row by row, with those of a cell together. Cells have corners, priors have
+        centres.
         """
         origins, sizes, first = [], [], 0
         for stride, count in zip(self.strides, self.prior_counts or (1,) * len(self.strides)):

@@ -1,4 +1,4 @@
-"""Model files: one .safetensors with the tensors, and in its metadata the network as JSON and where it comes from.
+"""Model files: one .safetensors with the tensors, and in its metadata the network as JSON and its origin.
 
 Metadata, all strings: `trninfer_format` (the version, below), `network` (`Network.to_json`), and, as far as they are
 known, `trained_on`, `accuracy` (a JSON list of {"on", "correct", "total"}), `license` and others. Reading a file

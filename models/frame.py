@@ -48,7 +48,7 @@ def frame_of(spec: ImageInput, width: int, height: int) -> Frame:
 
 
 def own_frame(spec: ImageInput) -> Frame:
-    """Return the frame of an image that is the network's own, such as one of an array."""
+    """Return the frame of an image already in the network's size, such as an array."""
     return Frame(spec.width, spec.height, spec.width, spec.height, 0, 0)
 
 

@@ -38,14 +38,14 @@ class ImageInput:
     """An image [channels, height, width], and how a picture is converted to it.
 
     `preprocess` names the conversion (see `preprocess.py`; "none": only arrays are accepted, no pictures); its result,
-    in 0..1, is then (value - mean) / std by channel; a std below 0 turns light into dark. `resize`, `resize_mode` and
+    in 0..1, is then (value - mean) / std by channel; a negative std inverts light and dark. `resize`, `resize_mode` and
     `filter` are for "photo" alone: `crop` makes the shorter side of the picture `resize` pixels long, `squash` both
     sides `resize` where the network's image is a square (in proportion where it is not), before height x width are cut
     from the centre; `pad` fits the whole picture into height x width (a letterbox), in the centre or in the upper left
     corner by `pad_place`, with grey of `pad_colour` (0 black, 255 white) around it. `channel_order` is that of the
     colours, of a photo of three channels. `layout` is the order of axes of one example in a file of arrays made for the
-    network as it was trained: "HWC" has the channels last, "HW" no axis for the one channel, "CW" none for the one row.
-    The layers always read [channels, height, width].
+    network as it was trained: "HWC" puts channels last, "HW" omits the axis of a single channel, "CW" that of a single
+    row. The layers always read [channels, height, width].
     """
 
     channels: int

@@ -15,7 +15,7 @@ from .json_fields import fields_of, fill, typed
 OUTPUT_KINDS = ("classes", "sigmoid", "values", "boxes", "map")
 LABELLED_KINDS = ("classes", "sigmoid")  # a label for each number
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
-MAX_VALUES = 1 << 22  # numbers of an output that is not labelled: an image of 3x1024x1024
+MAX_VALUES = 1 << 22  # elements of an unlabelled output: an image of 3x1024x1024
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Output:
     as those of a regression or an embedding. "boxes": objects in a picture, read as `boxes` describes. "map": the class
     of each pixel, which the last layer, a `PixelArgmax`, finds among scores of classes by rows by columns.
 
-    Of classes, `none` may name the label for inputs that belong to none of the others.
+    For classes, `none` may name the label of inputs that belong to no other class.
     """
 
     kind: str = "classes"
@@ -51,8 +51,9 @@ class Output:
 class NamedOutput:
     """One output of a network: its name, the layer that computes it, its shape, its meaning, and its labels.
 
-    The layer gives features; `shape` is that of one example in the file that the network is from, such as (896, 16) for
-    boxes, and (rows, columns) of a map. There is a label for each number, or none; of boxes and maps for each class.
+    The layer's output is features; `shape` is the shape of one example in the original file, such as (896, 16) for
+    boxes or (rows, columns) for a map. There is a label for each number, or none; for boxes and maps, one for each
+    class.
     """
 
     name: str
@@ -84,7 +85,7 @@ class NamedOutput:
             wanted, what = self.output.boxes.classes, "classes of boxes"
         else:
             wanted, what = width, "numbers"
-        if self.output.kind == "map":  # `Network` knows the layer that finds the classes
+        if self.output.kind == "map":  # `Network` checks the layer that finds the classes
             if len(self.shape) != 2:
                 raise ModelError(f"{where}: a map has rows and columns, not {list(self.shape)[:8]}")
         elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:

@@ -59,7 +59,7 @@ def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """
     left, right, across = _two_taps(pixels.shape[1], width)
     above, below, down = _two_taps(pixels.shape[0], height)
-    across[left == right] = 0  # beyond the edges; of rows, OpenCV weighs the same one twice
+    across[left == right] = 0  # beyond the edges; OpenCV weighs the same row twice there
     rows, which = np.unique(np.concatenate([above, below]), return_inverse=True)
     shape = (-1, *(1,) * (pixels.ndim - 2))
     first, second = (_ONE - across).reshape(shape), across.reshape(shape)

@@ -1,4 +1,5 @@
-"""From a picture file to what a network reads: opening it safely, and the "digit" preprocessing ("photo" is photo.py).
+"""Converts picture files to network inputs: opens them safely, and implements the "digit" preprocessing (for "photo",
+see photo.py).
 
 "digit" finds one digit in an ordinary picture. It estimates the background in three ways (one colour, a smooth surface,
 a local median; see ink.py), divides it out, so that uneven light goes away, and keeps the way that accounts best for

@@ -1,9 +1,9 @@
-"""The engines that add another value to the sums of a convolution, in PSUM banks that take turns.
+"""The engines that add a residual value to the sums of a convolution, alternating between PSUM banks.
 
-The Vector Engine adds it to sums on their way out of PSUM, for which the Tensor Engine waits where a bank takes it one
-matmul. The Tensor Engine adds it by one matmul more, of the identity: its products are exact, and PSUM adds them in
-float32. In 16 bits that takes as long as one step of a filter, in float32 four times as long. Where banks take many
-matmuls, it may add to the last one alone, which the next operation waits for.
+The Vector Engine adds it while it evicts sums from PSUM; the Tensor Engine waits for that if a bank takes only one
+matmul. The Tensor Engine adds it by an additional matmul with the identity, which is exact: PSUM adds the products in
+float32. In 16 bits that takes as long as one step of a filter, in float32 four times as long. If banks take many
+matmuls, it may add to the last bank only, since the next operation waits for that one.
 
 Plain data without `nki`: the host chooses by the predicted time (`lowering/`).
 """
@@ -32,9 +32,9 @@ class Adding(str, Enum):
         return self.value
 
     def way(self, turn: int, has_activation: bool, is_last: bool = False) -> Way:
-        """Return how bank number `turn` is added to. Without an activation the Vector Engine writes the result itself;
-        three banks of five leave it the time for one that it applies, two instructions. `is_last`: it is the last of
-        the operation, for which the next operation waits."""
+        """Return the engines that add to bank number `turn`. Without an activation the Vector Engine writes the result
+        directly. An activation takes it two instructions, so it then gets three banks of five. `is_last`: the
+        operation's last bank, for which the next operation waits."""
         if self is Adding.LAST and is_last:
             return Way.TENSOR
         if self is not Adding.SHARED:

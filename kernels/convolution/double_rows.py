@@ -21,8 +21,8 @@ FREE_DIMENSIONS = 3  # free dimensions that most instructions can read (nki-aps,
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul of one input tile, its `weights` and one step of the filter; or of two planes, the second of which lies
-    `inputs_apart` and `weights_apart` elements of a partition behind the first."""
+    """A matmul of one input tile with the `weights` of one filter step, or of two planes, the second `inputs_apart` and
+    `weights_apart` elements of a partition after the first."""
 
     weights: nl.NkiTensor
     tile: int
@@ -69,7 +69,7 @@ def _apart(plan, t, tile, unit):
 
 
 def doubled(tile, apart):
-    """View [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition behind the first."""
+    """View [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition after the first."""
     lanes, *free = tile.get_pattern()
     return tile.ap([lanes, [apart, 2], *_joined(free)])
 

@@ -40,7 +40,7 @@ class OutputTile:
     result: nl.NkiTensor
     group: Block
     number: int = 0  # its position in the stream of weights
-    pieces: list[Block] | None = None  # how the group is cut; None: as planned
+    pieces: list[Block] | None = None  # the pieces of the group; None: those of the plan
     turn: int = 0  # number of the operation's pieces before these
     is_last: bool = False  # no more tiles of the operation follow
 
@@ -49,11 +49,11 @@ class OutputTile:
 class Epilogue:
     """The end of a tile of output channels, with columns [channels, 1] in float32: activation(sums * scale + bias).
 
-    With an `addend` of the result's shape, in SBUF, nothing is pooled: activation((sums * before + addend) * after +
-    bias), the Vector Engine adding; or, where there is a `diagonal` of the column `inverse`, activation((sums +
-    diagonal @ addend) * scale + bias), the Tensor Engine adding. Columns that are None are ones. Where no sums are
-    scaled, the diagonal is the identity, and pieces take turns as `adding` has them. `bounds`: two columns in place of
-    the numbers of a clip.
+    With an `addend` (in SBUF, of the result's shape) nothing is pooled. The Vector Engine computes activation((sums *
+    before + addend) * after + bias); with a `diagonal` of the column `inverse`, the Tensor Engine adds:
+    activation((sums + diagonal @ addend) * scale + bias). Columns that are None are ones. If no sums are scaled, the
+    diagonal is the identity, and pieces alternate between the engines as `adding` says. `bounds`: two columns in place
+    of the numbers of a clip.
     """
 
     bias: nl.NkiTensor
@@ -253,7 +253,7 @@ def _finish(target, sums, epilogue, problem):
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
         activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
-    else:  # the maximum need not be at the maximum of what goes in
+    else:  # the activation may decrease, so its maximum may be elsewhere
         activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
         activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))

@@ -1,8 +1,8 @@
 """The filters and biases of a convolution on their way into SBUF.
 
-A stream gives the weights of one unit after the other, a tile of output channels by a tile of input channels, and hides
-that chunks of filters load ahead, that filters as frameworks store them are transposed on the Tensor Engine while
-earlier units are multiplied, and that packed ones lie as they stay.
+A stream returns the weights unit by unit; a unit is a tile of output channels by a tile of input channels. Chunks of
+filters are loaded ahead. Filters in a framework's layout are transposed on the Tensor Engine while earlier units are
+multiplied; packed filters are used as they are.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .pairs import pair_filters
 from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
 from .squares import square_filters
 
-WIDE_STRIDE = 16  # bytes between neighbours from which on a memory gives an engine half its bandwidth (A1)
+WIDE_STRIDE = 16  # stride in bytes from which an engine gets half of a memory's bandwidth (A1)
 
 
 @dataclass
@@ -27,21 +27,21 @@ class WeightStream:
     plan: Conv2dPlan
     first: int  # of the output tiles
     units: int
-    staged: list[nl.NkiTensor]  # chunks on their way
+    staged: list[nl.NkiTensor]  # chunks being loaded
     ready: list[nl.NkiTensor]  # units in stationary layout
 
 
 def open_weights(w, plan, first, out_tiles):
-    """A stream of the units of `out_tiles` output tiles from `first` on, nothing of which is loaded yet."""
+    """Return a stream of the units of `out_tiles` output tiles from `first` on; nothing is loaded yet."""
     staged: list[nl.NkiTensor] = []
     ready: list[nl.NkiTensor] = []
     return WeightStream(w, plan, first, out_tiles * len(plan.channel_tiles), staged, ready)
 
 
 def weights_of(stream, tile, t):
-    """The weights of output tile `tile`, counted from the stream's first, and input tile `t`.
+    """Return the weights of output tile `tile`, counted from the stream's first, and input tile `t`.
 
-    One unit more is made ready, so that the Tensor Engine multiplies while that one is copied out of PSUM.
+    The next unit is prepared too, so that the Tensor Engine multiplies while that unit is copied out of PSUM.
     """
     unit = tile * len(stream.plan.channel_tiles) + t
     while len(stream.ready) < min(unit + 2, stream.units):
@@ -50,7 +50,7 @@ def weights_of(stream, tile, t):
 
 
 def units_of(stream, tile):
-    """The weights of output tile `tile` for each tile of input channels."""
+    """Return the weights of output tile `tile` for each tile of input channels."""
     units = []
     for t in range(len(stream.plan.channel_tiles)):
         units.append(weights_of(stream, tile, t))
@@ -58,7 +58,7 @@ def units_of(stream, tile):
 
 
 def stage_weights(stream, last):
-    """Load chunks until there are `last`: units where packed, else [output channels, channels, rows, columns]."""
+    """Load chunks until `last` are loaded: units if packed, else [output channels, channels, rows, columns]."""
     plan = stream.plan
     chunks = len(plan.weights.chunks)
     input_tiles = len(plan.channel_tiles)
@@ -83,8 +83,8 @@ def stage_weights(stream, last):
 
 
 def load_packed(w_packed, plan, out_tile, channels, room=None):
-    """Packed weights of a tile of output channels and one of input channels: [taps and channels, steps, Cout], in a
-    `room` or one of their own."""
+    """Load the packed weights of a tile of output channels and a tile of input channels, [taps and channels, steps,
+    Cout], into `room` or a new buffer."""
     rows = rows_of_taps(plan, channels.index, plan.problem.filters.taps.count)
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # an output tile may be part of a block

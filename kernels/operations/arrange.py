@@ -1,4 +1,4 @@
-"""Operations of a launch that compute nothing: padding, rows and columns that take turns, numbers in another order."""
+"""Operations that move values without computing: padding, pixel shuffle, and reordering."""
 
 import math
 
@@ -18,7 +18,7 @@ ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
 
 
 def pad(launch, number, operation: Pad, operands):
-    """Write a number around a value, or rows and columns of its own."""
+    """Pad a value with a number, or with rows and columns of its own."""
     (value,) = operands
     room = launch.room_of(operation, value.heights)
     top, left, bottom, right = operation.padding
@@ -43,7 +43,7 @@ def pad(launch, number, operation: Pad, operands):
 
 
 def copy_border(data, border: Border, down: Span, across: Span, engine):
-    """Set the padding of a tile [partitions, images, rows, columns] to rows and columns of its own."""
+    """Fill the padding of a tile [partitions, images, rows, columns] with copies of its own rows and columns."""
     inside = data[:, :, down.head : down.size - down.tail]
     for column, source in border_copies(border, across):
         nisa.tensor_copy(
@@ -54,7 +54,7 @@ def copy_border(data, border: Border, down: Span, across: Span, engine):
 
 
 def border_copies(border: Border, span: Span):
-    """Return (position in the padding, the one that is copied there) along an axis."""
+    """Return (position in the padding, position copied there) along an axis."""
     extent = span.size - span.head - span.tail
     around = [*range(span.head), *range(span.size - span.tail, span.size)]
     return [(at, span.head + border.position(at - span.head, extent)) for at in around]
@@ -73,7 +73,7 @@ def interleave(launch, number, operation: Interleave, operands):
 
 
 def reshape_pixels(launch, number, operation: ReshapePixels, operands):
-    """Copy the pixels of each channel to other rows and columns, by way of a copy without the zeros around them."""
+    """Reshape the pixels of each channel, through a copy without the margin."""
     (value,) = operands
     room = launch.room_of(operation, value.heights)
     shape = (operation.rows, operation.columns)
@@ -92,8 +92,8 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
 
 
 def _permute_pixels(target, pixels, operation: ReshapePixels):
-    """Copy pixels [channels, images, pixels] in another order to [channels, images, rows, columns], half of each image
-    by each of two engines."""
+    """Permute pixels [channels, images, pixels] into [channels, images, rows, columns]; two engines copy half of each
+    image each."""
     split = operation.split
     shape = tuple(split[axis] for axis in operation.order)
     rows = next((count for count in range(1, len(shape)) if math.prod(shape[:count]) == operation.rows), 0)
@@ -102,7 +102,7 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
         own = target[:, image]
         if rows:
             own = own.reshape_dim(2, shape[rows:]).reshape_dim(1, shape[:rows])
-        else:  # an axis goes over from one row to the next
+        else:  # an axis continues from one row to the next
             whole = sbuf_tile((own.shape[0], operation.rows * operation.columns), own.dtype)
             own = whole.reshape_dim(1, shape)
         for part in even_tiles(shape[0], ceil_div(shape[0], 2)):
@@ -114,7 +114,7 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
 
 
 def rearrange(launch, number, operation: Rearrange, operands):
-    """Bring the numbers of each image into another order, by way of HBM."""
+    """Permute the elements of each image through HBM."""
     (value,) = operands
     stored = stored_value(launch, value)
     images = value.images * value.packed

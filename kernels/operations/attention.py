@@ -1,8 +1,9 @@
 """Attention of a launch: the products of queries and keys, and of weights and values, head by head.
 
 The scores of up to 128 queries lie on the partitions, all keys along the free axis, so that the softmax is one maximum,
-one exponential and one sum of rows. The second product contracts over keys, which the Tensor Engine therefore turns
-onto the partitions, and leaves the output as every other value is: channels on the partitions, tokens along them.
+one exponential and one sum of rows. The second product contracts over keys, so the Tensor Engine transposes the weights
+to put keys on the partitions. Its output has the layout of every other value: channels on the partitions, tokens along
+the free axis.
 
     for image, block of queries, unit (a sequence and a head), several at a time where keys are few:
         for tile of queries:
@@ -16,8 +17,8 @@ onto the partitions, and leaves the output as every other value is: channels on 
 |---|---|---|
 | scores | [queries, units, keys] | 128 queries; a bank of PSUM, 512 keys; more are copied to SBUF |
 | weights, turned | [queries, units, keys], [keys, key tile, units, queries] | of the dtype of the values |
-| turned values | [keys, key tile, heads of a tile, channels] | zeros around the channels of each head |
-| sums | [channels, sequences, queries] | a bank: 512 queries |
+| turned values | [keys, key tile, heads of a tile, channels] | zeros in the columns of other heads | | sums |
+[channels, sequences, queries] | a bank: 512 queries |
 """
 
 from dataclasses import dataclass, field
@@ -45,16 +46,16 @@ from .attention_bias import Bias, Unit
 from .attention_operands import Tokens, head_pieces
 from .attention_values import TurnedValues
 
-GROUPS_AHEAD = 2  # groups of heads whose exponentials are on their way while the Tensor Engine multiplies others
+GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies others
 FEW_KEYS = PARTITIONS  # below which one instruction computes the softmax of several heads
-BANKS_OF_SCORES = 2  # that wait for their exponentials; further ones wait in SBUF
+BANKS_OF_SCORES = 2  # score tiles in PSUM awaiting their exponentials; further ones wait in SBUF
 
 
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
     room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
     work = _Work(launch, operation, operands, room, Bias(launch, operation))
-    waiting: list[Any] = []  # second halves of groups of heads, behind the first halves of those after them
+    waiting: list[Any] = []  # second halves, delayed behind the first halves of later groups
     for image in range(room.images):
         for finish in _Image(work, image).halves():
             waiting.append(finish)
@@ -66,7 +67,7 @@ def attend(launch, number, operation: Attention, operands):
 
 
 def _of_whole_words(parts, dtype):
-    """Return tiles of even sizes for 16-bit transposes: an odd one begins one earlier, or ends one later."""
+    """Return tiles of even sizes for 16-bit transposes; an odd tile is extended by one at its start or end."""
     if itemsize(dtype) == 4 or len(parts) == 1:
         return parts
     even = []
@@ -79,8 +80,8 @@ def _of_whole_words(parts, dtype):
 
 @dataclass(frozen=True)
 class _Work:
-    """The attention of all images of a pass. `masks`: columns of ones on the partitions of pieces that are not aligned,
-    by their first and last partition and those of their tile."""
+    """Attention over all images of a pass. `masks`: for each unaligned piece, a column with ones on its partitions;
+    keyed by its first and last partition and the tile's."""
 
     launch: Any
     operation: Attention
@@ -104,12 +105,13 @@ class _Image:
         self._out_heads = head_pieces([tile.shape[0] for tile in room.tiles], operation.heads)
         self._key_tiles = tiles(self._keys.count, PARTITIONS)
         self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
-        self._sums: dict[int, nl.NkiTensor] = {}  # by output tile, of the sequences at work
+        self._sums: dict[int, nl.NkiTensor] = {}  # by output tile, for the current sequences
         self._turn = 0
         self._result = self._open_result()
 
     def halves(self):
-        """Compute the weights of some units of a block of queries at a time, and yield what multiplies the values."""
+        """Compute the attention weights of a block of queries, some units at a time, and yield them as operands for the
+        values."""
         each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
         count = each if self._keys.count < FEW_KEYS else min(each, 2)
         groups = self._groups(max(1, count))
@@ -135,7 +137,7 @@ class _Image:
         ]
 
     def _multiply_values(self, units, block: Tile, weights, is_last):
-        """Multiply the values of some units by their weights, of each part of a block of queries."""
+        """Multiply the values of some units by their weights, for each part of a block of queries."""
         at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
         turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
         for part, own in zip(*weights, strict=True):
@@ -147,7 +149,8 @@ class _Image:
             self._put_result()
 
     def _block(self):
-        """Return the queries whose turned weights are in SBUF at a time: a bank of sums, fewer of many keys."""
+        """Return how many queries have their transposed weights in SBUF at a time: one bank of sums, or fewer if there
+        are many keys."""
         most = nl.tile_size.psum_bank_fmax
         wide = len(self._key_tiles) * itemsize(self._launch.dtype)
         return max(PARTITIONS, min(most, 32 * 1024 // wide // PARTITIONS * PARTITIONS))
@@ -165,8 +168,8 @@ class _Image:
             self._evict(dst[:, some.start : some.end], bank[:, :, 0 : dst.shape[2]])
 
     def _weights(self, units, queries: Tile):
-        """Return the softmax [queries, units, keys] of some units for a tile of queries, and zeros for one more where
-        their number is odd: the Tensor Engine writes whole words of PSUM."""
+        """Return the softmax [queries, units, keys] of some units for a tile of queries. An odd number of queries is
+        padded with zeros, because the Tensor Engine writes whole words of PSUM."""
         keys = self._keys.count
         whole = sbuf_tile((whole_words(queries.size, self._launch.dtype), len(units), keys), self._launch.dtype)
         if whole.shape[0] > queries.size:
@@ -196,7 +199,7 @@ class _Image:
         return whole
 
     def _copy_scores(self, units, queries: Tile, weights):
-        """Compute scores that no softmax follows."""
+        """Compute the scores of linear attention, which has no softmax."""
         for block in even_tiles(self._keys.count, nl.tile_size.psum_bank_fmax):
             bank = nl.ndarray((queries.size, len(units), block.size), dtype=nl.float32, buffer=nl.psum)
             for n, unit in enumerate(units):
@@ -205,7 +208,7 @@ class _Image:
             nisa.activation(dst=dst, op=nl.copy, data=bank, scale=self._operation.scale)
 
     def _exponentials_of_units(self, units, queries: Tile, weights, sums):
-        """Compute exponentials and their sums of several units, an instruction for all of them."""
+        """Compute the exponentials of several units and their sums, with one instruction for all units."""
         shape = (queries.size, len(units), self._keys.count)
         scores = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
         for n, unit in enumerate(units):
@@ -292,7 +295,7 @@ class _Image:
             )
 
     def _add_values(self, unit: Unit, block: Tile, turned, at_once):
-        """Add what a head's values contribute to the sums; store them when all heads have."""
+        """Add the contribution of a head's values to the sums; store the sums after the last head."""
         place = unit.row % at_once
         for piece in self._out_heads[unit.head]:
             size = several_columns(piece.size, self._launch.dtype)
@@ -311,7 +314,7 @@ class _Image:
                 self._store(piece.tile, unit.row - place, block)
 
     def _store(self, tile, row, block: Tile):
-        """Copy the sums of an output tile to its place: of a block of queries, or of several sequences."""
+        """Copy the sums of an output tile, for a block of queries or for several sequences, to the output."""
         sums = self._sums[tile][0 : self._room.tiles[tile].shape[0]]
         count = min(
             block.size, self._operation.rows * self._operation.columns if self._rows == 1 else self._operation.columns
@@ -323,7 +326,7 @@ class _Image:
             self._evict(self._result[tile][:, block.start : block.start + count], sums[:, 0, 0:count])
 
     def _open_result(self):
-        """Return of each output tile what it is written to: the room, or a copy without the zeros around it."""
+        """Return the target of each output tile: the output buffer, or a temporary tile without its margin."""
         inside = [self._room.inside(t)[:, self._image] for t in range(len(self._room.tiles))]
         if self._operation.by_rows:
             return inside
@@ -335,7 +338,7 @@ class _Image:
         return [sbuf_tile((tile.shape[0], tokens), tile.dtype) for tile in inside]
 
     def _put_result(self):
-        """Copy a result that is not in its room there."""
+        """Copy results in temporary tiles to the output buffer."""
         if self._operation.by_rows or self._operation.rows == 1:
             return
         if self._operation.margin == NO_SIDES and set(self._room.margins) == {NO_SIDES}:

@@ -8,7 +8,7 @@ import nki.language as nl
 from ..attention_operation import Attention
 from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile
 
-KEPT_BYTES = 24 * 1024  # of a partition, up to which all of the bias stays for the next image
+KEPT_BYTES = 24 * 1024  # bytes of a partition up to which the whole bias stays in SBUF for the next image
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Unit:
 
 
 class Bias:
-    """The bias in HBM, and the tiles of it that stay in SBUF: [queries, keys], float32, of each head and sequence."""
+    """The bias in HBM, and its tiles cached in SBUF: [queries, keys], float32, for each head and sequence."""
 
     def __init__(self, launch, operation: Attention) -> None:
         self._launch, self._operation = launch, operation
@@ -44,7 +44,7 @@ class Bias:
         first = self._operation.bias_at + ((key[0] * rows + key[1]) * count + queries.start) * keys
         tile = sbuf_tile((queries.size, keys), self._launch.dtype)
         some = min(queries.size, count - queries.start)
-        if some < queries.size:  # a single query that has zeros beside it
+        if some < queries.size:  # a single query, padded with zeros
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         source = self._launch.weights[first : first + some * keys].reshape((some, keys))
         copy_by_hardware(dst=tile[0:some], src=source)
@@ -53,8 +53,8 @@ class Bias:
         return tile
 
     def tile_of_units(self, units, queries: Tile):
-        """Return the bias of a tile of queries for heads that follow one another, or all heads of several sequences:
-        [queries, units, keys], by one DMA."""
+        """Load the bias of a tile of queries for consecutive heads, or for all heads of several sequences, by one DMA:
+        [queries, units, keys]."""
         heads, rows, count, keys = self.shape
         key = units[0].head, len(units), units[0].row % rows, queries.start
         if key in self._kept_of_units:

@@ -9,12 +9,12 @@ from ..program import NO_SIDES
 from ..tiling.tiles import itemsize, sbuf_tile
 
 QUADRANT = 32  # partitions that operands begin at multiples of
-MASKED_BYTES = 20 * 1024  # of a partition, up to which queries among zeros stay for the next tile of queries
+MASKED_BYTES = 20 * 1024  # bytes of a partition up to which zero-padded queries stay for the next tile of queries
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Partitions [first, end) of a tile of channels that are of one head; the tile's first or last such piece.
+    """Partitions [first, end) of a tile of channels that belong to one head.
 
     `size`: partitions of the tile.
     """
@@ -36,12 +36,13 @@ class Piece:
 
     @property
     def rows(self):
-        """The partitions that are multiplied: the piece's own, or, among zeros, all of the tile."""
+        """The partitions that are multiplied: the piece's own if it is aligned, otherwise the whole tile with zeros
+        elsewhere."""
         return slice(self.first, self.end) if self.is_aligned else slice(0, self.size)
 
 
 def head_pieces(heights, heads):
-    """Return the pieces of each head, of channels in tiles of such heights."""
+    """Return the pieces of each head, for channels in tiles of the given heights."""
     each = sum(heights) // heads
     found: list[list[Piece]] = [[] for _ in range(heads)]
     start = 0
@@ -56,10 +57,10 @@ def head_pieces(heights, heads):
 
 
 class Tokens:
-    """The tokens of an image: [channels, tokens] of each tile, of all of it or `by_rows` of a row.
+    """The tokens of an image, or with `by_rows` of one row: [channels, tokens] for each tile.
 
-    `is_padded`: a single token of 16 bits has zeros beside it, as the Tensor Engine's stationary operand. `masks`: of
-    pieces, for all images.
+    `is_padded`: a single 16-bit token is padded with zeros to be a valid stationary operand. `masks`: of the pieces,
+    shared by all images.
     """
 
     def __init__(self, value, image, by_rows, is_padded=False, masks=None) -> None:

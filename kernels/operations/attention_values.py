@@ -1,4 +1,4 @@
-"""The values of attention with keys on the partitions, as the second product contracts over them."""
+"""The values of attention with keys on the partitions, since the second product contracts over keys."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -6,7 +6,7 @@ import nki.language as nl
 from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
 from .attention_operands import Piece, Tokens, head_pieces
 
-KEPT_BYTES = 32 * 1024  # of a partition, up to which the turned values of all tiles stay for the next block of queries
+KEPT_BYTES = 32 * 1024  # bytes of a partition up to which transposed values stay for the next queries
 
 
 class TurnedValues:

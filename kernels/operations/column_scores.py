@@ -1,12 +1,12 @@
 """The scores of one picture with classes on the partitions, 128 of them a column, and the first of the largest.
 
-A single picture is a poor stationary operand: each matmul then streams up to 512 weights for one row of the array, and
-what follows works on one partition. Here the weights are stationary:
+A single picture makes a poor stationary operand: each matmul would stream up to 512 weights for one row of the array,
+and all later instructions would use one partition. Here the weights are stationary:
 
     for tile of up to 128 classes:
         logits[:, tile] = weights[:, tile] @ picture + bias         # a matmul of one column for each tile of inputs
     largest of each partition, and its class
-    both turned into rows; of the classes whose number is the largest of all, the first
+    transpose both to rows; the first of the classes with the largest score
 """
 
 import nki.isa as nisa
@@ -16,11 +16,11 @@ from ..argmax import SEARCH_WIDTH
 from ..program import Scores
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, sbuf_tile, several_columns, tiles
 
-BEYOND = float(1 << 24)  # more than any class; sums with it are exact enough to stay so
+BEYOND = float(1 << 24)  # larger than any class number, also after rounding
 
 
 def compute_column_scores(launch, number, operation: Scores, value, multiplied):
-    """Compute the numbers of one picture as its scores, and the first of the largest, into HBM.
+    """Compute the scores of one picture and the first class with the largest score, into HBM.
 
     `multiplied`: the steps of the filter, and of each input tile the weights [partitions, steps, classes].
     """
@@ -44,8 +44,8 @@ def compute_column_scores(launch, number, operation: Scores, value, multiplied):
 
 
 def _add_column(logits, sums, other, part, count):
-    """Add up a column of logits, the last one's partitions without a class being copies of the first column: there it
-    ties, and comes first."""
+    """Compute a column of logits. In the last column, partitions without a class are copies of the first column, which
+    wins ties."""
     column, here = slice(part.index, part.index + 1), slice(0, part.size)
     if part.index == count - 1:
         first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
@@ -71,7 +71,7 @@ def _multiply_column(sums, value, multiplied, part, dtype):
 
 
 def _find_first_of_largest(found, logits, partitions, last):
-    """Find the class of the largest of logits [partitions, columns], int32 [1, 1]: the first, where several are.
+    """Find the class of the largest logit in [partitions, columns], int32 [1, 1]; of equals, the first.
 
     Class c is in partition c % 128 of column c // 128. `partitions`: their numbers in float32, [partitions, 1]. `last`:
     the last class.
@@ -98,14 +98,14 @@ def _find_first_of_largest(found, logits, partitions, last):
     behind = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=behind, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
     left = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(  # NaN is found nowhere: then a class is not beyond the last
+    nisa.scalar_tensor_tensor(  # NaN compares unequal to everything; clamp to the last class
         dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=behind
     )
     nisa.tensor_reduce(dst=found, op=nl.minimum, data=left, axis=1)
 
 
 def _store_columns(scores, logits, rows):
-    """Store logits [partitions, columns] as scores [1, classes] in HBM, by way of `rows` of 128 classes in SBUF."""
+    """Store logits [partitions, columns] as scores [1, classes] in HBM, through `rows` of 128 classes in SBUF."""
     count, classes = rows.shape[0], scores.shape[1]
     turned = nl.ndarray((count, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(dst=turned, data=logits, engine=nisa.engine.tensor)

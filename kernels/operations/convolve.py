@@ -2,8 +2,7 @@
 
 for group of rows or images:
     for tile of outputs:                    # up to 128 channels of some of the packed images
-        result = a part of the room, or a tile on its way to HBM
-        convolve_tile(result, weights, inputs)
+        result = a region of the output buffer, or a tile that goes to HBM convolve_tile(result, weights, inputs)
 copy the result down the partitions, if the next operation reads copies
 """
 
@@ -31,7 +30,7 @@ from .value import copy_down
 
 
 def plan_convolution(operation: Convolution, value, item_bytes):
-    """Return how a convolution is cut up."""
+    """Return the tiling of a convolution."""
     order = operation.output_order(value.packed)
     pool_size = operation.pool_size
     problem = Problem(
@@ -56,7 +55,7 @@ def plan_convolution(operation: Convolution, value, item_bytes):
 
 
 def convolve(launch, number, operation: Convolution, operands):
-    """Run a convolution, the addend of its sums being its second operand if there are two."""
+    """Run a convolution; its second operand, if any, is added to the sums."""
     if operation.form.rows > 1:
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
@@ -89,7 +88,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             first = group.image * order.phases + phase
             own_rows = ceil_div(operation.rows * operation.pool_size - row, order.rows)
             filled = _filled(group, ceil_div(room.images - first, order.phases), own_rows)
-            if filled is None:  # none of its pictures or rows is there
+            if filled is None:  # the group has no pictures or rows here
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = Place(place.room, (row, 0), (order.rows, 1))
@@ -115,7 +114,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             end = replace(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             if index == len(plan.groups) - 1 and not operation.weights.stay:
-                weights.units[out_tile.index] = {}  # the simulator holds what is referred to
+                weights.units[out_tile.index] = {}  # the simulator keeps referenced tiles
             turn += len(pieces)
             warm = None
             if room.hbm is not None:
@@ -128,7 +127,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
 
 
 def _epilogues(launch, operation, plan, order, reads, room):
-    """Return the constants of the outputs of each place's parts."""
+    """Return the constants for the outputs of each write region's parts."""
     ends: list[Epilogue] = []
     for out_tile in plan.weights.out_tiles:
         part = order.position(out_tile.index, PARTITIONS)[2]
@@ -139,7 +138,7 @@ def _epilogues(launch, operation, plan, order, reads, room):
 
 
 def _epilogue(launch, operation, part, rows, adds_by_matmul):
-    """Return the constants of the outputs that are `part` of those of a place."""
+    """Return the constants for the `part` of a write region's outputs."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
     columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
@@ -157,8 +156,8 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
 
 
 def _adds_by_matmul(operation, plan, reads, room):
-    """True if the Tensor Engine adds the addend of sums with scales: where its matmuls are few, it waits for the Vector
-    Engine otherwise. A bank of outputs is worth making a diagonal matrix."""
+    """True if the Tensor Engine adds the addend to scaled sums: with few matmuls it would otherwise wait for the Vector
+    Engine. One bank of outputs repays making a diagonal matrix."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
     enough = room.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
@@ -166,7 +165,7 @@ def _adds_by_matmul(operation, plan, reads, room):
 
 
 def _inputs(operation, value, plan):
-    """Return what a convolution reads, as the groups of its plan."""
+    """Return the input of a convolution, in the groups of its plan."""
     resident = [value.inside(t, operation.padding) for t in range(len(value.tiles))]
     inputs = open_inputs(value.hbm, plan, resident)
     if value.hbm is not None and operation.group_bytes == 0:
@@ -179,7 +178,7 @@ def _inputs(operation, value, plan):
 
 
 def _blanked(operation, group):
-    """Return the rows that are not of the image, of a group of outputs alone."""
+    """Return the rows outside the image within one group of outputs."""
     groups = operation.row_groups
     is_first, is_last = group.row == 0, group.row + group.rows == operation.rows * operation.pool_size
     return RowGroups(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)

@@ -7,11 +7,11 @@ from ..activation_functions import activate, slope_below_zero
 from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
 from ..program import Affine, Combine, Slope
 
-MANY_PIXELS = 96  # of an image, from which an instruction for each, a number a partition, is quicker than of tensors
+MANY_PIXELS = 96  # pixels from which an instruction per image beats one on tensors
 
 
 def combine(launch, number, operation: Combine, operands):
-    """Combine two values; the second may have one number for each channel of each image."""
+    """Combine two values; the second may hold one number for each channel of each image."""
     first, second = operands
     room = launch.room_of(operation, first.heights)
     for t in range(len(first.tiles)):
@@ -45,13 +45,13 @@ def slope(launch, number, operation: Slope, operands):
 
 
 def _numbers(launch, operation, index, data):
-    """Return the numbers of a tile: a column [P, 1], or [P, elements of an image] where each has its own."""
+    """Return the constants of a tile: a column [P, 1], or [P, elements of an image] if they differ by element."""
     each = data.shape[2] * data.shape[3] if operation.by_element else 1
     return launch.constants(data.shape[0], operation.constants + index * each, each)
 
 
 def _on_all(numbers, data):
-    """Return numbers of a tile for all its images and, where they are a column, pixels."""
+    """Broadcast the constants of a tile over its images and, if they are a column, over pixels."""
     _, images, rows, columns = data.shape
     if numbers.shape[1] == 1:
         return numbers.expand_dim(2).expand_dim(3).broadcast(1, images).broadcast(2, rows).broadcast(3, columns)

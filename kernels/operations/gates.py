@@ -1,8 +1,8 @@
-"""Gates of channels, convolutions of single pixels to single pixels: all tiles of channels in one tensor.
+"""Channel gates, which are convolutions of single pixels: all tiles of channels share one tensor.
 
-An instruction takes longer to begin than for a number a partition. So the sums of all tiles lie side by side in a tile
-of PSUM, each complete before the next, and bias and activation are of all of them at once. They stay float32, as
-engines take numbers of channels:
+For one number per partition, starting an instruction takes longer than executing it. So the sums of all tiles are
+adjacent in one PSUM tile, each completed before the next starts, and bias and activation are applied to all of them at
+once. They stay float32, the dtype of per-partition scalars:
 
     sums[:, t] = a matmul for each input tile
     gates = activation(sums + bias)
@@ -16,11 +16,11 @@ from ..program import NO_SIDES
 from ..tiling.tiles import PARTITIONS, sbuf_tile
 from .value import value_in_tiles
 
-MANY_TILES = 4  # of channels, from which on a function of one instruction is of all tiles at once, too
+MANY_TILES = 4  # tiles of channels from which a one-instruction activation is also applied to all tiles at once
 
 
 def has_gates(operation, operands, plan):
-    """True if all tiles of a convolution can be computed at once, and are worth it."""
+    """True if all tiles of a convolution can be computed at once, and that pays."""
     value, tiles = operands[0], plan.weights.out_tiles
     if not operation.is_gate or operation.into is not None or len(operands) > 1 or operation.is_scaled:
         return False

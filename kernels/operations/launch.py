@@ -1,8 +1,8 @@
-"""A program while it runs: its values, its constants, and the weights on their way into SBUF.
+"""The state of a running program: its values, its constants, and the weights being loaded into SBUF.
 
-A load of weights comes just before its first matmul, unless the program has it come before an earlier operation; it
-starts as early as SBUF has room for it, so that weights stream in behind the operations before. Weights
-that stay are loaded once a stage.
+Weights are loaded just before their first matmul, unless the program issues the load before an earlier operation. A
+load starts as soon as SBUF has space, so that weights stream in during the preceding operations. Resident weights are
+loaded once per stage.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .value import Value, join, make_room, value_in_hbm
 
 @dataclass
 class LoadedWeights:
-    """The weights of one operation, as far as they are loaded.
+    """The weights of one operation that are loaded so far.
 
     `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
-    unit to that of the next input tile, if one load brings both. `next_load`: number of the next one. `ahead`: loads
-    that came early.
+    unit to that of the next input tile, if one load brings both. `next_load`: number of the next load. `ahead`: loads
+    issued early.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -68,15 +68,15 @@ class LoadedWeights:
 
 
 def load_weights(load, w, copy, name=""):
-    """Return the weights that a load brings of `w`, flat in HBM, by a way to copy them: [partitions, elements]."""
+    """Copy the weights of one load from `w`, flat in HBM, to SBUF; return them as [partitions, elements]."""
     run = sbuf_tile((load.rows, load.elements), w.dtype, name)
     copy(dst=run, src=w[load.offset : load.offset + load.numbers].reshape(run.shape))
     return run
 
 
 def make_diagonals(numbers, identity, turn):
-    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1], in `turn` by the
-    GpSimd and the Vector Engine."""
+    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1]; by `turn`, GpSimd and
+    the Vector Engine alternate."""
     channels, matrices, _ = numbers.shape
     made = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(
@@ -90,7 +90,7 @@ def make_diagonals(numbers, identity, turn):
 
 
 class Launch:
-    """A program while it runs: `outputs` in HBM, and the values of the pass at work."""
+    """The state of a running program: `outputs` in HBM, and the values of the current pass."""
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self._core = nl.program_id(0)
@@ -109,7 +109,7 @@ class Launch:
         self._warming = dict(program.warming)
         self._staying: dict[WeightsAt, LoadedWeights] = {}
         self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
-        self._kept: dict[int, Value] = {}  # rooms of the whole batch, and the scores and classes of the last layer
+        self._kept: dict[int, Value] = {}  # buffers for the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
         self._answers: dict[int, tuple[nl.NkiTensor, ...]] = {}
         self._values: dict[int, Value] = {}
@@ -130,11 +130,11 @@ class Launch:
 
     @property
     def is_starting(self) -> bool:
-        """True until the first constants are asked for."""
+        """True until constants are first requested."""
         return self._constants is None
 
     def begin_pass(self, first, end, number):
-        """Go on to the images [first, end) of the input, pass `number` of a stage; what was kept for passes goes."""
+        """Start pass `number` of a stage, on images [first, end) of the input; drop values kept for earlier passes."""
         self._first, self._end, self._pass = first, end, number
         self._values = {room: self._of_pass(value) for room, value in self._kept.items()}
         for position, value in enumerate(self._inputs):
@@ -144,8 +144,8 @@ class Launch:
 
     def warm_bank(self, number, partitions, columns):
         """Return a PSUM tile of zeros, at least `columns` columns, for the first sums of operation `number`: the Tensor
-        Engine multiplies them while it waits for what the sums need, as it does at the start for the first loads. None
-        where it multiplies none."""
+        Engine multiplies zeros while it waits for its operands, as it does at the start for the first loads. None if it
+        does not."""
         count, widest = self._warming.get(number, 0), nl.tile_size.psum_bank_fmax
         if not is_throttled() or not (count or self.is_starting):
             return None
@@ -162,16 +162,16 @@ class Launch:
         return nl.float8_e4m3 if operation.narrow else self.dtype
 
     def begin_operation(self, number):
-        """Go on to operation `number` of the program."""
+        """Advance to operation `number` of the program."""
         self._number = number
 
     def label(self, operation):
-        """Return a name for a tensor, no other's, by which timelines know that it is what an operation computes."""
+        """Return a unique tensor name from which timelines learn the operation that computes the tensor."""
         self._named += 1
         return TensorName(f"{operation.name}.{self._named}", self._number, self._pass)
 
     def load_constants(self):
-        """Load all constants by one DMA, unless they are there: behind what the first matmuls wait for."""
+        """Load all constants by one DMA, unless they are loaded, after the loads that the first matmuls wait for."""
         if self._constants is None:
             assert self._constants_in_hbm is not None, "network: the program reads constants, and none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -193,7 +193,7 @@ class Launch:
         return self._constants[0:rows, first : first + count]
 
     def operands(self, operation):
-        """Return what an operation reads."""
+        """Return the operands of an operation."""
         windows = operation.windows or tuple((None,) * len(parts) for parts in operation.sources)
         return [
             join([self._part(part, window) for part, window in zip(parts, own, strict=True)])
@@ -205,7 +205,7 @@ class Launch:
         return value if window is None else value.of_rows(*window)
 
     def keep(self, number, value):
-        """Let later operations read the value of operation `number`."""
+        """Store the value of operation `number` for later operations."""
         self._values[number] = value
 
     def pictures(self):
@@ -213,7 +213,7 @@ class Launch:
         return self._values[LAUNCH_INPUT].pictures
 
     def open_room(self, number, room):
-        """Return a room for the images of the pass: of its own, or its part of one for the whole batch."""
+        """Return a buffer for the images of the pass: a new one, or its part of a buffer for the whole batch."""
         if room.memory is Memory.OUTPUT:
             return self._of_pass(self._kept[number])
         if not room.whole_batch:
@@ -223,8 +223,7 @@ class Launch:
         return self._of_pass(self._kept[number])
 
     def room_of(self, operation, partitions):
-        """Return the room that an operation writes: the one it is given, or one of its own in SBUF with tiles of
-        `partitions`."""
+        """Return the buffer that an operation writes: its `into`, or a new one in SBUF with tiles of `partitions`."""
         if operation.into is None:
             return make_room(self, operation, self.pictures(), partitions)
         room = self._values[operation.into.room]
@@ -234,15 +233,15 @@ class Launch:
         return room.of_rows(first, first + operation.rows)
 
     def answers(self, number, operation):
-        """Return what the launch returns of an operation, of the pass's pictures, in HBM: (scores, classes) of
-        `Answers`, (classes,) of `PixelArgmax`."""
+        """Return the outputs of an operation in HBM for the pass's pictures: (scores, classes) for `Answers`,
+        (classes,) for `PixelArgmax`."""
         answers = self._answers[number]
         first = self._first * self.program.packed
         end = min(answers[0].shape[0], self._end * self.program.packed)
         return tuple(each[first:end] for each in answers)
 
     def weights_of(self, operation, plan):
-        """Return the weights of an operation: those of an earlier one where they stay."""
+        """Return the weights of an operation; resident weights are those of an earlier pass."""
         found = self._staying.get(operation.weights)
         if found is not None:
             return found
@@ -272,8 +271,8 @@ class Launch:
         return self._diagonal
 
     def _seen(self, x):
-        """Return this core's images of an input [images, C, H, W] as a value; the launch before may have left more than
-        are read."""
+        """Return this core's images of an input [images, C, H, W] as a value; the previous launch may have left more
+        images than are read."""
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
         images, each = round_up(pictures, packed), given // self._shares
@@ -318,8 +317,8 @@ class Launch:
 
 
 def stream_of(weights, plan, tile, pitches):
-    """Return the units of an output tile as `convolve_tile` takes them: a stream of that tile alone. `pitches`: of the
-    input tiles."""
+    """Return the units of an output tile for `convolve_tile`: a stream of that tile only. `pitches`: of the input
+    tiles."""
     units = weights.of_tile(tile)
     reads = weights.reads[tile]
     pairs = [(pitches[t] if pitches else 0, weights.pitches[tile].get(t, 0)) for t in reads]

@@ -1,4 +1,4 @@
-"""The input of a launch on its way into SBUF, and values on their way out."""
+"""Loads the input of a launch into SBUF, and stores values to HBM."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -34,7 +34,7 @@ def load(seen, plan):
 
 
 def load_plain(launch, number, operation: Load, operands):
-    """Load a value as it is."""
+    """Load a value without changing it."""
     (value,) = operands
     room = launch.room_of(operation, value.heights)
     load_tiles(room, value)
@@ -58,11 +58,12 @@ def store(launch, number, operation: Store, operands):
 
 
 def load_taps(launch, number, operation: TapsLoad, operands):
-    """Load a small image, which comes with its zeros, as the first convolution reads it: (image, filter column,
-    channel) on the partitions, and below them the same further down by rows, for the filter's rows.
+    """Load a small image, stored with its padding, in the layout of the first convolution: (image, filter column,
+    channel) on the partitions, followed by copies shifted by rows, one for each filter row.
 
-    A DMA a row of the filter: each partition reads a run for each image. Or one DMA for all rows, which also fills the
-    partitions between them. In the first pass the matmuls wait for one image alone, or for half of it.
+    There is one DMA per filter row, in which each partition reads one run per image; or one DMA for all filter rows,
+    which also fills the partitions between them. In the first pass the matmuls wait for a single image or half an
+    image.
     """
     (value,) = operands
     seen = value.hbm
@@ -123,7 +124,7 @@ def _without_ones(pattern):
 def _load_features(seen):
     """Return rows of features [images, F], transposed on the Tensor Engine: tiles [up to 128 features, images, 1, 1].
 
-    A DMA that put each number on its partition would take a descriptor for every one.
+    A DMA that put each number on its partition would need a descriptor for each number.
     """
     images, features = seen.shape
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)

@@ -1,6 +1,6 @@
 """Operations of a launch that normalise: each pixel over its channels, or groups of channels over an image.
 
-The images that are packed along the partitions are groups of channels too: each has sums of its own.
+Images packed along the partitions are groups of channels too: each has its own sums.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A norm of a value: tiles read and written, their places among the channels, and the columns of numbers."""
+    """A norm of a value: the tiles read and written, their channels, and the columns of constants."""
 
     sources: list[nl.NkiTensor]
     targets: list[nl.NkiTensor]
@@ -63,7 +63,7 @@ def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
 
 
 def _blocks(targets, sources):
-    """Yield some pixels of all tiles at a time, of two values."""
+    """Yield blocks of pixels of two values, across all tiles."""
     _, images, rows, columns = sources[0].shape
     most = norm_block(len(sources))
     for across in even_tiles(columns, most):
@@ -90,9 +90,9 @@ def _open(launch, operation, value, room):
 
 
 def _ones(value, parts):
-    """Return the matrices of `layer_norm_tiles`; a single channel has those of 128, since one column of 16 bits is no
-    operand. Squares of bfloat16 are bfloat16 too: the Tensor Engine takes four passes for float32, and the error of
-    their sum is that of few of them."""
+    """Return the matrices for `layer_norm_tiles`. A single channel uses those of 128, since a single 16-bit column
+    cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine takes four passes for
+    float32 and rounding hardly affects their sum."""
     is_alone = len(parts) == 1 and parts[0].size > 1
     same = group_matrices(parts, value.channels)[0][0][1] if is_alone else None
     own, ones = value.tiles[0].dtype, []

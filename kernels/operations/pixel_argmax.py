@@ -3,10 +3,10 @@
     for 128 pixels at a time:
         numbers[pixels, channels] = channels x pixels, transposed by the Tensor Engine
         found[pixels] = the first of the largest of each row                            # max8, nc_find_index8
-    found, some blocks of 128 pixels: transposed again, and stored in runs of 128
+    transpose `found` of several blocks back, and store it in runs of 128
 
-Numbers of 16 bits are transposed by a matmul by the identity, exactly: then sums in PSUM are float32, and any number of
-channels makes whole words of it.
+16-bit values are transposed by a matmul with the identity, which is exact: the result in PSUM is float32, so that any
+number of channels fills whole words.
 """
 
 import nki.isa as nisa
@@ -45,8 +45,8 @@ def find_pixel_classes(launch, number, operation: PixelArgmax, operands):
 
 
 def _full_blocks(pixels, most):
-    """Return parts of up to `most` blocks of 128 pixels, and one of the pixels that are left: of two where it would be
-    one, since a single 16-bit column is no operand of the Tensor Engine."""
+    """Return parts of up to `most` blocks of 128 pixels and one of the remaining pixels. A single remaining pixel is
+    extended to two, since a single 16-bit column cannot be a Tensor Engine operand."""
     whole = pixels // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * most)
     first = whole - 1 if pixels == whole + 1 > 1 else whole
@@ -54,7 +54,8 @@ def _full_blocks(pixels, most):
 
 
 def _reader(value, image):
-    """Return a function from some pixels of an image to [channels, pixels] of each tile: of SBUF, or loaded."""
+    """Return a function that returns [channels, pixels] of each tile for some pixels of an image, from SBUF or loaded
+    from HBM."""
     if value.hbm is None:
         tokens = Tokens(value, image, by_rows=False, is_padded=True)
         return lambda part: [
@@ -104,7 +105,7 @@ def _transpose(launch, dst, data):
 
 
 def _put(numbers, bank, lanes, some, channels):
-    """Copy the lanes [first, end) of some blocks of pixels to where each picture has them."""
+    """Store lanes [first, end) of some blocks of pixels in each picture's class map."""
     first, end = lanes
     for picture in range(first // channels, (end - 1) // channels + 1):
         low, high = max(first, picture * channels), min(end, (picture + 1) * channels)

@@ -43,10 +43,10 @@ def _pool(launch, operation, value, fill, fold):
     columns = replace(make_sweep("columns", value.columns, window), phases=value.column_phases)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     end = across.size - across.head - across.tail
-    is_apart = value.column_phases > 1  # then the zeros around it are no maximum
+    is_apart = value.column_phases > 1  # so that the zero margin is never the maximum
     tail = input_span(rows, whole(rows.outputs), whole(rows.size)).tail
     around = (top, 0, tail, 0) if is_apart else NO_SIDES
-    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images, the rest of which are computed meanwhile
+    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images pooled at a time, while the others are computed
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
@@ -65,7 +65,7 @@ def _pool(launch, operation, value, fill, fold):
 
 
 def _padded(data, rows, columns, fill):
-    """Return a copy of [partitions, images, rows, columns] with the padding that two spans have around it."""
+    """Return a copy of [partitions, images, rows, columns] with the padding of two spans."""
     copy = nl.ndarray((*data.shape[:2], rows.size, columns.size), dtype=data.dtype, buffer=nl.sbuf)
     fill_border(copy, rows, columns, fill)
     bottom, right = rows.size - rows.tail, columns.size - columns.tail

@@ -15,5 +15,5 @@ def filters_of(operation, value, outputs):
 
 
 def finish_of(operation, pool_size=1):
-    """Return the end of an operation's sums."""
+    """Return the pooling and activation of an operation."""
     return Finish(pool_size, operation.activation.name, operation.activation.parameters)

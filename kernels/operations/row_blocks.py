@@ -1,9 +1,8 @@
 """A depthwise convolution in groups of rows: by matrices of several rows of few channels (convolution/row_blocks.py).
 
 for tile of 64 or 32 channels:
-    grouped = the rows of a group on the partitions below one another       # copies, one tile ahead
-    sums = a matmul for each step of groups and each filter column          # convolve_tile
-    result = the rows of a group side by side again                         # copies
+    grouped = rows of a group stacked along the partitions # copies, one tile ahead sums = a matmul for each step of
+    groups and each filter column          # convolve_tile result = rows of a group side by side again # copies
 """
 
 from dataclasses import replace
@@ -22,11 +21,11 @@ from .launch import stream_of
 from .problems import filters_of, finish_of, images_of
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd makes one copy of this number: it is about as many times as slow
+GPSIMD_TURN = 4  # GpSimd makes one copy out of this many, since it is about this many times slower
 
 
 def convolve_row_blocks(launch, number, operation: Convolution, operands):
-    """Run a depthwise convolution in one of the forms of groups of rows."""
+    """Run a depthwise convolution in a form that computes groups of rows."""
     (value,) = operands
     geometry = operation.row_blocks(PARTITIONS)
     blocks = geometry.blocks(value.heights)
@@ -68,7 +67,7 @@ def _gather(launch, value, operation, geometry, block):
     data = value.inside(block.tile, operation.padding)[block.first : block.first + block.size]
     shape = (PARTITIONS, value.images, geometry.in_groups, data.shape[3])
     tile = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
-    if block.size < geometry.channels:  # their filters are zeros, but what they multiply must be numbers
+    if block.size < geometry.channels:  # their filter taps are zero, but the operand must not be NaN
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
     for row in range(geometry.rows):
         first = row * geometry.channels
@@ -104,5 +103,5 @@ def _scatter(room, place, result, operation, geometry, block):
 
 
 def _engine(row):
-    """The engine of a copy."""
+    """Return the engine of copy number `turn`."""
     return nisa.engine.gpsimd if row % GPSIMD_TURN == GPSIMD_TURN - 1 else nisa.engine.vector

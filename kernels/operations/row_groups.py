@@ -1,8 +1,8 @@
 """Values whose rows are in groups of F on the partitions: [F C, images, groups, columns].
 
 Group r of a value of offset o holds the rows from F r - o on of the image, the first on partitions [0, C), the next on
-[C, 2 C) and so on. Convolutions of such values are convolutions. Here is what is not: rows that are not of the image,
-and pools of groups of two.
+[C, 2 C) and so on. Convolutions of such values are ordinary convolutions. This file has the exceptions: rows outside
+the image, and pools of groups of two.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from ..program import RowGroups, RowGroupsPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fold_columns, make_sweep
 
-BAND_ELEMENTS = 1024  # of a partition that are pooled at a time: some 1.1 us
+BAND_ELEMENTS = 1024  # elements of a partition pooled at a time: about 1.1 us
 
 
 def blank_rows(groups: RowGroups, value):
@@ -25,8 +25,8 @@ def blank_rows(groups: RowGroups, value):
 
 
 def blank_tile(groups: RowGroups, tile, each, rows):
-    """Set the rows of a tile [channels, images, groups, columns] that are not of the image to zero. `rows`: groups in
-    the tile; `each`: channels of a row of a group."""
+    """Zero the rows of a tile [channels, images, groups, columns] that are outside the image. `rows`: groups in the
+    tile; `each`: channels of a row of a group."""
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
     for row in range(groups.count - groups.below, groups.count):
@@ -35,7 +35,7 @@ def blank_tile(groups: RowGroups, tile, each, rows):
 
 
 def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
-    """Take maxima of windows that move on by two rows, a few rows at a time, while the next ones are computed.
+    """Take maxima of windows with a row stride of 2, a few rows at a time, while the next rows are computed.
 
     The numbers are 0 or more, so that zeros around them are never a maximum.
     """
@@ -63,7 +63,8 @@ def _pool_band(operation, result, data, sweep, band):
     bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
     folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, sweep.outputs, data.dtype)
     half = data.shape[0] // 2
-    # The Vector Engine reads two tensors from the same partition on, so the second rows move beside the first.
+    # Both operands of the Vector Engine must start at the same partition, so the second rows are copied next to the
+    # first.
     seconds = nl.ndarray((half, *folded.shape[1:]), dtype=data.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=seconds, src=folded[half : 2 * half])
     halves = (folded[0:half], seconds)
@@ -81,8 +82,8 @@ def _pool_band(operation, result, data, sweep, band):
 
 
 def _fold_rows(target, halves, operation, outputs):
-    """Fold the rows of windows: halves are the first and the second rows of the groups from `top` on; outputs (first,
-    step, count, top)."""
+    """Reduce the rows of windows. `halves` are the first and second rows of the groups from `top` on; `outputs` is
+    (first, step, count, top)."""
     row, step, count, top = outputs
     before = None
     for tap in range(operation.kernel[0]):

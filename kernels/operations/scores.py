@@ -1,4 +1,4 @@
-"""The last layer of a network: scores with images on the partitions, and where the largest of them is."""
+"""The last layer of a network: scores with images on the partitions, and the index of the largest."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -28,7 +28,8 @@ from .value import Value, stored_value
 
 
 def compute_scores(launch, number, operation: Scores, operands):
-    """Compute [images, classes], softmax or its logarithms where asked for, and the first of the largest, into HBM."""
+    """Compute scores [images, classes], with softmax or log-softmax if requested, and the first class with the largest
+    score, into HBM."""
     (value,) = operands
     outputs = operation.channels * value.packed
     problem = Problem(
@@ -52,7 +53,7 @@ def compute_scores(launch, number, operation: Scores, operands):
 
 
 def _loaded(value, plan):
-    """Return an input that the operation reads as a whole, in SBUF."""
+    """Return an operand in SBUF, loading all of it if necessary."""
     loaded = load(value.hbm, plan)
     return Value(
         tiles=tuple(loaded),
@@ -68,8 +69,8 @@ def _loaded(value, plan):
 
 
 def _full_blocks(images, at_once):
-    """Return parts of up to `at_once` blocks of 128 images, and one of the images that are left: no block has room to
-    spare, so that instructions over all blocks of a part read nothing that was never written."""
+    """Return parts of up to `at_once` blocks of 128 images, and one of the remaining images. All blocks of a part are
+    full, so that instructions over a part read no uninitialised memory."""
     whole = images // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * at_once)
     rest = [Tile(len(parts), whole, images - whole, images)] if whole < images else []
@@ -108,7 +109,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
 
 
 def find_answers(launch, number, operation: Answers, operands):
-    """Find the answers in the numbers of each image, which go by way of HBM to where images are on the partitions."""
+    """Find the classes in the values of each image, which pass through HBM to put images on the partitions."""
     (value,) = operands
     pictures = value.images * value.packed
     numbers = stored_value(launch, value).reshape((pictures, operation.channels))
@@ -125,12 +126,12 @@ def find_answers(launch, number, operation: Answers, operands):
 
 
 def _answered(launch, operation, logits):
-    """Return what logits, float32 [partitions, rows, at least 8 and the classes], end in, and the first of the largest
-    of each row, int32 [partitions, rows]."""
+    """Return the scores of logits, float32 [partitions, rows, max(8, classes)], and the first class with the largest
+    score of each row, int32 [partitions, rows]."""
     answers = logits[:, :, 0 : operation.channels]
     fill_up(logits, operation.channels)
     found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
-    largest = find_largest(found, logits)  # before the softmax, which keeps the order
+    largest = find_largest(found, logits)  # before the softmax, which preserves the order
     result = sbuf_tile(answers.shape, launch.dtype, name=launch.label(operation))
     if operation.ending is Ending.SOFTMAX:
         softmax_tile(result, answers, largest[:, :, 0:1])
@@ -144,7 +145,7 @@ def _answered(launch, operation, logits):
 def _multiply_rows(sums, value, multiplied, images):
     """Compute sums [images, outputs] of a tile of images, by matmuls whose stationary operand is the images.
 
-    Where it is one image of 16 bits, `sums` has two rows, and it is taken twice.
+    A single 16-bit image is used twice, and `sums` has two rows.
     """
     steps, units = multiplied
     for part in tiles(sums.shape[1], nl.tile_size.gemm_moving_fmax):

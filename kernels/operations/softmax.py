@@ -1,8 +1,8 @@
-"""Softmax of a launch, over the channels of each pixel or over the pixels of each row.
+"""Softmax over the channels of each pixel or over the pixels of each row.
 
 A row is along the free axis, so that its maximum and its sum are one instruction each. The channels of a pixel are on
-the partitions: the Tensor Engine turns up to 128 pixels onto the partitions, and the results back. Where a run has its
-channels on the same partitions of a few tiles, nothing is turned.
+the partitions, so the Tensor Engine transposes up to 128 pixels onto the partitions, and the results back. If the
+channels of a run are on the same partition of several tiles, nothing is transposed.
 
     for some blocks of pixels:
         turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF where a bank is too small
@@ -19,8 +19,8 @@ from ..program import ChannelSoftmax, RowSoftmax
 from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
 
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # of a partition of PSUM
-ROW_ELEMENTS = 1024  # of the rows that are computed at a time
-MOST_TILES = 8  # that a softmax over tiles has
+ROW_ELEMENTS = 1024  # bytes of a partition for rows computed at a time
+MOST_TILES = 8  # most tiles of a softmax over tiles
 
 
 def soften_channels(launch, number, operation: ChannelSoftmax, operands):
@@ -79,7 +79,7 @@ def _soften_tiles(room, value, own, is_log):
 
 
 def _over_tiles(parts, op):
-    """Return tiles combined by an operation, float32."""
+    """Reduce tiles by an operation, in float32."""
     total = nl.ndarray(parts[0].shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=total, src=parts[0], engine=nisa.engine.vector)
     for part in parts[1:]:
@@ -109,7 +109,7 @@ def _soften(dst, data, is_log):
 
 
 def _blocks(value, most=PARTITIONS):
-    """Return blocks of up to `most` pixels: (images, rows, columns, their number), equal numbers next to each other."""
+    """Return blocks of up to `most` pixels, (images, rows, columns, pixels), those of equal size next to each other."""
     found = []
     for across in even_tiles(value.columns, most):
         for down in even_tiles(value.rows, max(1, most // across.size)):
@@ -177,7 +177,7 @@ class _Turning:
         return turned
 
     def _pixels(self, t, block):
-        """Return the pixels of a block, [channels, pixels], of the dtype that is turned; a copy of rows."""
+        """Return the pixels of a block, [channels, pixels], in the dtype of the transpose."""
         data = _block_of(self._sources[t], block)
         if self._turned_dtype == self._dtype and max(data.shape[1:3]) == 1:
             return data[:, 0, 0]

@@ -18,11 +18,11 @@ from ..tiling.windows import Span, fill_border
 class Value:
     """[channels, rows, columns] of some images, `packed` of them on the partitions at a time.
 
-    `tiles`: (image, channel) on up to 128 partitions, as [partitions, images, rows, columns] with the margin of each
-    around it. A tile that is alone may have copies of itself on the partitions below, moved up by rows. Where `hbm` is
-    not None there are no tiles; it is [images, (image, channel), rows, columns]. `images` are those along the free
-    axis, `pictures` at most images * packed: the rest of the last image fills up. `pitches`: of each tile the elements
-    from it to the next one where both are in one tensor, 0 where they are not; empty where no two are.
+    `tiles`: [partitions, images, rows, columns], (image, channel) on up to 128 partitions, each image with its margin.
+    A single tile may be followed by copies of itself on the partitions after it, shifted up by rows. If `hbm`, [images,
+    (image, channel), rows, columns], is not None, there are no tiles. `images` are those along the free axis,
+    `pictures` at most images * packed: the rest is padding. `pitches`: for each tile the distance in elements to the
+    next one in the same tensor, 0 if that is in another; empty if no two tiles share a tensor.
     """
 
     tiles: tuple[nl.NkiTensor, ...]
@@ -51,7 +51,7 @@ class Value:
         return [min(tile.shape[0], lanes) for tile in self.tiles]
 
     def inside(self, t: int, padding: Sides = NO_SIDES) -> nl.NkiTensor:
-        """Return tile `t` with just so much of the zeros around it; with all columns where they are in phases."""
+        """Return tile `t` with a margin of this size only; with all columns if they are in phases."""
         top, left = (self.margins[t][side] - padding[side] for side in range(2))
         bottom = self.margins[t][0] + self.rows + padding[2]
         right = self.margins[t][1] + self.columns + padding[3]
@@ -86,7 +86,7 @@ class Value:
 
 
 def value_in_hbm(hbm, packed, pictures):
-    """Return what is in HBM, [images, (image, channel), rows, columns], as a value."""
+    """Return a tensor in HBM, [images, (image, channel), rows, columns], as a value."""
     images, lanes, rows, columns = hbm.shape
     return Value(
         tiles=(),
@@ -102,7 +102,7 @@ def value_in_hbm(hbm, packed, pictures):
 
 
 def join(values):
-    """Return values whose channels follow one another as one."""
+    """Concatenate values along the channels."""
     first = values[0]
     if len(values) == 1:
         return first
@@ -116,7 +116,7 @@ def join(values):
 
 
 def make_room(launch, operation, pictures, partitions, is_blank=True):
-    """Return room in SBUF for a value, tiles of `partitions` each, with zeros around it if `is_blank`."""
+    """Allocate SBUF tiles of `partitions` each for a value; zero its margin if `is_blank`."""
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
@@ -139,8 +139,9 @@ def make_room(launch, operation, pictures, partitions, is_blank=True):
 
 
 def _tiles(launch, operation, shapes):
-    """Return new tiles for a value, and their pitches: in 8 bits two tiles alike are in one tensor, their rows taking
-    turns, so that a matmul contracts over both. Planes further apart would be beyond the strides of instructions."""
+    """Allocate tiles for a value; return them and their pitches. In 8 bits, two equal tiles share a tensor with their
+    rows interleaved, so that a matmul contracts over both. The planes must be close, because strides of instructions
+    are limited."""
     tiles: list[nl.NkiTensor] = []
     pitches: list[int] = []
     dtype = launch.dtype_of(operation)
@@ -175,11 +176,12 @@ def value_in_tiles(operation, pictures, tiles, pitches):
 
 
 def copy_down(copies, value):
-    """Copy a value to the partitions below, moved up by rows: a matmul then takes the taps of several filter rows."""
+    """Copy a value to the partitions after it, shifted up by rows, so that a matmul contracts over several filter
+    rows."""
     lanes = value.channels * value.packed
     for copy in range(1, copies.count):
         tile, first, shift = value.tiles[0], copy * copies.stride, copy * copies.shift
-        if shift >= tile.shape[2]:  # all that it would read is the zeros around
+        if shift >= tile.shape[2]:  # it would read only the margin
             break
         nisa.tensor_copy(
             dst=tile[first : first + lanes, :, 0 : tile.shape[2] - shift],
@@ -198,7 +200,7 @@ def store_value(value, hbm):
 
 
 def stored_value(launch, value):
-    """Return a value as [images, (image, channel), rows, columns] in HBM, where it is put if it is not there."""
+    """Return a value as [images, (image, channel), rows, columns] in HBM, storing it there if necessary."""
     if value.hbm is not None:
         return value.hbm
     shape = (value.images, value.packed * value.channels, value.rows, value.columns)

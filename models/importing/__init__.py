@@ -42,11 +42,11 @@ __all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "i
 class ImportOptions:
     """User's options for an import; None if not given.
 
-    `output_names`: the values of an ONNX graph to be the outputs; without, all that can be. `output_kind`: what the
-    leading output means ("classes", "sigmoid", "values" or "map"). `boxes`: how those of a detector are read.
-    `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: also a file that ONNX Runtime does not
-    run. `preprocessor`: the file or folder that says what pictures and classes are, in place of those beside the
-    network; `ignores_beside`: neither is read.
+    `output_names`: the values of an ONNX graph that become outputs; None for all that can. `output_kind`: what the
+    leading output means ("classes", "sigmoid", "values" or "map"). `boxes`: how to read the boxes of a detector.
+    `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: accept a file that ONNX Runtime does not
+    run. `preprocessor`: the file or folder that describes pictures and classes, instead of the files beside the
+    network; `ignores_beside`: read neither.
     """
 
     output_names: tuple[str, ...] = ()
@@ -61,12 +61,11 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class Imported:
-    """A network from elsewhere: its tensors (float32, by name), what it came from, and how it was checked.
+    """An imported network: its tensors (float32, by name), its origin, and the result of the check.
 
-    `notes` is what is other than in the file, `assumed` what neither the file nor the user says of pictures, each in
-    words. `labels_from` says where the labels of the leading output are from; empty where classes are numbered.
-    `file_name` is that of the file, `input_name` and `output_name` are those of the one input and the leading output of
-    an ONNX graph.
+    `notes` lists differences from the file, `assumed` the properties of pictures that neither file nor user state, both
+    in words. `labels_from` is the source of the leading output's labels; empty if classes are numbered. `file_name` is
+    that of the file, `input_name` and `output_name` are those of the one input and the leading output of an ONNX graph.
     """
 
     network: Network
@@ -95,10 +94,10 @@ def import_network(
     labels: tuple[str, ...] | None = None,
     options: ImportOptions | None = None,
 ) -> Imported:
-    """Read an ONNX file or a state dict; ModelError, one line, for what cannot be had.
+    """Read an ONNX file or a state dict; ModelError, one line, if it cannot be imported.
 
-    An ONNX file is run beside ONNX Runtime. Without `labels`, they are those of files beside it, or of the file itself,
-    else the numbers of the classes.
+    The network of an ONNX file is compared with ONNX Runtime. Without `labels`, labels come from files beside it or
+    from the file itself; otherwise classes are numbered.
     """
     pictures, options = pictures or PreprocessingOptions(), options or ImportOptions()
     kind = path.suffix.lower()
@@ -223,7 +222,8 @@ def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[s
 
 
 class _Meaning(NamedTuple):
-    """The outputs of a graph, the leading one first, its inputs, and what is known of pictures, with notes on boxes."""
+    """The outputs of a graph, the leading one first, its inputs, the known properties of pictures, and notes on
+    boxes."""
 
     outputs: list[BuiltOutput]
     source: GraphSource
@@ -257,7 +257,7 @@ def _decide_outputs(
         found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
     if found is not None:
         outputs = found.outputs
-        if spec is None:  # guessed, so the conversion of pictures is that of its kind
+        if spec is None:  # guessed, so pictures are converted as usual for its kind
             properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
             source = graph_input(graph, part, properties.pictures)
             walk.importer.builder.input = source.input

@@ -1,4 +1,4 @@
-"""Recognition of boxes among the outputs of a graph: by what the user or the exporter says, else by shape."""
+"""Recognises boxes among the outputs of a graph: as the user or the exporter says, otherwise by shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORES = ("score", "conf", "cls", "class", "prob")
 
 @dataclass(frozen=True)
 class FoundBoxes:
-    """The outputs of a detector, the rows of boxes first, the kind that they are of, and what was guessed."""
+    """The outputs of a detector (the rows of boxes first), the kind of detector, and the guesses made."""
 
     outputs: list[BuiltOutput]
     spec: BoxSpec
@@ -34,8 +34,8 @@ def find_head(
 ) -> FoundBoxes | None:
     """Return the outputs of a network whose boxes are read as `spec` says, or, without one, as their shapes look.
 
-    `size` is the height and width of its image, `labels` the number of labels that are known. None where they look like
-    no boxes; ModelError where they do not fit a given `spec`.
+    `size` is the height and width of its image, `labels` the number of labels that are known. None if they do not look
+    like boxes; ModelError if they do not fit a given `spec`.
     """
     if spec is not None:
         return _as_boxes(outputs, spec, size, labels)
@@ -54,7 +54,7 @@ def find_head(
 
 
 def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
-    """Return the outputs with the head that a specification makes of their shapes."""
+    """Return the outputs with the head that follows from a specification and their shapes."""
     fields = dict(spec.fields)
     apart = dict(_parts_apart(outputs, fields, size)) if fields.get("layout") == "rows" else {}
     fields |= {key: name for key, name in apart.items() if key not in spec.fields}
@@ -80,9 +80,9 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
 
 
 def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str, Any], labels: int | None) -> int:
-    """Return the number of classes: what is left of a row beside all else in it."""
+    """Return the number of classes: the rest of a row after all other fields."""
     if fields.get("ended"):
-        return labels or 80  # the classes of COCO; a row has the number of its class alone
+        return labels or 80  # the classes of COCO; a row holds only the number of its class
     background = int(fields.get("background", False))
     apart = fields.get("scores_from")
     if apart:
@@ -96,7 +96,7 @@ def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str
 def _parts_apart(
     outputs: Sequence[BuiltOutput], fields: dict[str, Any], size: tuple[int, int]
 ) -> list[tuple[str, str]]:
-    """Return the fields that name the outputs of scores and of keypoints, where rows have the four numbers alone."""
+    """Return the fields that name the outputs of scores and keypoints, for rows that hold only the four coordinates."""
     tables = [built for built in outputs if len(built.shape) == 2]
     boxes = [built for built in tables if built.shape[1] == 4]
     if not boxes or len(tables) < 2:
@@ -114,7 +114,7 @@ Guess = tuple[BoxSpec, dict[str, Any]]
 
 
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """A YOLO that gives a row for each cell of its grids: v5 for three priors a cell, v8 and X for one."""
+    """Recognise a YOLO with a row for each cell of its grids: v5 with three priors per cell, v8 and X with one."""
     tables = [built for built in outputs if len(built.shape) == 2]
     for strides in _GRIDS:
         cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
@@ -132,7 +132,8 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """An SSD, whose boxes and scores are two outputs; a RetinaFace, by the number of its priors and its landmarks."""
+    """Recognise an SSD, whose boxes and scores are two outputs, or a RetinaFace, by its number of priors and its
+    landmarks."""
     tables = [built for built in outputs if len(built.shape) == 2]
     boxes = [built for built in tables if built.shape[1] == 4]
     if len(boxes) != 1 or len(tables) != len(outputs):
@@ -149,7 +150,7 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """An end-to-end YOLO: some hundred rows of corners, a score and a class."""
+    """Recognise an end-to-end YOLO: some hundred rows of corners, a score and a class."""
     tables = [built for built in outputs if len(built.shape) == 2]
     if len(tables) == 1 and tables[0].shape[1] == ENDED and 100 <= tables[0].shape[0] <= MAX_CHOSEN:
         return BOX_KINDS["yolo26"], {}

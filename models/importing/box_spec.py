@@ -37,7 +37,7 @@ class BoxSpec:
     name: str = ""
 
     def head(self, **found: Any) -> BoxHead:
-        """Return the head, with `found` where the specification says nothing; ModelError where it does not fit."""
+        """Return the head, completed by the fields in `found`; ModelError if they do not fit."""
         return BoxHead(**{**found, **self.fields})
 
 
@@ -73,8 +73,8 @@ BOX_KINDS = {
 def parse_boxes(text: str) -> BoxSpec:
     """Read a specification such as "yolov8", "yolov5,classes=3" or "layout=rows,code=corners,classes=2".
 
-    It begins with the name of a kind of detector, or else with what `BoxHead` has by default. Lists have "/" between
-    their entries. ModelError names what is unknown.
+    It starts from a kind of detector, or from the defaults of `BoxHead`. Entries of lists are separated by "/".
+    ModelError names unknown words.
     """
     words = [word.strip() for word in text.split(",")]
     spec = BoxSpec({})

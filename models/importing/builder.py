@@ -25,10 +25,10 @@ MAX_NAME = 200  # longest output name
 
 @dataclasses.dataclass(frozen=True)
 class BuiltOutput:
-    """An output of a network on its way: its name, its layer, the shape of one example in the file, its meaning.
+    """An output during the import: its name, its layer, the shape of one example in the file, and its meaning.
 
-    `view` is how it reads the layer that its last step added. `classes` is the number of classes of a map, whose shape
-    is (rows, columns).
+    `view` is its view of the layer added by its last step. `classes` is the number of classes of a map, whose shape is
+    (rows, columns).
     """
 
     name: str
@@ -40,7 +40,7 @@ class BuiltOutput:
 
     @property
     def label_count(self) -> int:
-        """The labels that it needs, or may have."""
+        """The number of labels that it needs or may have."""
         head = self.output.boxes
         return head.classes if head is not None else self.classes or math.prod(self.shape)
 
@@ -97,7 +97,7 @@ class NetworkBuilder:
         return self._arranged[key]
 
     def _with_an_axis_less(self, view: View, split: Shape, order: tuple[int, ...]) -> View:
-        """The same numbers of a layer that has what is innermost beside what comes before it, as one axis of memory."""
+        """Return the same numbers viewed with the innermost axes merged into one axis of memory."""
         before, last = order[-2:]
         memory = [axis for axis in range(len(split)) if axis != last]
         memory.insert(memory.index(before) + 1, last)
@@ -162,7 +162,7 @@ class NetworkBuilder:
 
 
 def _labels(built: BuiltOutput) -> tuple[str, ...]:
-    """Numbers as labels, where an output needs some."""
+    """Return numbers as labels for an output that needs labels."""
     count = built.label_count
     is_labelled = built.output.kind in ("classes", "boxes", "map") or (built.output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()

@@ -14,7 +14,7 @@ from .view import Factor, View
 
 
 def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: int) -> View | None:
-    """Concatenate values along an axis that consists of the pixels of each one's layer; None if it does not.
+    """Concatenate values along an axis that is the pixels of each value's layer; None for other axes.
 
     Each is padded with zeros to all columns and the padded images are added; constants are added to the sum.
     """
@@ -52,7 +52,7 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
 
 
 def _are_columns(importer: Importer, view: View, first: View, place: int) -> bool:
-    """True if an axis of a view is all pixels of its layer, and the other axes are as those of the first."""
+    """True if an axis of a view is all pixels of its layer, and the other axes match those of the first view."""
     shape, extent = importer.builder.shapes.get(view.layer, ()), view.shape[place] if place < len(view.axes) else 0
     alike = len(view.axes) == len(first.axes) and view.batched == first.batched
     alike = alike and all(a == b for axis, (a, b) in enumerate(zip(view.shape, first.shape)) if axis != place)
@@ -61,7 +61,7 @@ def _are_columns(importer: Importer, view: View, first: View, place: int) -> boo
 
 
 def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
-    """Return a constant without the batch's axis, or None where there is none that fits."""
+    """Return a constant without its batch axis; None if it does not fit."""
     values = importer.constants.get(name)
     if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
         return None

@@ -201,7 +201,7 @@ def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _affine(state: _Fusing, layer: Layer) -> str | None:
-    """Drop numbers that change nothing; fold numbers for channels into the preceding weights."""
+    """Drop scales and shifts that change nothing; fold per-channel ones into the preceding weights."""
     if not isinstance(layer, Affine):
         return None
     if layer.activation == "identity" and _all(state, layer, 1.0, 0.0):
@@ -230,7 +230,7 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> str:
-    """Fold numbers for channels into the preceding normalisation."""
+    """Fold per-channel scales and shifts into the preceding normalisation."""
     affine = fold.ScaleShift(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
     names = (f"{norm.name}.scale", f"{norm.name}.shift")
     folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
@@ -322,7 +322,7 @@ def _own_convolutions(state: _Fusing, layer: Layer) -> None:
 
 
 def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
-    """Return the convolution in one group whose channels a layer is, and which of them; None where it is no such."""
+    """Return the ungrouped convolution whose channels a layer selects, and which channels; None if there is none."""
     steps: list[Layer] = []
     layer = state.layers.get(name)
     while isinstance(layer, (ChannelShuffle, ChannelSlice)):
@@ -340,7 +340,7 @@ def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
 
 
 def _are_picked_alone(state: _Fusing, source: str) -> bool:
-    """True if other layers read the channels of a convolution by order or part alone, and none is an output."""
+    """True if all readers of a convolution only select or reorder its channels, and none is an output."""
     if source in state.outputs:
         return False
     readers = [layer for layer in state.layers.values() if source in layer.inputs]

@@ -27,8 +27,8 @@ SIGMOIDS = ("sigmoid", "hardsigmoid")
 def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> bool:
     """True if an output looks like scores of classes for the pixels of an image.
 
-    It has 2 channels or more, rows and columns in proportion to the image, and no activation at its end but a softmax
-    over the channels. An output of three channels of the image's own size is a picture.
+    It has 2 channels or more, rows and columns in proportion to the image, and no final activation except a softmax
+    over the channels. An output of three channels in the image's own size is a picture.
     """
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
         return False
@@ -49,7 +49,7 @@ def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> boo
 
 def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is_guessed: bool) -> list[BuiltOutput]:
     """Return the outputs of a network with the first as a map, whose classes a last layer finds; ModelError if it
-    cannot be one. Others of its shape, which help in training, are left out."""
+    cannot be one. Auxiliary outputs of the same shape, used in training, are left out."""
     leading, builder = outputs[0], importer.builder
     if not isinstance(source, ImageInput):
         raise ModelError("a map is of the pixels of an image, but the network reads none, or several inputs")
@@ -63,7 +63,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
     view = _planes(_before_squeezing(importer, leading.view), source)
     channels, *shape = view.shape
     layer = importer.planes(view)
-    if channels == 1:  # one class or none: its number against 0, of a probability before its sigmoid
+    if channels == 1:  # one class or none: compare its logit with 0
         zero = Affine(importer.name("other"), (1,), inputs=(layer,))
         builder.add(zero, {"scale": np.zeros(1), "shift": np.zeros(1)})
         layer = builder.add(Concat(importer.name("scores"), inputs=(zero.name, layer)))
@@ -80,7 +80,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
 
 
 def is_channels_last(built: BuiltOutput, source: Input) -> bool:
-    """True if an output of the file has its classes behind rows and columns, as Keras has them."""
+    """True if the classes of an output come after rows and columns, as in Keras."""
     return built.view is not None and _is_last(built.view, source)
 
 
@@ -100,8 +100,8 @@ def _planes(view: View, source: Input) -> View:
 
 
 def _before_squeezing(importer: Importer, view: View) -> View:
-    """Return scores without a softmax over the channels, or a sigmoid, at their end: the same is the largest, and
-    rounding makes no equals of it."""
+    """Return scores without a final softmax over the channels or sigmoid: the largest stays the largest, and rounding
+    creates no ties."""
     layer = importer.builder.layers.get(view.layer)
     whole = isinstance(layer, ChannelSoftmax) and layer.length == importer.builder.shapes[view.layer][0]
     if layer is not None and (whole or (isinstance(layer, Activation) and layer.activation in SIGMOIDS)):

@@ -23,7 +23,8 @@ Constants = Mapping[str, np.ndarray]
 def adaptive_pool(
     gather: Node, before: Node | None, readers: Readers, constants: Constants
 ) -> tuple[Node, list[Node]] | None:
-    """(a node of WEIGHTED_PIXELS, the nodes in order) where a GatherND, after the node `before`, is part of a pool."""
+    """Return (a node of WEIGHTED_PIXELS, the replaced nodes in order) if a GatherND, after the node `before`, is part
+    of a pool."""
     places = constants.get(gather.inputs[1]) if len(gather.inputs) == 2 else None
     if before is None or before.op != "Transpose" or before.attributes.get("perm") != (2, 3, 0, 1) or places is None:
         return None
@@ -85,7 +86,7 @@ def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node | None:
-    """The mean over the windows, which is added to the members."""
+    """Return the mean over the windows; its node is added to the members."""
     mean = _only(readers, members[-1])
     if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1):
         return None
@@ -99,7 +100,7 @@ def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node |
 def _quotient(
     members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
 ) -> Node | None:
-    """The sum of all pixels of a window over their number; the nodes from the windows on are added to the members."""
+    """Return the sum of a window's pixels divided by their number; its nodes are added to the members."""
     sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window summed so far, by the value's name
     rows = {}  # the window row of each value
     source = members[-1].outputs[0]

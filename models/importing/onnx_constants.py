@@ -15,7 +15,7 @@ from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 from .onnx_reference import REFERENCE_OPS, evaluate_by_reference
 
-MAX_MADE = 1 << 24  # numbers that folding may hold, or twice those of the file if that is more
+MAX_MADE = 1 << 24  # limit of numbers held while folding, or twice the file's numbers if that is more
 MAX_WORK = 24  # times this many numbers may be computed in total: standardising weights takes a dozen steps
 
 
@@ -226,7 +226,7 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 def _batch_normalization(node: Node, inputs: Any) -> np.ndarray:
-    """As weights that are standardised have it: by the statistics that are given, or of what each channel holds."""
+    """Normalise constants, as standardised weights do: by given statistics, or by those of each channel."""
     x, scale, shift = inputs[0].astype(np.float64), inputs[1], inputs[2]
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
     extents = (-1, *(1,) * (x.ndim - 2))

@@ -31,9 +31,9 @@ class Cut:
 
 
 def outputs_before_choice(graph: Graph) -> tuple[str, ...]:
-    """Return the outputs of an end-to-end detector with the rows of all boxes in place of those that TopK chooses.
+    """Return the outputs of an end-to-end detector with the rows of all boxes instead of those selected by TopK.
 
-    None of them where no TopK chooses among the scores of such rows.
+    Empty if no TopK selects among the scores of such rows.
     """
     producers = {name: node for node in graph.nodes for name in node.outputs if name}
     first = next((node for node in graph.nodes if node.op == "TopK"), None)

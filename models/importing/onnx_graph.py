@@ -195,7 +195,7 @@ class Walk:
         return True
 
     def _take_branch(self, node: Node) -> None:
-        """Go on with the branch that the condition, numbers of the file or of shapes alone, chooses."""
+        """Continue with the branch chosen by the condition, which depends on constants and shapes only."""
         importer = self.importer
         condition = importer.constants.get(node.inputs[0])
         if condition is None or condition.size != 1:

@@ -1,4 +1,4 @@
-"""Operations that exporters spell out in several nodes, as the one they are: gelu, softplus, layer norm, pools.
+"""Recognises operations that exporters spell out in several nodes: gelu, softplus, layer norm, pools.
 
 Gelu is 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes; layer normalisation, before opset 17, is (x - mean) /
 sqrt(mean of squares + epsilon) * scale + shift, in nine. PyTorch's softplus is x where x is above 20.
@@ -18,7 +18,7 @@ from .onnx_file import Attribute, Node
 ROLL = "trninfer.Roll"  # the entries of an axis from one on, then those before it
 NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
 
-FAR = 1 << 31  # an end of a slice that is that of the axis, as exporters write it
+FAR = 1 << 31  # the end that exporters write for a slice up to the end of an axis
 LARGE = 17.0  # from here on softplus(x) is x in float32
 
 
@@ -62,7 +62,7 @@ class _Search:
                 self._readers[name].append(node)
 
     def around(self, erf: Node) -> tuple[Node, list[Node]] | None:
-        """(a Gelu node, the five nodes in order) where an Erf node is part of a gelu."""
+        """Return (a Gelu node, the five replaced nodes in order) if an Erf node is part of a gelu."""
         found = self._gelu(erf)
         if found is None:
             return None
@@ -70,11 +70,12 @@ class _Search:
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
 
     def adaptive_pool(self, gather: Node) -> tuple[Node, list[Node]] | None:
-        """(one node, the nodes in order) where a GatherND is part of adaptive average pooling."""
+        """Return (one node, the replaced nodes in order) if a GatherND is part of adaptive average pooling."""
         return adaptive_pool(gather, self._producer.get(gather.inputs[0]), self._readers, self._constants)
 
     def softplus_before(self, where: Node) -> tuple[Node, list[Node]] | None:
-        """(a Softplus node, the three nodes in order) where a Where replaces softplus(x) by x for large x."""
+        """Return (a Softplus node, the three replaced nodes in order) if a Where replaces softplus(x) by x for large
+        x."""
         above, source, other = where.inputs
         greater, softplus = self._producer.get(above), self._producer.get(other)
         compared, limit = self._and_constant(greater, "Greater")
@@ -85,7 +86,8 @@ class _Search:
         return Node("Softplus", where.name, (source,), where.outputs, {}), [softplus, greater, where]
 
     def roll_before(self, concat: Node) -> tuple[Node, list[Node]] | None:
-        """(a node of ROLL, the three nodes in order) where a Concat puts the end of an axis before its beginning."""
+        """Return (a node of ROLL, the three replaced nodes in order) if a Concat puts the end of an axis before its
+        beginning."""
         axis = concat.attributes.get("axis")
         parts = [self._producer.get(name) for name in concat.inputs]
         if not isinstance(axis, int) or any(part is None or part.op != "Slice" for part in parts):
@@ -123,7 +125,8 @@ class _Search:
         return all(id(reader) in inside for member in members[:-1] for reader in self._readers[member.outputs[0]])
 
     def norm_around(self, root: Node) -> tuple[Node, list[Node]] | None:
-        """(a node of NORM_OVER_AXIS, the nodes in order) where a Sqrt node is part of a layer normalisation."""
+        """Return (a node of NORM_OVER_AXIS, the replaced nodes in order) if a Sqrt node is part of a layer
+        normalisation."""
         plus = self._producer.get(root.inputs[0])
         variance, epsilon = self._and_constant(plus, "Add")
         mean_of_squares = self._producer.get(variance)
@@ -152,7 +155,7 @@ class _Search:
         return whole, [mean, centred, squares, mean_of_squares, plus, root, divided, product, total]
 
     def _centred(self, squares: Node | None) -> Node | None:
-        """The difference from the mean whose square a node is."""
+        """Return the difference from the mean if a node is its square."""
         if squares is None or not squares.inputs:
             return None
         exponent = self._constants.get(squares.inputs[1]) if squares.op == "Pow" and len(squares.inputs) > 1 else None
@@ -163,7 +166,7 @@ class _Search:
         return centred if centred is not None and centred.op == "Sub" and len(centred.inputs) == 2 else None
 
     def _axis(self, mean: Node | None) -> int | None:
-        """The one axis over which a mean is taken, kept as an axis of one."""
+        """Return the single axis of a mean that keeps its axes."""
         if mean is None or mean.op != "ReduceMean" or not mean.inputs or mean.attributes.get("keepdims", 1) != 1:
             return None
         axes = mean.attributes.get("axes")
@@ -172,21 +175,21 @@ class _Search:
         return int(axes[0]) if isinstance(axes, tuple) and len(axes) == 1 else None
 
     def _and_constant(self, node: Node | None, op: str) -> tuple[str, np.ndarray]:
-        """(the operand of a node that is no constant, the one that is); nothing where it is another operation."""
+        """Return (the variable operand of a node, its constant operand); None for another operation."""
         name = self._constant_beside(node, op)
         if node is None or not name:
             return "", np.empty(0)
         return node.inputs[1 - list(node.inputs).index(name)], self._constants[name]
 
     def _constant_beside(self, node: Node | None, op: str) -> str:
-        """The one operand of a node that is constant; nothing where it is another operation."""
+        """Return the constant operand of a node; None for another operation."""
         if node is None or node.op != op or len(node.inputs) != 2:
             return ""
         found = [name for name in node.inputs if name in self._constants]
         return found[0] if len(found) == 1 else ""
 
     def _gelu(self, erf: Node) -> tuple[str, list[Node]] | None:
-        """(what goes in, the five nodes in order) where an Erf node is part of a gelu."""
+        """Return (the input, the five nodes in order) if an Erf node is part of a gelu."""
         scaled = self._producer.get(erf.inputs[0])
         source = self._other(scaled, "Div", math.sqrt(2)) or self._other(scaled, "Mul", math.sqrt(0.5))
         plus = self._only_reader(erf)
@@ -210,7 +213,7 @@ class _Search:
         return None
 
     def _other(self, node: Node | None, op: str, constant: float) -> str:
-        """The operand of a node that is not this constant; nothing where it is another operation or constant."""
+        """Return the operand of a node other than this constant; None for another operation or constant."""
         if node is None or node.op != op or len(node.inputs) != 2:
             return ""
         for position in (1, 0) if op != "Div" else (1,):

@@ -1,4 +1,4 @@
-"""Nodes of constants alone that few files have, worked out by `onnx.reference`, the reference of the standard."""
+"""Evaluates rare nodes of constants with `onnx.reference`, the reference implementation of the standard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ModelError
 from .onnx_file import Node
 
-# Pure functions of their inputs. Random numbers, loops and whatever reads or writes anything else are not among them.
+# Pure functions of their inputs. Random numbers, loops and operators with side effects are excluded.
 _NAMES = """
 Acos Acosh ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Celu
 Compress Conv ConvTranspose Cosh CumSum DepthToSpace Det Einsum Elu Erf EyeLike Gelu Gemm GatherElements GatherND
@@ -25,7 +25,7 @@ _NOT_LARGER = ("NonZero", "Unique", "Compress")  # than their inputs times their
 
 
 def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> list[np.ndarray]:
-    """Return the outputs of a node; ModelError where it does not run, or makes more than `most` numbers."""
+    """Return the outputs of a node; ModelError if it fails or produces more than `most` numbers."""
     import onnx
     from onnx import helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
@@ -57,7 +57,7 @@ def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset
 
 
 def _numbers(value: object, unknown: int) -> int:
-    """Return the numbers of a value whose shape was inferred; more than allowed where it was not."""
+    """Return the number of elements of a value; more than allowed if its shape was not inferred."""
     shape = getattr(getattr(getattr(value, "type", None), "tensor_type", None), "shape", None)
     sizes = None if shape is None else [size.dim_value for size in shape.dim]
     has_shape = value is not None and value.type.tensor_type.HasField("shape")  # type: ignore[attr-defined]

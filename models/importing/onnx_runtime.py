@@ -34,8 +34,8 @@ _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh":
 _BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # that maps are found without (map_outputs.py)
 _SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
 
-# Largest difference by the largest output: float32 sums in another order, a file that computes in float16, or whole
-# numbers of 8 bits, whose rounding in every layer the imported network leaves out.
+# Largest difference relative to the largest output: for float32 sums in another order, for files that compute in
+# float16, and for 8-bit integers, whose rounding after every layer the imported network omits.
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3, "float16": 3e-2}
 WHOLE_TOLERANCE = 0.25
 
@@ -83,11 +83,11 @@ class ImportedGraph:
 
 
 def compare(imported: ImportedGraph) -> Comparison:
-    """Run the golden model and ONNX Runtime on the same random inputs; RejectedError where the latter refuses the file.
+    """Run the golden model and ONNX Runtime on the same random inputs; RejectedError if the latter refuses the file.
 
-    ONNX Runtime runs the file itself, or the part of it that is left where something was cut away, one batch of the
-    file's own size after another. Many large weights it gets as inputs (onnx_tensors.py). Where an output ends in a
-    softmax, a sigmoid or a tanh, the numbers before it are compared: those near 0 and 1 show no difference.
+    ONNX Runtime runs the file itself, or the part that is imported, in batches of the file's own size. Large weights
+    are passed as inputs if there are many (onnx_tensors.py). If an output ends in a softmax, a sigmoid or a tanh, the
+    numbers before it are compared, because saturated ones would hide differences.
     """
     try:
         import onnxruntime  # noqa: F401  # type: ignore[import-untyped, unused-ignore]
@@ -122,8 +122,8 @@ def compare(imported: ImportedGraph) -> Comparison:
 
 
 def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: str) -> str | None:
-    """The value that goes into the softmax, or into the function that saturates, that an output of the file ends in;
-    None where it ends in neither."""
+    """Return the input of the softmax or saturating function that an output of the file ends in; None if it does not
+    end in one."""
     producers = {output: node for node in imported.part.nodes for output in node.outputs}
     named = imported.network.named_outputs[imported.names.index(name)]
     last = next(each for each in imported.network.layers if each.name == named.layer)
@@ -139,8 +139,8 @@ def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: s
 
 
 def _scores_of_map(logits: np.ndarray, size: int, is_last: bool) -> np.ndarray:
-    """Return the scores [B, size] that a map is found in, [B, classes, rows, columns], as the file has them; of a
-    single channel, that beside the zero of no class."""
+    """Return the scores [B, size] behind a map, [B, classes, rows, columns], in the file's order; without the zeros
+    added to a single channel."""
     pixels = logits[0, 0].size
     scores = logits[:, -(size // pixels) :]
     return (np.moveaxis(scores, 1, -1) if is_last else scores).reshape(len(scores), -1)
@@ -255,7 +255,7 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         scale = output_scale(imported.part.nodes, imported.graph.constants, imported.names[number])
         expected = expected if scale is None else scale.dequantize(expected)
     expected = expected.astype(np.float32)
-    with np.errstate(invalid="ignore"):  # infinite in both; told below as an infinite difference
+    with np.errstate(invalid="ignore"):  # infinite in both; reported below as an infinite difference
         difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
     if max(largest, difference) < LEAST_COMPARED:

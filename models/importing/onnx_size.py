@@ -1,7 +1,7 @@
 """Memory that an ONNX file takes once it is decoded, found without decoding it.
 
 In a protobuf file two bytes may stand for a message of hundreds, and one byte for a number of eight. So the fields are
-walked first, by their lengths, and taken from a `Budget`.
+walked first, by their lengths, and charged to a `Budget`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 
 from ..budget import Budget, OverBudget
 
-MESSAGE_BYTES = 256  # of a decoded message beside what its fields take; measured: 100 to 300
-FIELD_BYTES = 48  # of a text or of bytes, beside their content
-LONG_BYTES = 20  # of an integer of 64 bits, which takes a byte or more of the file, and becomes an array
-MAX_FIELDS = 1 << 20  # of a file, in all: a walk of seconds
+MESSAGE_BYTES = 256  # bytes of a decoded message besides its fields; measured: 100 to 300
+FIELD_BYTES = 48  # bytes of a text or byte string besides its content
+LONG_BYTES = 20  # bytes of a 64-bit integer, which takes one byte or more in the file, and becomes an array element
+MAX_FIELDS = 1 << 20  # fields of a whole file: a walk of seconds
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5  # wire types
 _LONGEST_VARINT = 10
 
 
 def take_message(descriptor: Any, content: bytes, budget: Budget) -> None:
-    """Take from the budget what a message takes when it is decoded; `descriptor` is protobuf's, of its type.
+    """Charge the budget for a message when it is decoded; `descriptor` is protobuf's descriptor of its type.
 
-    Raises OverBudget. Content that is no such message is left to the decoder to refuse.
+    Raises OverBudget. Invalid content is left to the decoder to refuse.
     """
     left = [(descriptor, 0, len(content))]
     fields = 0
@@ -61,7 +61,7 @@ def _bytes_for_each(field: Any) -> int:
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return a number and the position behind it; behind everything for one that is cut short."""
+    """Return a number and the position after it; the end of the data for a truncated one."""
     value = 0
     for shift, byte in enumerate(content[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift

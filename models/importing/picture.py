@@ -20,9 +20,9 @@ class PreprocessingOptions:
     """User's options for the preprocessing; None if not given.
 
     A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
-    subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark before all
-    else, `size` is (height, width) where the network leaves it open. `resize`, `resize_mode`, `filter`, `pad_colour`
-    and `pad_place` are those of `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside`
+    subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark first,
+    `size` is (height, width) where the network leaves it open. `resize`, `resize_mode`, `filter`, `pad_colour` and
+    `pad_place` are those of `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside`
     marks options that are all from files beside the network, or from its exporter, and are ignored for a network that
     reads no pictures.
     """
@@ -145,8 +145,8 @@ def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) ->
 def default_resize(height: int, width: int) -> int:
     """Return the shorter side of the picture before the centre crop.
 
-    A small network reads the whole picture, a larger one what torchvision's presets crop, in proportion: 224 of 256
-    pixels.
+    Small networks read the whole picture, larger ones a centre crop in the proportion of torchvision's presets: 224 of
+    256 pixels.
     """
     side = max(height, width)
     return side if side < SMALL_SIDE else min(MAX_SIDE, round(side * 256 / 224))

@@ -49,7 +49,7 @@ MOVING = (
 
 @dataclass(frozen=True)
 class Scores:
-    """scale * queries keys^T + bias: [*lead, queries, keys], in that order the numbers of the layer that views name.
+    """scale * queries keys^T + bias, [*lead, queries, keys]: the elements, in this order, of the layer named by views.
 
     Queries and keys are [*lead, tokens, features]; the bias is [*lead, queries, keys].
     """
@@ -283,7 +283,7 @@ def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
 
 
 def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: bool) -> tuple[Shape, ...]:
-    """Return (H, W) of queries, keys and values: those of their layers where the pixels are the tokens."""
+    """Return (H, W) of queries, keys and values: the sizes of their layers if pixels are the tokens."""
     if by_rows:
         return tuple((rows, operand.shape[-2]) for operand in operands)
     own = [importer.shape(operand)[1:] for operand in operands]

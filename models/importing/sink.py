@@ -1,4 +1,4 @@
-"""Moves affine maps into the layers that read them, as Keras's order (BatchNorm behind ReLU) needs.
+"""Moves affine maps into the layers that read them, which Keras's order (BatchNorm after ReLU) requires.
 
 A map with positive scales moves behind a maximum, any map behind an average; it is then folded into the weights of the
 convolutions and dense layers that read it. Zero padding is not mapped: a convolution with padding gets the shifts
@@ -64,7 +64,7 @@ class _Sinking:
         return scale, shift
 
     def _past_pool(self, affine: Affine, pool: Pool) -> bool:
-        """Let a pool read what the map reads, and the map the pool."""
+        """Swap a map and the pool that reads it."""
         scale, _ = self._numbers(affine)
         if pool.method == "max":
             commutes = bool((scale > 0).all())
@@ -87,7 +87,7 @@ class _Sinking:
         return True
 
     def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
-        """Fold a map into the weights of all that read it."""
+        """Fold a map into the weights of all its readers."""
         _, shift = self._numbers(affine)
         folded: list[Layer] = []
         for reader in readers:
@@ -109,7 +109,8 @@ class _Sinking:
         return True
 
     def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
-        """Fold a map into weights; `constant`: what one more channel of the input is inside the image, if there is."""
+        """Fold a map into weights; `constant`: the value of an additional input channel inside the image, if there is
+        one."""
         scale, shift = self._numbers(affine)
         for reader in readers:
             names = [f"{reader.name}.{part}" for part in ("weight", "bias")]
@@ -133,8 +134,8 @@ class _Sinking:
         self._drop(affine)
 
     def _add_constant(self, affine: Affine) -> float | None:
-        """Let the convolution before a map compute one more channel, the same number everywhere, and return that; None
-        where there is no such convolution, or it would take another tile."""
+        """Add a constant channel to the convolution before a map and return its value; None if there is no such
+        convolution or it would need another tile."""
         chain: list[Layer] = []
         name = affine.inputs[0]
         while isinstance(layer := self.layers.get(name), Pool) and layer.method == "max" and self._is_read_once(name):

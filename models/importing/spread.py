@@ -16,8 +16,8 @@ from .importer import Importer
 
 
 def spread(importer: Importer, source: str, shape: Shape) -> str:
-    """Return a layer that repeats the output of `source` until it is of `shape`, features or an image; ModelError where
-    it cannot be: sizes other than 1 have to be those of `shape`."""
+    """Return a layer that broadcasts the output of `source` to `shape`, features or an image; ModelError if a size is
+    neither 1 nor that of `shape`."""
     before = importer.builder.shapes[source]
     if len(before) != len(shape) or any(small not in (1, large) for small, large in zip(before, shape)):
         raise ModelError(f"{list(before)} cannot be repeated until it is {list(shape)}")

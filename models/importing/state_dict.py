@@ -46,7 +46,7 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class BuiltStateDict:
-    """A sequence on a builder: its last layer, what it is, what its output means, and what had to be assumed."""
+    """A built sequence: its last layer, its description, the meaning of its output, and the assumptions made."""
 
     builder: NetworkBuilder
     last: str
@@ -58,9 +58,9 @@ class BuiltStateDict:
 def build_state_dict(
     file: TensorFile, options: PreprocessingOptions, activation: str | None, layers: str | None = None
 ) -> BuiltStateDict:
-    """The layers of a state dict; ModelError where it is none of the known ones.
+    """Return the layers of a state dict; ModelError for unknown structures.
 
-    `activation` is what a perceptron has between its layers; the file's metadata may state it too. `layers` spells any
+    `activation` is the one between a perceptron's layers; the file's metadata may state it too. `layers` spells any
     sequence, see `spelled.py`.
     """
     shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
@@ -135,7 +135,7 @@ def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
 
 
 def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
-    """The dense layers of a VGG in order: timm's, or torchvision's classifier."""
+    """Return the dense layers of a VGG in order: timm's, or torchvision's classifier."""
     if "pre_logits.fc1.weight" in shapes:
         return ["pre_logits.fc1", "pre_logits.fc2", "head.fc"]
     found = [name.removesuffix(".weight") for name in shapes if re.fullmatch(r"classifier(\.\d{1,4})?\.weight", name)]
@@ -166,7 +166,7 @@ def _perceptron(
 
 
 def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
-    """The dense layers in the order in which data passes them: that of their numbers, else the one that fits."""
+    """Return the dense layers in data order: by their numbers, or else the order that fits."""
     takes = {layer: shapes[f"{layer}.weight"][1] for layer in layers}
     gives = {layer: shapes[f"{layer}.weight"][0] for layer in layers}
     if len({re.sub(r"\d+", "#", layer) for layer in layers}) == 1:
@@ -186,7 +186,7 @@ def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _dense(builder: Sequence, tensors: Mapping[str, np.ndarray], layers: list[str], activation: str) -> None:
-    """Dense layers with an activation between them, and the probabilities at the end."""
+    """Build dense layers with an activation between them, and final probabilities."""
     for position, layer in enumerate(layers):
         weight = tensors[f"{layer}.weight"]
         weight = weight.reshape(weight.shape[0], -1).T  # timm keeps its dense layers as convolutions

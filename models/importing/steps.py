@@ -18,7 +18,7 @@ from .view import View
 
 
 def activate(importer: Importer, view: View, activation: str, parameters: tuple[float, ...] = ()) -> View:
-    """A view through an activation."""
+    """Apply an activation to a view."""
     layer = Activation(importer.name(activation), activation, parameters, inputs=(view.layer,))
     return dataclasses.replace(view, layer=importer.add(layer).layer)
 
@@ -59,10 +59,9 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
 def channel_numbers(
     importer: Importer, view: View, values: np.ndarray
 ) -> tuple[str, np.ndarray, Callable[[View], View]]:
-    """Numbers that broadcast over a view, as a layer's own: one per channel if that is enough.
+    """Convert numbers that broadcast over a view to a layer's: one per channel if possible.
 
-    Gives the layer to read, the numbers as [C] or in the layer's whole shape, and what turns that layer's output into
-    the view again.
+    Returns the layer to read, the numbers as [C] or in the layer's whole shape, and a function that restores the view.
     """
     if values.ndim > view.rank:
         extra = values.shape[: values.ndim - view.rank]
@@ -102,7 +101,7 @@ def channel_numbers(
 
 
 def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.ndarray) -> View:
-    """view * scale + shift, with numbers that broadcast over it."""
+    """Compute view * scale + shift, with numbers that broadcast over the view."""
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
     if scale.size == shift.size == 1 and rank <= view.rank:  # the order of its numbers does not matter
@@ -126,7 +125,7 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
 
 
 def combine_views(importer: Importer, operation: str, first: View, second: View) -> View:
-    """Two views, element by element, as ONNX broadcasts them: an axis of one in either is repeated."""
+    """Combine two views elementwise with ONNX's broadcasting."""
     if first.rank == second.rank and first.batched != second.batched:
         first, second = first.with_batch(), second.with_batch()
     if first.batched != second.batched or len(first.axes) != len(second.axes):
@@ -147,7 +146,7 @@ def combine_views(importer: Importer, operation: str, first: View, second: View)
 
 
 def _combine_repeated(importer: Importer, operation: str, first: View, second: View) -> View:
-    """Two views of one rank, the second of no more numbers than the first."""
+    """Combine two views of equal rank, the second with no more elements than the first."""
     extents = tuple(map(max, first.shape, second.shape))
     order = first.order()
     large, small = first.permuted(order), second.permuted(order)
@@ -181,7 +180,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
 
 
 def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
-    """A view whose axes of one are repeated where numbers have more."""
+    """Repeat a view's axes of size 1 where the numbers have more."""
     extents = (1, *view.shape) if view.batched else view.shape
     shapes = [values.shape for values in numbers if values.ndim <= view.rank]
     fits = all(
@@ -192,7 +191,7 @@ def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
 
 
 def widen(importer: Importer, view: View, wide: Shape) -> View:
-    """Repeat the axes of one of a view until it is of the shape `wide`, given without the batch."""
+    """Broadcast a view to the shape `wide`, given without the batch."""
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
         raise ModelError(f"makes {list(wide)} of {importer.describe(view)}; up to three axes are supported")
@@ -201,7 +200,7 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
 
 
 def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shape]:
-    """Two views that give `full`, with neighbouring axes that are repeated alike as one."""
+    """Merge neighbouring axes that are broadcast alike in two views of result shape `full`."""
     kinds = [(a == extent, b == extent) if extent > 1 else None for a, b, extent in zip(large.shape, small.shape, full)]
     groups: list[list[int]] = []
     last: tuple[bool, bool] | None = None
@@ -219,7 +218,7 @@ def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shap
 
 
 def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:
-    """Two views of different ranks as ONNX aligns them: the last axes with the last."""
+    """Align two views of different ranks as ONNX does: last axes with last axes."""
     rank = max(first.rank, second.rank)
     views = []
     for view in (first, second):
@@ -230,7 +229,7 @@ def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]
 
 
 def whole_shape(shape: Shape) -> Shape:
-    """The shape in which a layer may hold a view of `shape`: an image, or features."""
+    """Return the shape in which a layer can hold a view of `shape`: an image, or features."""
     if len(shape) == 2:
         return (shape[0], 1, shape[1])
     return shape if len(shape) == 3 else (math.prod(shape),)

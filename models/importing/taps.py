@@ -11,7 +11,7 @@ from ..layers import Conv2d
 
 
 def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Conv2d, np.ndarray] | None:
-    """Return a convolution of an image (C, H, W) with fewer taps, and its weight; None where all may meet the image."""
+    """Return a convolution of an image (C, H, W) with fewer taps, and its weight; None if all may meet the image."""
     kept = [_met(layer, axis, shape[1 + axis]) for axis in (0, 1)]
     if [len(taps) for taps in kept] == list(layer.kernel_size):
         return None

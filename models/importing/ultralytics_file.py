@@ -19,10 +19,10 @@ MAX_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class UltralyticsFile:
-    """The metadata of a file by Ultralytics; None or empty for what an older exporter did not write.
+    """The metadata of a file by Ultralytics; None or empty for fields that an older exporter did not write.
 
-    `size` is the height and width of the network's image. `has_all_rows` is set where the rows that an end-to-end
-    network chooses among are its output.
+    `size` is the height and width of the network's image. `has_all_rows`: the output holds all rows, before an
+    end-to-end network's selection.
     """
 
     task: str
@@ -36,7 +36,7 @@ class UltralyticsFile:
 
     @property
     def pictures(self) -> PreprocessingOptions:
-        """Return how the exporter's own `predict` makes the network's input of a picture."""
+        """Return how Ultralytics' own `predict` converts a picture to the network's input."""
         own = PreprocessingOptions(
             pictures="photo" if self.channels in (1, 3) else None, usual_size=self.size, is_beside=True
         )
@@ -70,7 +70,7 @@ class UltralyticsFile:
 
 
 def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
-    """Read the metadata of an ONNX file; None where Ultralytics did not write it, or no names are in it."""
+    """Read the metadata of an ONNX file; None if Ultralytics did not write it or it has no names."""
     if metadata.get("author") != _AUTHOR or "task" not in metadata:
         return None
     found = {key: _literal(text) for key, text in metadata.items()}
@@ -94,7 +94,7 @@ def _is_dict(found: Mapping[str, Any]) -> bool:
 
 
 def _literal(text: str) -> Any:
-    """A Python literal, as the exporter writes what is no text; None for others."""
+    """Parse a Python literal, as the exporter writes non-text values; None for anything else."""
     if len(text) > MAX_TEXT:
         return None
     try:

@@ -1,8 +1,8 @@
 """Values of a graph as views of a layer's output: reshapes and transposes that move nothing yet.
 
 A layer's output is stored row by row. A logical axis is a product of factors, each with an extent and a stride there,
-outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything. Only
-a layer that needs its input in another order makes that order real, as `arrangement` describes.
+outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything. Elements
+are moved only for a layer that needs its input in another order, as `arrangement` describes.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class View:
         return View(self.layer, self.axes[1:], True)
 
     def permuted(self, order: tuple[int, ...]) -> View:
-        """Axes (without the batch) in another order."""
+        """Permute the axes (without the batch)."""
         return replace(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshaped(self, shape: Shape, batched: bool) -> View:
-        """The same numbers, in the same logical order, in other axes; ModelError where the factors cannot be split."""
+        """Reshape the view in its logical order; ModelError if the factors cannot be split."""
         left = list(_joined([factor for axis in self.axes for factor in axis]))
         axes = []
         for extent in shape:
@@ -81,7 +81,7 @@ class View:
         return View(self.layer, tuple(axes), batched)
 
     def order(self) -> tuple[int, ...]:
-        """The axes from the outermost in memory to the innermost; axes of one keep their place among the others."""
+        """Return the axes from the outermost in memory to the innermost; axes of size 1 keep their position."""
         strides = [max((factor.stride for factor in axis), default=0) for axis in self.axes]
         known = sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda axis: -strides[axis])
         result = list(known)
@@ -92,8 +92,8 @@ class View:
         return tuple(result)
 
     def around(self, axis: int) -> tuple[int, ...]:
-        """The other axes, as they are in memory where `axis` comes first there and nothing has to move, else in logical
-        order, which later steps such as windows of tokens are likely to want."""
+        """Return the other axes: in memory order if `axis` is outermost there, so that nothing moves; otherwise in
+        logical order, which later steps such as windows of tokens usually need."""
         others = tuple(other for other in self.order() if other != axis)
         if self.permuted((axis, *others)).arrangement() is None:
             return others

@@ -132,7 +132,7 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Activation(Layer):
-    """An activation of every element that is a layer by itself; most belong to the layer before. No tensors."""
+    """An activation as a separate layer; most are fused into the layer before. No tensors."""
 
     activation: str
     activation_parameters: tuple[float, ...] = ()
@@ -144,7 +144,7 @@ class Activation(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Any shape in, the same out."""
+        """Return the input shape."""
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class PRelu(Layer):
-    """x, below 0 slope * x, with one slope per channel (or feature).
+    """PReLU: x, or slope * x below 0, with one slope per channel (or feature).
 
     Tensors: `<name>.slope` [channels].
     """
@@ -172,12 +172,12 @@ class PRelu(Layer):
         return {"slope": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) or (C,) in, the same out; ModelError for another number of channels."""
+        """Return the input shape, (C, H, W) or (C,); ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
             raise ModelError(f"layer {self.name!r}: has {self.channels} slopes, but {shapes[0][0]} channels come in")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Multiply what is below 0 by the slopes."""
+        """Multiply negative elements by the slopes."""
         (x,) = inputs
         return np.where(x >= 0, x, x * by_channel(tensors["slope"], x))

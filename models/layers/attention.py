@@ -1,4 +1,4 @@
-"""Attention: each token is a mean of the values of all tokens, weighted by how well their keys fit its query."""
+"""Attention: each output token is a mean of all tokens' values, weighted by the match of their keys with its query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ModelError
 from .layer import Layer, Tensors
 from .softmax import softmax
 
-MAX_TOKENS = 4_096  # of a sequence: their scores stay on the chip
+MAX_TOKENS = 4_096  # tokens of a sequence: their scores stay on the chip
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Attention(Layer):
     """softmax(scale * queries^T keys + bias) of `heads` heads, times the values: scaled dot-product attention.
 
     It reads queries, keys and values, images whose pixels are the tokens: [C, H, W], [C, H', W'] and [C', H', W'].
-    Head h has the h-th part of the channels. With `by_rows` each row of pixels is a sequence of its own, as the windows
-    of a Swin transformer are, and the three have as many rows. The output is [C', H, W]. If it `is_linear` there is no
-    softmax, only the two products, and no bias.
+    Head h has the h-th part of the channels. With `by_rows` each row of pixels is a separate sequence, like the windows
+    of a Swin transformer; all three then have the same number of rows. The output is [C', H, W]. If it `is_linear`
+    there is no softmax, only the two products, and no bias.
 
     Tensors: `<name>.bias` of `bias_shape`, [heads, rows, queries, keys] of which the first two may be 1, where there is
     a bias: relative positions, or a mask of large negative numbers.
@@ -58,7 +58,7 @@ class Attention(Layer):
         return {"bias": self.bias_shape} if self.bias_shape else {}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W), (C, H', W') and (C', H', W') in, (C', H, W) out; ModelError where they do not fit."""
+        """Return (C', H, W) for (C, H, W), (C, H', W') and (C', H', W'); ModelError if they do not fit."""
         queries, keys, values = (self.image(shape) for shape in shapes)
         if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
             shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))

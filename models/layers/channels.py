@@ -14,7 +14,7 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class Concat(Layer):
-    """The channels (or features) of several layers, one after another."""
+    """The concatenated channels (or features) of several layers."""
 
     kind: ClassVar[str] = "concat"
     only_moves: ClassVar[bool] = True
@@ -24,7 +24,7 @@ class Concat(Layer):
         return 1, MAX_READS
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Shapes that agree but for the channels; ModelError where they do not."""
+        """Return the shape with all channels; ModelError if the shapes differ otherwise."""
         for shape in shapes:
             if len(shape) != len(shapes[0]) or shape[1:] != shapes[0][1:]:
                 raise ModelError(
@@ -54,7 +54,8 @@ class ChannelSlice(Layer):
         check_range(self.name, "last", self.last, self.first + 1, 1 << 24)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) or (C,) in, (last - first, H, W) out; ModelError where there are fewer channels."""
+        """Return (last - first, H, W) for (C, H, W), or (last - first,) for (C,); ModelError if there are fewer
+        channels."""
         if self.last > shapes[0][0]:
             raise ModelError(f"layer {self.name!r}: reads channels up to {self.last}, but {shapes[0][0]} come in")
         return (self.last - self.first, *shapes[0][1:])
@@ -66,7 +67,7 @@ class ChannelSlice(Layer):
 
 @dataclass(frozen=True)
 class ChannelShuffle(Layer):
-    """Channels seen as [groups, C / groups], and read group by group: 0, C/groups, 2C/groups, …, 1, C/groups + 1, …"""
+    """Channels viewed as [groups, C / groups] and transposed: 0, C/groups, 2C/groups, …, 1, C/groups + 1, …"""
 
     groups: int
 
@@ -78,7 +79,7 @@ class ChannelShuffle(Layer):
         check_range(self.name, "groups", self.groups, 1, MAX_CHANNELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in and out; ModelError where the groups do not divide the channels."""
+        """Return the input shape, (C, H, W); ModelError if the groups do not divide the channels."""
         channels, _, _ = self.image(shapes[0])
         if channels % self.groups:
             raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {channels} channels")

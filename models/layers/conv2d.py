@@ -72,7 +72,7 @@ class Conv2d(Layer):
 
     @property
     def is_plain(self) -> bool:
-        """True if it is square, padded alike on all sides, of stride and dilation 1, in one group."""
+        """True if it is square, with equal padding on all sides, stride and dilation 1, and one group."""
         height, width = self.kernel_size
         ones = (*self.stride, *self.dilation, self.groups)
         return height == width and len(set(self.padding)) == 1 and set(ones) == {1}
@@ -96,7 +96,7 @@ class Conv2d(Layer):
         return (self.out_channels, sides[0], sides[1])
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in, (C', H', W') out; ModelError where the input does not fit."""
+        """Return (C', H', W') for (C, H, W); ModelError if the input does not fit."""
         shape = shapes[0]
         if len(shape) != 3 or shape[0] != self.in_channels:
             raise ModelError(
@@ -159,7 +159,7 @@ def conv2d(
 ) -> np.ndarray:
     """Convolution with stride 1, bias, activation, then max pooling with stride = size.
 
-    x [B, Cin, H, W], w [Cout, Cin, kh, kw], bias [Cout] -> [B, Cout, H', W']. `padding` is that of all sides. The
+    x [B, Cin, H, W], w [Cout, Cin, kh, kw], bias [Cout] -> [B, Cout, H', W']. `padding` applies to all sides. The
     result is float32.
     """
     outputs, inputs, *kernel = w.shape

@@ -38,7 +38,7 @@ class Dense(Layer):
         return {"weight": (self.in_features, self.out_features), "bias": (self.out_features,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(F,) in, (F',) out; ModelError where the input does not fit."""
+        """Return (F',) for (F,); ModelError if the input does not fit."""
         if shapes[0] != (self.in_features,):
             hint = "; put a flatten before it" if len(shapes[0]) == 3 else ""
             raise ModelError(

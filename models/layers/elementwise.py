@@ -28,8 +28,8 @@ OPERATIONS = tuple(_FUNCTIONS)
 class Combine(Layer):
     """activation(first operation second) of two layers, element by element: a residual sum, say. No tensors.
 
-    They have the same shape, or the second has one number per channel of the first, (C, 1, 1), as the gate of squeeze
-    and excite.
+    They have the same shape, or the second has one number per channel of the first, (C, 1, 1), like a
+    squeeze-and-excite gate.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Combine(Layer):
         return 2, 2
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Two shapes in, the first out; ModelError where they do not fit."""
+        """Return the first of two shapes; ModelError if they do not fit."""
         first, second = shapes
         if first == second or (len(first) == 3 and second == (first[0], 1, 1)):
             return first
@@ -87,7 +87,7 @@ class Affine(Layer):
         return {"scale": self.shape, "shift": self.shape}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) or (F,) in, the same out; ModelError where the numbers do not fit."""
+        """Return the input shape, (C, H, W) or (F,); ModelError if the tensors do not fit."""
         if self.shape not in (shapes[0], shapes[0][:1]):
             raise ModelError(
                 f"layer {self.name!r}: has numbers for {describe_shape(self.shape)}, but what comes before gives "

@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import Shape, check_name, describe_shape
 from ..errors import ModelError
 
-Tensors = Mapping[str, np.ndarray]  # of one layer, by the last part of their names, such as "weight"
+Tensors = Mapping[str, np.ndarray]  # tensors of one layer, by the last part of their names, such as "weight"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Layer:
     inputs: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str]
-    only_moves: ClassVar[bool] = False  # true where it computes nothing: the same numbers in other places
+    only_moves: ClassVar[bool] = False  # True if it only moves elements, without arithmetic
 
     def __post_init__(self) -> None:
         check_name(self.name)

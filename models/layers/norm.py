@@ -36,7 +36,7 @@ class LocalResponseNorm(Layer):
             raise ModelError(f"layer {self.name!r}: alpha {self.alpha:g}, bias {self.bias:g} may divide by zero")
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in and out; ModelError for features."""
+        """Return the input shape, (C, H, W); ModelError for features."""
         return self.image(shapes[0])
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
@@ -70,7 +70,7 @@ class LayerNorm(Layer):
         return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) or (C,) in, the same out; ModelError for another number of channels."""
+        """Return the input shape, (C, H, W) or (C,); ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
             raise ModelError(
                 f"layer {self.name!r}: normalises {self.channels} channels, but {shapes[0][0]} channels come in"
@@ -113,7 +113,7 @@ class GroupNorm(Layer):
         return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in and out; ModelError for features, or another number of channels."""
+        """Return the input shape, (C, H, W); ModelError for features or another number of channels."""
         channels, _, _ = self.image(shapes[0])
         if channels != self.channels:
             raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but {channels} come in")

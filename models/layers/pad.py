@@ -16,10 +16,10 @@ MODES = ("constant", "edge", "reflect", "wrap")  # as numpy.pad and ONNX call th
 
 @dataclass(frozen=True)
 class Pad(Layer):
-    """`value` around an image; `padding` is (top, left, bottom, right), and one below 0 cuts pixels off.
+    """Padding with `value`; `padding` is (top, left, bottom, right), and negative numbers crop.
 
-    With another mode than "constant" the pixels around are the image's own, as many as it has at most: those of its
-    edge, or the others mirrored at the edge, or those of its other side.
+    Modes other than "constant" repeat the edge, mirror the image at its edge, or wrap it around, by at most the image's
+    size.
     """
 
     padding: tuple[int, int, int, int]
@@ -39,7 +39,7 @@ class Pad(Layer):
             raise ModelError(f"layer {self.name!r}: padding by {self.mode} pixels has no value and cuts nothing off")
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in, (C, H + top + bottom, W + left + right) out; ModelError where nothing is left."""
+        """Return (C, H + top + bottom, W + left + right) for (C, H, W); ModelError if nothing is left."""
         channels, height, width = self.image(shapes[0])
         top, left, bottom, right = self.padding
         sides = (height + top + bottom, width + left + right)

@@ -15,7 +15,7 @@ from .softmax import log_softmax, softmax
 
 @dataclass(frozen=True)
 class ChannelSoftmax(Layer):
-    """Softmax of each pixel over some of its channels, or its logarithm with `log`. No tensors.
+    """Softmax, or with `log` its logarithm, of each pixel over some of its channels. No tensors.
 
     The channels are seen as [outer, `length`, `inner`], and each softmax is over the axis of `length`: all channels,
     groups of neighbours (`inner` 1), or channels that are `inner` apart.
@@ -33,7 +33,7 @@ class ChannelSoftmax(Layer):
         check_range(self.name, "inner", self.inner, 1, MAX_CHANNELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in and out; ModelError for features, or where the runs do not divide the channels."""
+        """Return the input shape, (C, H, W); ModelError for features, or if the runs do not divide the channels."""
         channels, _, _ = self.image(shapes[0])
         if channels % (self.length * self.inner):
             raise ModelError(
@@ -50,14 +50,14 @@ class ChannelSoftmax(Layer):
 
 @dataclass(frozen=True)
 class RowSoftmax(Layer):
-    """Softmax over the columns of each row of each channel, or its logarithm with `log`. No tensors."""
+    """Softmax, or with `log` its logarithm, over the columns of each row of each channel. No tensors."""
 
     log: bool = False
 
     kind: ClassVar[str] = "row_softmax"
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in and out; ModelError for features."""
+        """Return the input shape, (C, H, W); ModelError for features."""
         return self.image(shapes[0])
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

@@ -14,9 +14,9 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class PixelArgmax(Layer):
-    """The channel with the largest number at each pixel, of equals the first: the end of a segmentation network.
+    """The channel with the largest value at each pixel, the first of equals: the end of a segmentation network.
 
-    (classes, H, W) to H * W features, row by row: whole numbers from 0 to classes - 1.
+    Maps (classes, H, W) to H * W features, row by row: integers from 0 to classes - 1.
     """
 
     classes: int
@@ -28,13 +28,13 @@ class PixelArgmax(Layer):
         check_range(self.name, "classes", self.classes, 1, MAX_LABELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(classes, H, W) in, (H * W,) out; ModelError where it has other channels."""
+        """Return (H * W,) for (classes, H, W); ModelError for another number of channels."""
         channels, height, width = self.image(shapes[0])
         if channels != self.classes:
             raise ModelError(f"layer {self.name!r}: reads {self.classes} channels, one for each class, not {channels}")
         return (height * width,)
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Find the first of the largest."""
+        """Find the first channel with the largest value."""
         (x,) = inputs
         return x.argmax(axis=1).reshape(len(x), -1).astype(np.float32)

@@ -54,12 +54,12 @@ class Pool(Layer):
 
     @property
     def is_plain(self) -> bool:
-        """True if windows neither overlap nor leave gaps, there is no padding, and what is left over is dropped."""
+        """True if windows neither overlap nor leave gaps, there is no padding, and incomplete windows are dropped."""
         beside = self.window == self.stride and self.dilation == (1, 1)
         return beside and not any(self.padding) and not self.ceil_mode
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(C, H, W) in, (C, H', W') out; ModelError where the input does not fit."""
+        """Return (C, H', W') for (C, H, W); ModelError if the input does not fit."""
         channels, *sides = self.image(shapes[0])
         pooled = [
             _windows(side, self.spans[axis], self.stride[axis], self._pads(axis), self.ceil_mode)

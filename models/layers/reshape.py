@@ -23,7 +23,7 @@ class Flatten(Layer):
     only_moves: ClassVar[bool] = True
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Any shape in, one axis out."""
+        """Return (F,) for any shape."""
         return (math.prod(shapes[0]),)
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ class Flatten(Layer):
 
 @dataclass(frozen=True)
 class Reshape(Layer):
-    """The same numbers in the same order under another shape, (C, H, W) or (F,)."""
+    """Reshape to (C, H, W) or (F,); the order of elements stays."""
 
     shape: tuple[int, ...]
 
@@ -46,7 +46,7 @@ class Reshape(Layer):
         check_shape(self.name, "shape", self.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """As many numbers in as `shape` has; ModelError where there are others."""
+        """Return `shape`; ModelError if the number of elements differs."""
         check_count(self.name, shapes[0], self.shape)
         return self.shape
 
@@ -58,7 +58,7 @@ class Reshape(Layer):
 
 @dataclass(frozen=True)
 class Transpose(Layer):
-    """The input seen as axes of `split`, these in another order (`order[i]` is the axis that comes i-th), then `shape`.
+    """The input viewed as axes of `split`, transposed to `order`, then reshaped to `shape`.
 
     (C, H, W) to channels last, as features: split (C, H, W), order (1, 2, 0), shape (H * W * C,).
     """

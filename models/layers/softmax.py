@@ -21,7 +21,7 @@ class Softmax(Layer):
     kind: ClassVar[str] = "softmax"
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """(F,) in, (F,) out; ModelError for an image."""
+        """Return the input shape, (F,); ModelError for an image."""
         if len(shapes[0]) != 1:
             raise ModelError(
                 f"layer {self.name!r}: takes features, but what comes before gives {describe_shape(shapes[0])}"

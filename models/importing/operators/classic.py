@@ -24,7 +24,7 @@ def _scaler(importer: Importer, node: Node) -> None:
 
 
 def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, int]:
-    """Scores, all multiplied by `scale`, and how many there are."""
+    """Return scores multiplied by `scale`, and their number."""
     view = importer.data(node).with_batch()
     if len(view.axes) != 1:
         raise ModelError(f"takes features, but {importer.describe(view)} comes in")
@@ -71,7 +71,7 @@ def _linear_regressor(importer: Importer, node: Node) -> None:
 
 
 def _normalizer(importer: Importer, node: Node) -> None:
-    """Numbers over their norm: nothing to do for their sum after a softmax."""
+    """Divide by a norm; after a softmax the sum is already 1."""
     view = importer.data(node).with_batch()
     way = text(node, "norm", "MAX")
     if way == "L1" and isinstance(importer.builder.layers.get(view.layer), Softmax):

@@ -163,7 +163,7 @@ def _may_be_infinite(importer: Importer, name: str) -> bool:
 
 
 def _shrink(importer: Importer, node: Node) -> None:
-    """x less `bias` above `lambd`, plus `bias` below -`lambd`, else 0."""
+    """Return x - `bias` above `lambd`, x + `bias` below -`lambd`, else 0."""
     view, limit, bias = importer.data(node), number(node, "lambd", 0.5), number(node, "bias", 0.0)
     if limit < 0:
         raise ModelError(f"its lambd is {limit:g}, which is below 0")

@@ -28,7 +28,7 @@ Pair = tuple[int, int]
 def geometry(
     node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]
 ) -> tuple[tuple[int, int], tuple[int, int], Pads]:
-    """(strides, dilations, pads as top, left, bottom, right) of a window over `sides`, one or two of them."""
+    """Return (strides, dilations, pads as top, left, bottom, right) of a window over one or two `sides`."""
     rank = len(sides)
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
@@ -58,7 +58,7 @@ def geometry(
 
 
 def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """A convolution of a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
+    """Convolve a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
     rank = len(view.axes)
     if weight.ndim != rank + 1:
         raise ModelError(f"its weight is {list(weight.shape)}, but {importer.describe(view)} comes in")
@@ -88,9 +88,9 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
 
 
 def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, bias: np.ndarray | None) -> View | None:
-    """Multiply an axis by weights [F', F] where its entries are neighbours among the channels of the layer, as the bins
-    of YOLO's box sides are: a convolution in groups, all by the same weights. None where they are not, or where they
-    are all channels."""
+    """Multiply an axis by weights [F', F] if its entries are adjacent channels of the layer, like the bins of YOLO's
+    box sides: a grouped convolution with equal weights in all groups. None if they are not adjacent, or if they are all
+    channels."""
     order = view.order()
     ordered, shape = view.permuted(order), importer.shape(view)
     place = order.index(axis)
@@ -135,7 +135,7 @@ def add_convolution(
 
 
 def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """A view's last axis times weight [F, F'], plus bias [F']; over more axes, a convolution of one pixel."""
+    """Multiply a view's last axis by weight [F, F'] and add bias [F']; over more axes, a 1x1 convolution."""
     view = view.with_batch()
     if not view.axes or view.shape[-1] != weight.shape[0]:
         raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)}")
@@ -181,7 +181,7 @@ def dense_by_lead(importer: Importer, view: View, weight: np.ndarray) -> View:
 
 
 def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
-    """A dense layer; where its features are transposed, its weights are transposed instead."""
+    """Append a dense layer; if its features are transposed, its weights are transposed instead."""
     factors = view.axes[0]
     arrangement = view.arrangement()
     if arrangement is not None:
@@ -220,7 +220,7 @@ def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarra
 
 
 def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """A convolution of images with three sides, as one over height and width of channels times depth."""
+    """Convert a 3-D convolution to a 2-D one over height and width with channels times depth as channels."""
     view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
     if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ModelError(
@@ -255,7 +255,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
 
 
 def _fused_conv(importer: Importer, node: Node) -> None:
-    """ONNX Runtime's convolution, perhaps a sum, and an activation."""
+    """Convert ONNX Runtime's fused convolution, optionally with a sum and an activation."""
     weight = importer.weight(node, 1, (3, 4))
     view = convolve(importer, node, importer.image(node), weight, importer.optional(node, 2, (1,)))
     if len(node.inputs) > 3 and node.inputs[3]:
@@ -297,7 +297,7 @@ def _gemm(importer: Importer, node: Node) -> None:
 
 
 def _gemm_from_left(importer: Importer, node: Node) -> View:
-    """Weights times a column of features, plus a column."""
+    """Multiply weights by a column of features and add a column."""
     view = importer.single(importer.data(node, 1))
     weight = importer.weight(node, 0, (2,))
     weight = weight.T if integer(node, "transA", 0) else weight
@@ -312,7 +312,7 @@ def _gemm_from_left(importer: Importer, node: Node) -> View:
 
 
 def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
-    """Weights [F', F] times a view [..., F, columns], or [F] without a batch."""
+    """Multiply weights [F', F] by a view [..., F, columns], or [F] without a batch."""
     if len(view.axes) == 1 and not view.batched:
         return dense(importer, view, weight.T, None)
     if len(view.axes) < 2 and importer.batch == 1:
@@ -342,7 +342,7 @@ def _matmul(importer: Importer, node: Node) -> None:
         importer.give(node, _matmul_by_lead(importer, node, view, weight, left))
         return
     alpha = np.float32(number(node, "alpha", 1.0))
-    weight = weight if alpha == 1 else weight * alpha  # large ones are not copied for nothing
+    weight = weight if alpha == 1 else weight * alpha  # avoid copying large weights
     turned = bool(integer(node, "transB", 0))
     if not left:
         importer.give(node, dense(importer, view, weight.T if turned else weight, None))

@@ -1,4 +1,4 @@
-"""Einsum of data and weights, as Keras's EinsumDense and graph convolutions have it: a product by one matrix."""
+"""Einsum of data and weights, as in Keras's EinsumDense and graph convolutions: a product with one matrix."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _einsum(importer: Importer, node: Node) -> None:
 
 
 def _of_values(importer: Importer, node: Node, equation: str) -> View:
-    """A product of two values: axes of both that the result has are those of several products."""
+    """Multiply two values; axes shared by both and the result are batch axes."""
     inputs, _, result = equation.partition("->")
     terms = inputs.split(",")
     views = [importer.data(node, place) for place in range(len(terms))]
@@ -103,7 +103,7 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
 
 
 def _implicit(inputs: str) -> str:
-    """The result of an equation that leaves it out: the letters that come once, after what `...` stands for."""
+    """Return the implicit result of an equation: `...`, then the letters that occur once."""
     counts = Counter(inputs.replace(",", "").replace(".", ""))
     once = sorted(letter for letter in counts if counts[letter] == 1)
     return "".join(["..." if "..." in inputs else "", *once])

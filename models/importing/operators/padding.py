@@ -37,7 +37,7 @@ def _pad(importer: Importer, node: Node) -> None:
         importer.give(node, _pad_by_pixels(importer, view, pads, mode))
         return
     before, after = pads[view.batched : rank], pads[rank + view.batched :]
-    if rank > 4:  # axes of one that stay so lie anywhere
+    if rank > 4:  # unchanged axes of size 1 may be anywhere
         kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
         padded = _pad_with(
             importer,
@@ -60,7 +60,7 @@ def _pad(importer: Importer, node: Node) -> None:
 def _pad_with(
     importer: Importer, view: View, before: list[int], after: list[int], value: float, mode: str = "constant"
 ) -> View:
-    """A view with a number, or by another mode its own entries, before and after the entries of each axis."""
+    """Pad each axis of a view with a number, or in other modes with its own entries."""
     order = view.order()
     if len(order) not in (2, 3):
         raise ModelError(f"pads {importer.describe(view)}; images are supported")
@@ -81,7 +81,7 @@ def _pad_with(
 
 
 def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
-    """(pads of all axes, the value) from attributes (before opset 11) or inputs."""
+    """Return (pads of all axes, the value), from attributes (before opset 11) or inputs."""
     if "pads" in node.attributes:
         return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
     given = importer.constant(node, 1)
@@ -100,7 +100,7 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
 
 
 def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
-    """Channels of a number before and after those of an image: a convolution of one pixel that hands channels on."""
+    """Add constant channels before and after those of an image by a 1x1 convolution that copies the others."""
     channels = importer.builder.shapes[source][0]
     if min(sides) < 0 or channels + sum(sides) > 4096:
         raise ModelError("channels are padded, not cut, and to 4096 at most")
@@ -112,7 +112,8 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
 
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:
-    """A view [batch, ...] padded by its own entries; `pads` before and after each axis, with the batch's."""
+    """Pad a view [batch, ...] with its own entries; `pads` are those before and after each axis, including the
+    batch's."""
     if mode not in MODES:
         raise ModelError(f"its mode {mode!r} is not known")
     sides = list(zip(pads[view.batched :], pads[view.batched + view.rank :]))
@@ -131,8 +132,7 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
 
 
 def _roll(importer: Importer, node: Node) -> None:
-    """The entries of an axis from one on, then those before it: rows or columns of an image by way of its own pixels
-    beside it, of which others are then cut off."""
+    """Roll an axis. Rows or columns of an image are wrapped around by padding, and the others cropped."""
     view = importer.data(node).with_batch()
     axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
     extent = view.shape[axis]

@@ -63,7 +63,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
 
 
 def without_depth(node: Node, view: View) -> tuple[Node, View]:
-    """A window over images of three sides as one over two, for a depth of one pixel that gives one pixel again."""
+    """Convert a 3-D window to a 2-D one if the depth is one pixel before and after."""
     attributes, depth = dict(node.attributes), {}
     for name, default in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
         if name in attributes:
@@ -84,12 +84,12 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
 
 
 def with_depth(view: View) -> View:
-    """An image of two sides as one of three, with a depth of one pixel."""
+    """View a 2-D image as a 3-D one with a depth of one pixel."""
     return View(view.layer, (view.axes[0], (), *view.axes[1:]), view.batched)
 
 
 def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
-    """Windows along the first of three sides, as PyTorch spells local response normalisation."""
+    """Pool along the first of three sides, as PyTorch does in local response normalisation."""
     view, strides = importer.data(node), integers(node, "strides", 3, (1, 1, 1))
     kernel, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("kernel_shape", "dilations"))
     if kernel[0] < 1 or {*kernel[1:], *strides, *dilations} != {1} or any(integers(node, "pads", 6, (0,) * 6)):
@@ -108,7 +108,7 @@ def _global(importer: Importer, node: Node, method: str) -> None:
 
 
 def _norm_pool(importer: Importer, node: Node) -> None:
-    """The norm of each window: sums of powers by a filter of ones for each channel, and their root."""
+    """Compute the norm of each window: the root of sums of powers, by a depthwise filter of ones."""
     view, p = importer.image(node), integer(node, "p", 2)
     attributes: dict[str, Attribute]
     if p < 1:

@@ -1,4 +1,4 @@
-"""Operators that put the same numbers elsewhere: most become another view of the same layer, and cost nothing."""
+"""Operators that move elements: most become another view of the same layer, at no cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..onnx_file import Node
 from ..steps import affine_view, whole_shape, widen
 from ..view import Factor, View
 
-MAX_TILED = 1024  # copies of what is longer than one
-MAX_SELECTED = 4096  # entries of an axis that are chosen, or chosen from
+MAX_TILED = 1024  # copies of an axis longer than one
+MAX_SELECTED = 4096  # most entries selected, or selected from
 
 
 def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
-    """A view as [batch, ...] or without a batch, in a shape that ONNX gives with it."""
+    """Return a view with or without its batch axis, for an ONNX shape that includes it."""
     before = (importer.batch, *view.shape) if view.batched else view.shape
     if target.count(-1) == 1:
         known = math.prod(size for size in target if size != -1)
@@ -38,7 +38,7 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
 
 
 def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> View:
-    """A view in other axes, its order made real where its factors cannot be split."""
+    """Reshape a view; make it contiguous first if its factors cannot be split."""
     try:
         return view.reshaped(shape, batched)
     except ModelError:
@@ -106,7 +106,7 @@ def _transpose(importer: Importer, node: Node) -> None:
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
         raise ModelError(f"its perm is {list(order)}, but {importer.describe(view)} comes in")
-    if view.batched and order[0] != 0:  # time first, as recurrent layers have it, even where there are none
+    if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
     importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
 
@@ -152,7 +152,7 @@ def _concat(importer: Importer, node: Node) -> None:
 
 
 def put_together(importer: Importer, views: list[View], axis: int) -> View:
-    """Views along an axis, one after another; their other axes are alike."""
+    """Concatenate views along an axis; their other axes are equal."""
     if len(views) == 1:
         return views[0]
     order, shape = _first(views[0], axis), list(views[0].shape)
@@ -168,7 +168,7 @@ def put_together(importer: Importer, views: list[View], axis: int) -> View:
 
 
 def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> View:
-    """Numbers of the file that are put beside a view along an axis: the view's own entries times zero, plus them."""
+    """Turn a constant operand of Concat into a layer: 0 * view + constant."""
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
         raise ModelError("puts numbers beside data that have other axes, which is not supported")
@@ -185,7 +185,7 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
 
 
 def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int) -> View:
-    """Entries `first` to `last - 1` of an axis."""
+    """Select entries `first` to `last - 1` of an axis."""
     if (first, last) == (0, view.shape[axis]):
         return view
     order, own, each = _first(view, axis), importer.shape(view), 1
@@ -218,7 +218,7 @@ def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
 
 
 def select_entries(importer: Importer, view: View, axis: int, entries: list[int]) -> View:
-    """Any entries of an axis, in any order, such as blue, green, red: a product with ones and zeros."""
+    """Select entries of an axis in any order (blue, green, red, say), by a product with ones and zeros."""
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
         raise ModelError(f"takes {len(entries)} of {extent} entries; {MAX_SELECTED} are the most")
@@ -228,7 +228,7 @@ def select_entries(importer: Importer, view: View, axis: int, entries: list[int]
 
 
 def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -> View:
-    """An axis times a matrix [entries that it gets, entries that it has]."""
+    """Multiply an axis by a matrix [new entries, old entries]."""
     order = _first(view, axis)
     source = _leading(importer, view, order)
     size, extent = matrix.shape
@@ -279,7 +279,7 @@ def _slice(importer: Importer, node: Node) -> None:
 
 
 def _part(importer: Importer, view: View, axis: int, first: int, last: int, step: int) -> View:
-    """Entries of an axis: of the channels, or of the height or width of an image."""
+    """Slice an axis: channels, or the height or width of an image."""
     extent = view.shape[axis]
     order = view.order()
     if len(view.axes) != 3 or order.index(axis) == 0:
@@ -368,7 +368,7 @@ def _tile(importer: Importer, node: Node) -> None:
 
 
 def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> None:
-    """Axes of one repeated until they are of `target`, which counts the batch's; 1 there leaves an axis as it is."""
+    """Repeat axes of size 1 to the sizes in `target`, which includes the batch; 1 leaves an axis unchanged."""
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
         raise ModelError(f"makes {target} of {importer.describe(view)}")

@@ -1,4 +1,4 @@
-"""Sums, means, maxima and norms over axes: of the height and width of an image, its channels, or features."""
+"""Sums, means, maxima and norms over axes: height and width of an image, channels, or features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
 def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str, keep: bool) -> View:
-    """The mean or maximum of a view over some or all of its axes, which are counted without the batch."""
+    """Compute the mean or maximum of a view over some or all of its axes, numbered without the batch."""
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
     count = math.prod(view.shape[axis] for axis in axes)
@@ -56,8 +56,8 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
 
 
 def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor: float) -> View | None:
-    """The sum over axes, times a factor, of channels that are some apart, as branches that are stacked: a convolution
-    by the factor, which moves nothing. None where they are not some of several channels."""
+    """Compute `factor` times the sum over channels at a fixed distance, such as stacked branches, by a convolution with
+    the factor, which moves nothing. None if the axes are not some of several channels."""
     order = view.order()
     ordered, shape = view.permuted(order), importer.shape(view)
     places = sorted(order.index(axis) for axis in axes)
@@ -80,7 +80,7 @@ def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor:
 
 
 def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
-    """A view without some of `rank` axes, with axes of one in their places."""
+    """Return a view with axes of size 1 inserted for the reduced ones of `rank` axes."""
     full = iter(view.axes)
     return View(view.layer, tuple(() if axis in axes else next(full) for axis in range(rank)), view.batched)
 
@@ -95,7 +95,7 @@ def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool
 
 
 def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> View:
-    """The mean of all channels at each pixel: a convolution by one over their number, which moves nothing."""
+    """Compute the mean of all channels at each pixel by a convolution with 1 / channels, which moves nothing."""
     order = view.order()
     channels = view.shape[axis]
     source = importer.builder.arrange(view.permuted(order), importer.shape(view))
@@ -110,7 +110,7 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
 
 
 def _mean_of_features(importer: Importer, view: View) -> View:
-    """The mean of a row: a product with one over its length, which moves nothing."""
+    """Compute the mean of a row by a product with 1 / length, which moves nothing."""
     count = math.prod(view.shape)
     layer = Dense(importer.name("mean"), count, 1, inputs=(importer.rows(view),))
     tensors = {"weight": np.full((count, 1), 1 / count, np.float32), "bias": np.zeros(1, np.float32)}
@@ -137,7 +137,7 @@ def sum_axes(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """The sum of what numbers are without their signs."""
+    """Compute the sum of absolute values."""
     return sum_axes(importer, activate(importer, view, "abs"), axes, keep)
 
 
@@ -146,7 +146,7 @@ def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """The root of the sum of squares, by way of their mean, which float16 holds longer."""
+    """Compute the root of the sum of squares from their mean, which overflows later in float16."""
     mean = _mean(importer, combine_views(importer, "multiply", view, view), axes, keep)
     return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
 
@@ -156,7 +156,7 @@ def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """The logarithm of a sum of exponentials, less the largest, which is added again."""
+    """Compute log-sum-exp; the maximum is subtracted first and added at the end."""
     largest = _largest(importer, view, axes, True)
     powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
     total = activate(importer, sum_axes(importer, powers, axes, True), "log")
@@ -174,7 +174,8 @@ def _count(view: View, axes: tuple[int, ...]) -> int:
 
 
 def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
-    """A softmax over some axes, or its logarithm: of channels or rows as the layer stores them, else laid out anew."""
+    """Convert a softmax over some axes, or its logarithm: on channels or rows as the layer stores them, otherwise on a
+    rearranged copy."""
     order = view.order()
     ordered = view.permuted(order)
     places = [order.index(axis) for axis in axes]
@@ -196,7 +197,7 @@ def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: boo
 
 
 def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int], log: bool) -> View:
-    """A softmax over the middle of the three axes that a view in memory's order is seen as."""
+    """Apply a softmax over the middle one of three axes of a contiguous view."""
     before, length, after = split
     shape = importer.shape(view)
     pixels = math.prod(shape[1:])
@@ -232,7 +233,7 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
 
 
 def _normalize(importer: Importer, node: Node) -> None:
-    """x over its norm along an axis."""
+    """Divide x by its norm along an axis."""
     view = importer.data(node)
     power = integer(node, "p", 2)
     if power not in (1, 2):

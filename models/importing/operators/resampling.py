@@ -1,9 +1,9 @@
 """Images enlarged and shrunk.
 
 Rows and columns are each multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones
-and zeros where pixels are repeated, shares where they are interpolated. A whole number of times larger or smaller, that
-is a filter for each channel, over an image with its edge around it; larger, its channels become pixels, as those of a
-transposed convolution do (transposed.py). Any other matrix is a product along one axis at a time.
+and zeros where pixels are repeated, shares where they are interpolated. For an integer factor, this is a depthwise
+filter over the image padded with its edge; when enlarging, its channels become pixels, like those of a transposed
+convolution (transposed.py). Any other matrix is a product along one axis at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .convolution import Movement, add_convolution
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 MAX_TIMES = 64  # phases of rows and columns, a convolution each
-SMALLEST_SHARE = 1e-5  # of a pixel: what float32 places are rounded by is below
+SMALLEST_SHARE = 1e-5  # of a pixel; rounding errors of float32 positions are below
 
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -50,7 +50,7 @@ def _resize(importer: Importer, node: Node) -> None:
     sizes = _sizes(importer, node, extents, regions)
     is_as_large = all(size == extent for extent, (size, _) in zip(extents, sizes))
     for axis, (extent, (size, scale)) in enumerate(zip(extents, sizes)):
-        if is_as_large or (size, scale) == (extent, 1):  # which ONNX Runtime copies, whatever the region
+        if is_as_large or (size, scale) == (extent, 1):  # ONNX Runtime copies it, whatever the region
             continue
         if view.batched and axis == 0:
             raise ModelError("changes the size of the batch")
@@ -70,7 +70,7 @@ def _resize(importer: Importer, node: Node) -> None:
 
 
 def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) -> View:
-    """A view whose axes are multiplied by matrices."""
+    """Multiply the axes of a view by matrices."""
     if len(view.axes) == 3 and set(matrices) <= {1, 2}:
         filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
         down, across = filters
@@ -89,8 +89,8 @@ def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) ->
 
 @dataclass(frozen=True)
 class Resized:
-    """An axis that is resized: its extent, the size that it gets, by how much it is scaled, and the part of it that is
-    read, as shares of its extent; None for all."""
+    """A resized axis: its extent, new size, scale, and the part that is read, as shares of its extent (None for
+    all)."""
 
     extent: int
     size: int
@@ -113,7 +113,7 @@ class Scaling:
 
     @staticmethod
     def of(matrix: np.ndarray) -> Scaling | None:
-        """Return what a matrix [size, extent] does; None where that is not the same all along the axis."""
+        """Return the filter that a matrix [size, extent] applies; None if it differs along the axis."""
         size, extent = matrix.shape
         times, step = max(1, size // extent), max(1, extent // size)
         if extent * times != size * step or times > MAX_TIMES:
@@ -134,7 +134,7 @@ class Scaling:
         return Scaling(times, step, -int(first), taps)
 
     def padding(self) -> tuple[int, int]:
-        """Return how many entries before the first and after the last are read; below 0: how many never are."""
+        """Return how many entries before the first and after the last are read; negative: how many are never read."""
         after = self.taps.shape[1] - self.before - self.step
         return self.before, 0 if -self.step < after < 0 else after
 
@@ -171,7 +171,7 @@ Region = tuple[float, float] | None
 
 
 def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
-    """The part of each axis that `tf_crop_and_resize` reads, as shares of its extent; None for all of it."""
+    """Return the part of each axis that `tf_crop_and_resize` reads, as shares of its extent; None for all of it."""
     regions: list[Region] = [None] * rank
     if text(node, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         return regions
@@ -186,7 +186,7 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
 
 
 def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: list[Region]) -> list[tuple[int, float]]:
-    """The size that each axis gets, and by how much it is scaled."""
+    """Return the new size and the scale of each axis."""
     scales = importer.constant(node, 1 if importer.opset < 11 else 2)  # from 11 on after a region of interest
     if "scales" in node.attributes:  # Upsample of opset 7
         scales = np.asarray(numbers(node, "scales"), np.float64)
@@ -211,8 +211,8 @@ def _scaled_size(extent: int, share: float, scale: float) -> int:
 
 
 def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """The matrix [size, extent] of one axis, zeros for places outside of a region; `old`: by the rules before opset
-    11."""
+    """Return the matrix [size, extent] of one axis, with zeros for positions outside a region; `old`: by the rules
+    before opset 11."""
     matrix = _shares(node, old, way, extent, place)
     if text(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         matrix[(place < 0) | (place > extent - 1)] = 0
@@ -220,7 +220,7 @@ def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarr
 
 
 def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """The matrix [size, extent] of the pixels around each place."""
+    """Return the matrix [size, extent] with the weights of the pixels around each position."""
     matrix = np.zeros((len(place), extent))
     rows = np.arange(len(place))
     if way == "nearest":
@@ -239,7 +239,7 @@ def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> 
 
 
 def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The matrix, of zeros, with the shares of four pixels around each place (Keys' cubic convolution)."""
+    """Fill a zero matrix with the weights of four pixels around each position (Keys' cubic convolution)."""
     a, extent = number(node, "cubic_coeff_a", -0.75), matrix.shape[1]
     low = np.floor(place)
     for pixel in (low - 1, low, low + 1, low + 2):
@@ -248,7 +248,7 @@ def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
         if integer(node, "exclude_outside", 0):
             share[(pixel < 0) | (pixel >= extent)] = 0
         matrix[np.arange(len(place)), np.clip(pixel, 0, extent - 1).astype(np.int64)] += share
-    return matrix / matrix.sum(axis=1, keepdims=True)  # of ones, but for what was excluded
+    return matrix / matrix.sum(axis=1, keepdims=True)  # rows of weights that sum to 1, except for excluded pixels
 
 
 def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
@@ -281,7 +281,7 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
 
 
 def _weighted_pixels(importer: Importer, node: Node) -> None:
-    """Adaptive average pooling: rows and columns made of shares of others."""
+    """Convert adaptive average pooling: weighted sums of rows and columns."""
     view = importer.image(node)
     for axis, name in ((1, "row"), (2, "column")):
         places, shares = (np.asarray(node.attributes[name + kind]) for kind in ("s", "_shares"))
@@ -319,7 +319,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
 
 
 def _fold(importer: Importer, node: Node) -> None:
-    """Blocks of an image, [batch, channels * block, blocks], in their places, where none overlaps another."""
+    """Convert Col2Im of blocks, [batch, channels * block, blocks], that do not overlap."""
     view = importer.data(node).with_batch()
     sides, block = (_whole_numbers(importer, node, place) for place in (1, 2))
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()

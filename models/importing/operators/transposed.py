@@ -78,7 +78,7 @@ def _by_phases(
     turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
     outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
     turned = turned.reshape(outputs * phases, -1, *steps)
-    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # of which the bias is all
+    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # the bias is all of it
     ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
     biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
     around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
@@ -118,7 +118,7 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
 
 
 def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
-    """Zeros between the entries of an axis."""
+    """Insert zeros between the entries of an axis."""
     extent = view.shape[axis]
     size = (extent - 1) * stride + 1
     if size == extent:
