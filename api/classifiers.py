@@ -170,10 +170,10 @@ class Predictor(_Loaded):
         return await in_thread(functools.partial(self.predict, header=header, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """The columns of a batch of N rows with the answer to each, as `Classifier` adds them.
+        """Return the columns of a batch of N rows with the answer to each, as `Classifier` adds them.
 
         `batch` has a column "features" or "data" of arrays [features], or a column of numbers for each feature, in
-        their order. ArgumentError where it has neither.
+        their order. ArgumentError if it has neither.
         """
         features = self.model.network.input.shape[0]
         column = next((name for name in ROW_COLUMNS if name in batch), None)

@@ -212,7 +212,7 @@ class RunOptions:
     config: ConfigOption = None
 
     def check(self) -> None:
-        """UsageError where options contradict each other or a file could not be written; called before the work.
+        """UsageError if options contradict each other or a file could not be written; called before the work.
 
         From here on, what is done is logged where --verbose asks for it.
         """

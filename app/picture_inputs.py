@@ -138,7 +138,7 @@ def find_named_pictures(
 def read_list(path: str) -> list[str]:
     """Return the names in a list of files ("-" for standard input), one per line; empty lines are skipped.
 
-    Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError where
+    Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError if
     the list cannot be read, is larger than MAX_LIST_BYTES or no text (a picture, UTF-16, `find -print0`).
     """
     try:

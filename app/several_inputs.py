@@ -130,7 +130,7 @@ class _AllGiven:
         return count(answered, "input")
 
     def identity(self) -> Identity:
-        """The inputs that are given."""
+        """Return the inputs that are given."""
         return _identity(self._given)
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:

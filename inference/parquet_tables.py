@@ -251,7 +251,7 @@ def _read(batches: Any, chosen: _Chosen, dtype: np.dtype[Any]) -> Any:
 
 
 def _texts(batch: Any, name: str | None) -> list[str]:
-    """Return a column as text, empty where a value is missing; no text without a column."""
+    """Return a column as text, empty if a value is missing; no text without a column."""
     if name is None:
         return []
     values = batch.column(name).to_pylist()

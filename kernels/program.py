@@ -77,7 +77,7 @@ def input_name(number: int) -> str:
 class Stage:
     """Operations run together in passes of `at_once` times the images packed in the input.
 
-    `early`: the loads that come before each operation, beside its own; empty where there are none in all the stage.
+    `early`: the loads that come before each operation, beside its own; empty if there are none in all the stage.
     """
 
     operations: tuple[Operation, ...]

@@ -159,7 +159,7 @@ class Network:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none where the numbers of the output are not labelled."""
+        """The labels that answers are chosen from; none if the numbers of the output are not labelled."""
         return self.labels if self.output.is_labelled else ()
 
     @cached_property
@@ -178,7 +178,7 @@ class Network:
         return tuple(np.split(rows, ends[:-1], axis=1))
 
     def shapes(self) -> dict[str, Shape]:
-        """Return the shapes of the input ("input") and of each layer's output; ModelError where they do not fit."""
+        """Return the shapes of the input ("input") and of each layer's output; ModelError if they do not fit."""
         shapes: dict[str, Shape] = {INPUT: self.input.shape}
         work = 0
         for layer in self.layers:

@@ -72,7 +72,7 @@ class NamedOutput:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none where the numbers are not labelled."""
+        """The labels that answers are chosen from; none if the numbers are not labelled."""
         return self.labels if self.output.is_labelled else ()
 
     def check(self, width: int) -> None:

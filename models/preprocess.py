@@ -102,7 +102,7 @@ def picture_size(source: str | bytes) -> tuple[int, int] | None:
 
 
 def decode_image(image: Image.Image) -> Image.Image:
-    """A picture that Pillow has opened, decoded; InputError where it is too large, corrupt or cut short."""
+    """Return a picture that Pillow has opened, decoded; InputError if it is too large, corrupt or cut short."""
     too_large = _size_problem(image)
     if too_large is not None:
         raise InputError(too_large)
@@ -118,9 +118,9 @@ def decode_image(image: Image.Image) -> Image.Image:
 
 
 def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
-    """An opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
+    """Return an opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
 
-    Raises InputError where the picture has nothing that the network could read.
+    Raises InputError if the picture has nothing that the network could read.
     """
     if spec.preprocess == "none":
         raise InputError("the network reads arrays (.npy, .npz), not pictures")
@@ -198,7 +198,7 @@ def _unknown_format(file: BinaryIO) -> str:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The picture turned as its EXIF data says; as it is where they are damaged."""
+    """Return the picture turned as its EXIF data says; as it is where they are damaged."""
     try:
         return ImageOps.exif_transpose(image)
     except Exception:  # reading damaged EXIF data raises nearly anything, and the pixels are good all the same
@@ -206,7 +206,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
-    """The digit of a picture as ink 0..1 in float32 [height, width]."""
+    """Return the digit of a picture as ink 0..1 in float32 [height, width]."""
     if min(image.size) < MIN_SIDE or max(image.size) > MAX_ASPECT * min(image.size):
         what = "small" if min(image.size) < MIN_SIDE else "narrow"
         raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {what}")
@@ -218,7 +218,7 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """The picture in mode L or RGB, transparency laid over what its ink stands out from, 64 to 2048 a side."""
+    """Return the picture in mode L or RGB, transparency laid over what its ink stands out from, 64 to 2048 a side."""
     if image.mode in ("P", "PA"):
         image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
     elif image.mode == "1":
@@ -253,18 +253,18 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
-    """A plain picture as float32 [H, W, channels] in 0..1."""
+    """Return a plain picture as float32 [H, W, channels] in 0..1."""
     return np.divide(_planes(image), np.float32(255), dtype=np.float32).transpose(1, 2, 0)
 
 
 def _planes(image: Image.Image) -> np.ndarray:
-    """A plain picture as uint8 [channels, H, W]."""
+    """Return a plain picture as uint8 [channels, H, W]."""
     values = np.asarray(image)
     return np.ascontiguousarray(np.atleast_3d(values).transpose(2, 0, 1))
 
 
 def _blurred(image: Image.Image, radius: float) -> np.ndarray:
-    """A plain picture, blurred, as uint8 [H, W, channels]."""
+    """Return a plain picture, blurred, as uint8 [H, W, channels]."""
     return gaussian_blur(_planes(image), radius).transpose(1, 2, 0)
 
 
@@ -292,7 +292,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
 
 
 def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
-    """The ink of the located part, other blobs wiped out, with the digit's exact box in it."""
+    """Return the ink of the located part, other blobs wiped out, with the digit's exact box in it."""
     side = max(box.width, box.height)
     margin = max(2.0, 0.35 * side)
     part = (
@@ -319,7 +319,7 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
 
 
 def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
-    """A mask [lines, pixels] with the `reach` lines before and after each pixel in it."""
+    """Return a mask [lines, pixels] with the `reach` lines before and after each pixel in it."""
     wider = mask.copy()
     for step in range(1, reach + 1):
         wider[step:] |= mask[:-step]
@@ -328,7 +328,7 @@ def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
-    """The box scaled to FILL of the network's image, its centre of mass in the middle as far as it then fits."""
+    """Return the box scaled to FILL of the network's image, its centre of mass in the middle as far as it then fits."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)
     total = ink.sum()

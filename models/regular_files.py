@@ -51,7 +51,7 @@ def describe(error: Exception) -> str:
 
 
 def file_size(file: IO[bytes]) -> int:
-    """The size in bytes of an open file."""
+    """Return the size in bytes of an open file."""
     return os.fstat(file.fileno()).st_size
 
 

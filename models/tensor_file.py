@@ -51,7 +51,7 @@ class TensorFile:
 
 
 def read_table(path: Path) -> TensorFile:
-    """The metadata and the table of tensors of a file; ModelError for anything that is no safetensors file."""
+    """Return the metadata and the table of tensors of a file; ModelError for anything that is no safetensors file."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -96,7 +96,7 @@ def check_types(file: TensorFile, names: Iterable[str]) -> None:
 
 
 def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Tensors that passed `check_types`, as float32; ModelError where the file has changed or cannot be read."""
+    """Tensors that passed `check_types`, as float32; ModelError if the file has changed or cannot be read."""
     tensors = {}
     try:
         with file.path.open("rb") as stream:
@@ -117,7 +117,7 @@ def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray
 
 
 def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
-    """The table of tensors with every field's type and range checked."""
+    """Return the table of tensors with every field's type and range checked."""
     entries = {}
     for name, entry in table.items():
         if not isinstance(entry, dict):
@@ -148,7 +148,7 @@ def _check_places(file: TensorFile) -> None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object; ModelError where it has a name twice."""
+    """Return a JSON object; ModelError if it has a name twice."""
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
@@ -158,7 +158,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _sizes(value: object) -> Shape | None:
-    """A JSON value as whole numbers, none below 0; None where it is anything else."""
+    """Return a JSON value as whole numbers, none below 0; None if it is anything else."""
     if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
         return tuple(value)
     return None

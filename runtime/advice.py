@@ -52,7 +52,7 @@ class Advice:
     kind: str  # "computed" if the program ran the change, else "estimated"
 
     def sentence(self) -> str:
-        """The advice in one line."""
+        """Return the advice in one line."""
         where = f"{self.layer}: " if self.layer else ""
         gain = f"{self.after_us:.3g} us an input instead of {self.before_us:.3g}"
         return f"{where}{self.evidence}; with {self.action}: {gain} ({self.kind})"

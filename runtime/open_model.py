@@ -53,7 +53,7 @@ def open_model(
 
 
 def _entry(path: Path, size: tuple[int, int] | None) -> Path | None:
-    """The cache entry of an ONNX file; None where nothing can be cached."""
+    """Return the cache entry of an ONNX file; None if nothing can be cached."""
     folder = user_cache(FOLDER, FOLDER)
     if folder is None:
         return None
@@ -84,7 +84,7 @@ def _states(path: Path, content: bytes) -> Iterator[bytes]:
 
 
 def _read(entry: Path | None) -> Model | None:
-    """The network in a cache entry; None where there is none that can be read."""
+    """Return the network in a cache entry; None if there is none that can be read."""
     if entry is None or not entry.is_file():
         return None
     try:

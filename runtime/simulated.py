@@ -127,7 +127,7 @@ class FasterBackend:
         raise KernelError(f"{kernel.__name__}: a faster {self._resource} is only timed")
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """The time with the faster resource, from shapes."""
+        """Return the time with the faster resource, from shapes."""
         found = self._backend.time(kernel, *specs, **parameters)
         assert isinstance(found.timeline, simulator.Run)  # set, because the backend keeps timelines
         latency = found.timeline.what_if(self._resource, self._times)

@@ -95,7 +95,7 @@ class Totals:
         return dict(sorted(self._worker_us.items()))
 
     def layers(self) -> tuple[LayerTiming, ...]:
-        """A timing for each row; none if nothing ran."""
+        """Return a timing for each row; none if nothing ran."""
         total = self.total_us
         return tuple(
             LayerTiming(

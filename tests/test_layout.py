@@ -75,7 +75,7 @@ def _is_deferred(node: ast.AST) -> bool:
 
 
 def _file(module: Path) -> Path | None:
-    """The file of a module; None where there is none, as for a name within one."""
+    """The file of a module; None if there is none, as for a name within one."""
     for file in (module.with_suffix(".py"), module / "__init__.py"):
         if file.is_file():
             return file
@@ -155,7 +155,7 @@ def test_the_simulators_root_is_its_public_face() -> None:
 
 
 def find_circle(graph: dict[Path, set[Path]]) -> list[Path] | None:
-    """Nodes that lead to each other in turn; None where there are none."""
+    """Nodes that lead to each other in turn; None if there are none."""
     done: set[Path] = set()
 
     def visit(node: Path, trail: list[Path]) -> list[Path] | None:

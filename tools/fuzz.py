@@ -149,7 +149,7 @@ def _detection(folder: Path, random: random.Random) -> list[str]:
 
 
 def _onnx(folder: Path, random: random.Random) -> list[str]:
-    """A network that is imported on the fly."""
+    """Return a network that is imported on the fly."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -168,7 +168,7 @@ def _onnx(folder: Path, random: random.Random) -> list[str]:
 
 
 def _profile(folder: Path, random: random.Random) -> list[str]:
-    """A profile as neuron-explorer exports it, or bytes that begin as a raw one."""
+    """Return a profile as neuron-explorer exports it, or bytes that begin as a raw one."""
     if random.random() < 0.3:
         path = folder / "x.ntff"
         path.write_bytes(random.choice((b"NTFF", b"\x0a", b"")) + random.randbytes(random.choice((0, 60, 3000))))

@@ -74,7 +74,7 @@ def rows() -> list[Row]:
 
 
 def _link(row: Row) -> str:
-    """The page of the documentation that a function was compared with; the stubs where there is none."""
+    """Return the page of the documentation that a function was compared with; the stubs where there is none."""
     name = row.name.removesuffix(".__init__")
     return f"[{row.page}]({PAGES}/{row.page}/nki/api/generated/{name}.html)" if row.page else "stubs"
 

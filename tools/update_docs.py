@@ -120,7 +120,7 @@ def sentences_of(report: str) -> str:
 
 
 def versions_table() -> str:
-    """The order of versions of one kernel and the ratios between them, predicted and measured."""
+    """Return the order of versions of one kernel and the ratios between them, predicted and measured."""
     return table_of(_accuracy_report(), "Versions of one kernel")
 
 
@@ -130,7 +130,7 @@ def changes_table() -> str:
 
 
 def table_of(report: str, title: str) -> str:
-    """The table below a title of what `latency_accuracy --markdown` prints."""
+    """Return the table below a title of what `latency_accuracy --markdown` prints."""
     table = re.search(rf"### {re.escape(title)}\n\n((?:\|.*\n)+)", report)
     if table is None:
         raise RuntimeError(f"latency_accuracy prints no table {title!r}")

@@ -57,7 +57,7 @@ class FileStates:
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
         """True unless the file is one of these and has changed. An answer of a report says no more of its file than
-        that it is older. UsageError where hashes are to be compared and an answer comes with none."""
+        that it is older. UsageError if hashes are to be compared and an answer comes with none."""
         paths = self._paths_of(str(name), reported)
         if self._check == "name" or not paths:
             return True

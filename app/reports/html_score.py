@@ -18,7 +18,7 @@ _COLUMNS = ("label", "inputs", "precision", "recall", "F1")
 
 
 def score_section(report: Report) -> Markup | None:
-    """The score of a report; None where answers were not scored."""
+    """Return the score of a report; None if answers were not scored."""
     if report.map_score is not None:
         return _map_section(report.map_score)
     score = report.score

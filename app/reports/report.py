@@ -199,7 +199,7 @@ class Report:
 
     @property
     def critical(self) -> dict[str, float]:
-        """Microseconds of the critical paths of all tables by resource; empty where one is not known."""
+        """Microseconds of the critical paths of all tables by resource; empty if one is not known."""
         from ...runtime.timing import add_critical
 
         parts = [table.critical for table in self.tables]

@@ -16,7 +16,7 @@ def deployment(settings: ServingSettings, **options: Any) -> Any:
 
     `options` are those of `serve.deployment`, such as `num_replicas`, `autoscaling_config`, or on a chip
     `ray_actor_options={"resources": {"neuron_cores": 1}}`. A model file is read here and sent to the replicas. Raises
-    ModelError where it cannot be read.
+    ModelError if it cannot be read.
     """
     from ray import serve
 

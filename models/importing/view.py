@@ -1,8 +1,8 @@
 """Values of a graph as views of a layer's output: reshapes and transposes that move nothing yet.
 
 A layer's output is stored row by row. A logical axis is a product of factors, each with an extent and a stride there,
-outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything. Elements
-are moved only for a layer that needs its input in another order, as `arrangement` describes.
+outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything.
+Elements are moved only for a layer that needs its input in another order, as `arrangement` describes.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Attention(Layer):
         return 3, 3
 
     def tensors(self) -> dict[str, Shape]:
-        """The bias, if there is one."""
+        """Return the bias, if there is one."""
         return {"bias": self.bias_shape} if self.bias_shape else {}
 
     def output_shape(self, *shapes: Shape) -> Shape:

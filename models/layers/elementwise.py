@@ -83,7 +83,7 @@ class Affine(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def tensors(self) -> dict[str, Shape]:
-        """The scale and the shift."""
+        """Return the scale and the shift."""
         return {"scale": self.shape, "shift": self.shape}
 
     def output_shape(self, *shapes: Shape) -> Shape:

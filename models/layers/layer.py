@@ -43,7 +43,7 @@ class Layer:
         return {}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the shape of its output for inputs of `shapes`; ModelError where they do not fit."""
+        """Return the shape of its output for inputs of `shapes`; ModelError if they do not fit."""
         raise NotImplementedError(f"{type(self).__name__}.output_shape")
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
@@ -67,7 +67,7 @@ class Layer:
         return {part: tensors[f"{self.name}.{part}"] for part in self.tensors()}
 
     def image(self, shape: Shape) -> tuple[int, int, int]:
-        """Return `shape` as (C, H, W); ModelError where it is not an image."""
+        """Return `shape` as (C, H, W); ModelError if it is not an image."""
         if len(shape) != 3:
             raise ModelError(
                 f"layer {self.name!r}: takes an image, but what comes before gives {describe_shape(shape)}"

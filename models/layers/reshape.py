@@ -80,7 +80,7 @@ class Transpose(Layer):
         check_count(self.name, self.split, self.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """As many numbers in as `shape` has; ModelError where there are others."""
+        """As many numbers in as `shape` has; ModelError if there are others."""
         check_count(self.name, shapes[0], self.shape)
         return self.shape
 

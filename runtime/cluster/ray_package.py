@@ -23,7 +23,7 @@ class _NoFolders(list[str]):
 
 
 def import_ray() -> Any:
-    """The module `ray`; BackendUnavailable with what to install where it is not here."""
+    """Return the module `ray`; BackendUnavailable with what to install where it is not here."""
     try:
         import ray
     except ImportError as error:
@@ -32,14 +32,14 @@ def import_ray() -> Any:
 
 
 def job_of(ray: Any) -> Any:
-    """The settings of a job whose workers import nothing from the folders of this process."""
+    """Return the settings of a job whose workers import nothing from the folders of this process."""
     job = ray.job_config.JobConfig()
     job._py_driver_sys_path = _NoFolders()
     return job
 
 
 def check_search_path(ray: Any) -> None:
-    """BackendUnavailable where workers would import from the folders of this process all the same."""
+    """BackendUnavailable if workers would import from the folders of this process all the same."""
     job = ray._private.worker.global_worker.core_worker.get_job_config()
     if folders := list(job.py_driver_sys_path):
         raise BackendUnavailable(

@@ -45,7 +45,7 @@ class Float8Convolution(KernelCase):
         return x.astype(NARROW).view(np.uint8), packed, biases, columns
 
     def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype of an operand."""
+        """Return the dtype of an operand."""
         return np.dtype(np.float32) if position in self.float32_operands else np.dtype(np.uint8)
 
     def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:

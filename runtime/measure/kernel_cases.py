@@ -84,12 +84,12 @@ class _Family:
 
 
 def kernel_names() -> tuple[str, ...]:
-    """The families that `kernel_case` knows."""
+    """Return the families that `kernel_case` knows."""
     return tuple(_FAMILIES)
 
 
 def kernel_keys(name: str) -> tuple[str, ...]:
-    """The sizes and choices of a family; ShapeError for another name."""
+    """Return the sizes and choices of a family; ShapeError for another name."""
     family = _family(name)
     return (*family.sizes, *family.choices)
 

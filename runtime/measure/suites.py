@@ -84,7 +84,7 @@ def load_suite(name: str) -> list[SuiteCase]:
 
 
 def predict_case(case: SuiteCase) -> float:
-    """The predicted microseconds of our kernel on a case: a profile's total where the published time is one."""
+    """Return the predicted microseconds of our kernel on a case: a profile's total where the published time is one."""
     kernel, arguments, parameters = _launch(case)
     launch = run(
         kernel,

@@ -34,7 +34,7 @@ _OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # th
 @dataclasses.dataclass(frozen=True)
 class Estimate:
     """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the share of them in which
-    each engine works, multiply-accumulates and bytes of HBM; None where AWS's compiler gives none."""
+    each engine works, multiply-accumulates and bytes of HBM; None if AWS's compiler gives none."""
 
     total_us: float | None = None
     utilization: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -65,7 +65,7 @@ class CompileReport:
 
     @classmethod
     def read(cls, folder: Path) -> CompileReport | None:
-        """Return the report in a folder; None where there is none."""
+        """Return the report in a folder; None if there is none."""
         if not (folder / REPORT).is_file():
             return None
         record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ class CompileReport:
 def compile_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], artifacts: Path, simulate: bool
 ) -> CompileReport | None:
-    """Compile a kernel to `kernel.neff` below `artifacts`, executing nothing; None where this nki has no such way.
+    """Compile a kernel to `kernel.neff` below `artifacts`, executing nothing; None if this nki has no such way.
 
     `simulate`: run BIRSim on the inputs too, where that works. What the compiler raises of a kernel is raised.
     """
@@ -170,7 +170,7 @@ def _estimate_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> Estimate | None:
     """Return AWS's estimate of a kernel of which no NEFF is made: as it would be compiled, else with all optimizations
-    of the pipeline; None where neither has one."""
+    of the pipeline; None if neither has one."""
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 
@@ -191,7 +191,7 @@ def _estimate_alone(
 
 
 def _estimate_of(nir: Any) -> Estimate | None:
-    """Return AWS's estimate in a NirResult; None where it has none."""
+    """Return AWS's estimate in a NirResult; None if it has none."""
     total = getattr(nir, "total_time_ns", None)
     shares: dict[str, float] = {}
     with contextlib.suppress(AttributeError, TypeError, ValueError):

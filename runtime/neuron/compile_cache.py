@@ -34,7 +34,7 @@ _FORMAT = 1
 def cache_folder() -> Path | None:
     """Return the folder of compiled kernels: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
 
-    None where the user has none.
+    None if the user has none.
     """
     return user_cache("neuron")
 
@@ -72,7 +72,8 @@ class CompileCache:
 
     @contextlib.contextmanager
     def hold(self, material: Mapping[str, Any], on_wait: Callable[[], None] = lambda: None) -> Iterator[Slot]:
-        """The slot of what is compiled from `material` (JSON values), for this process alone while the block runs.
+        """Yield the slot of what is compiled from `material` (JSON values), for this process alone while the block
+        runs.
 
         `on_wait` is called where another process holds it and this one has to wait.
         """
@@ -96,7 +97,7 @@ class CompileCache:
             self.folder = None
 
     def keep_log(self, text: str) -> Path | None:
-        """Keep the output of a compilation that failed (the latest one only); None where it cannot be kept."""
+        """Keep the output of a compilation that failed (the latest one only); None if it cannot be kept."""
         if self.folder is None:
             return None
         log = self.folder / FAILURE_LOG
@@ -117,7 +118,7 @@ class Slot:
         self._material = material
 
     def find(self) -> Path | None:
-        """The folder of the entry; None where there is none. One that is not as it was written is removed."""
+        """Return the folder of the entry; None if there is none. One that is not as it was written is removed."""
         if self._cache.folder is None:
             return None
         entry = self._cache.folder / self._key
@@ -168,7 +169,7 @@ class Slot:
 
 
 def _lock(path: Path, on_wait: Callable[[], None]) -> int:
-    """An open file that is locked for this process. The lock ends with the file, so also with the process."""
+    """Return an open file that is locked for this process. The lock ends with the file, so also with the process."""
     import fcntl  # not on Windows, where there is no Neuron device either
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -43,7 +43,7 @@ LABEL = "predicted; compiled only"
 
 class CompileOnlyBackend(CompiledKernels):
     """Compiles each kernel that is launched, several at a time where they are known before (`prepare`), and answers
-    with what the simulator computes and predicts. CompileError where the compiler refuses a kernel."""
+    with what the simulator computes and predicts. CompileError if the compiler refuses a kernel."""
 
     way = "compile-only"
     needs_device = False
@@ -119,7 +119,7 @@ class CompileOnlyBackend(CompiledKernels):
 
 
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:
-    """Return a backend that compiles for a target ("trn2" or "trn3"); BackendUnavailable where nki or neuronx-cc is
+    """Return a backend that compiles for a target ("trn2" or "trn3"); BackendUnavailable if nki or neuronx-cc is
     missing. By default as many processes compile at a time as half the CPUs."""
     missing = environment.missing_packages()[environment.NRT]
     if missing:

@@ -98,7 +98,7 @@ class Executable:
 
 @dataclass(frozen=True)
 class Compilation:
-    """One attempt to compile a kernel, for reports: `error` is None where it succeeded, `log` what the compiler said
+    """One attempt to compile a kernel, for reports: `error` is None if it succeeded, `log` what the compiler said
     where it did not, `tensors` the operands and results as the compiled kernel has them, where that is known."""
 
     label: str
@@ -139,7 +139,7 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
-        """Compile in `workdir`, with what is printed in `log`. CompilerFailed where the compiler refuses the kernel."""
+        """Compile in `workdir`, with what is printed in `log`. CompilerFailed if the compiler refuses the kernel."""
 
     @abstractmethod
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
@@ -164,8 +164,8 @@ class CompiledKernels(ABC):
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Run a kernel on arrays of the host or of the device; the result has what it returns, and its times.
 
-        KernelError where the kernel refuses its operands, CompileError where the compiler refuses it, ExecutionError
-        where the device does, DeviceLost where the device is gone. An operand that nobody may write to (a network's
+        KernelError if the kernel refuses its operands, CompileError if the compiler refuses it, ExecutionError
+        if the device does, DeviceLost if the device is gone. An operand that nobody may write to (a network's
         weights) is taken to the device once.
         """
         operands, others = split_arguments(kernel, arrays, parameters)

@@ -33,7 +33,7 @@ class KernelSource:
 
 
 def find_source(kernel: Any) -> KernelSource:
-    """The name and source digest of a kernel.
+    """Return the name and source digest of a kernel.
 
     The digest covers all files of trninfer.kernels, since kernels call each other, and the kernel's own file where it
     is another one. A kernel that no module holds (one defined inside a function) has no digest.

@@ -48,7 +48,7 @@ def compile_neff(
     variables: Mapping[str, str] | None = None,
     alone: Alone | None = None,
 ) -> CompiledNeff:
-    """Compile a kernel to a NEFF in the folder of `log`; CompilerFailed where that leaves none within `limit` seconds.
+    """Compile a kernel to a NEFF in the folder of `log`; CompilerFailed if that leaves none within `limit` seconds.
 
     `variables` are added to the process's environment; what it prints is in `log`.
     """

@@ -28,7 +28,7 @@ NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI keeps what it traced; seen in 
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that compile kernels; None where one is not installed."""
+    """Return the versions of the packages that compile kernels; None if one is not installed."""
     versions = {package.name: package.version for package in neuron_packages()}
     try:
         versions["torch"] = importlib.metadata.version("torch")

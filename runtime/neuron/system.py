@@ -37,7 +37,7 @@ _TOOL_SECONDS = 30
 
 
 def find_tool(name: str) -> str | None:
-    """The path of a tool: in PATH, else where aws-neuronx-tools puts AWS's, or where system tools are."""
+    """Return the path of a tool: in PATH, else where aws-neuronx-tools puts AWS's, or where system tools are."""
     return shutil.which(name) or shutil.which(name, path=f"{TOOLS_FOLDER}{os.pathsep}/usr/sbin{os.pathsep}/sbin")
 
 
@@ -48,13 +48,13 @@ def instance_type() -> str | None:
 
 
 def instance_target() -> str | None:
-    """The target that this instance has ("trn1", "trn2" or "trn3"); None if unknown to neuron-ls."""
+    """Return the target that this instance has ("trn1", "trn2" or "trn3"); None if unknown to neuron-ls."""
     instance = instance_type() or ""
     return next((target for prefix, target in _INSTANCE_TARGETS if instance.startswith(prefix)), None)
 
 
 def driver_version() -> str | None:
-    """The version of the Neuron driver that is installed, from `modinfo neuron`; None where there is none."""
+    """Return the version of the Neuron driver that is installed, from `modinfo neuron`; None if there is none."""
     found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
     return found.group(1) if found else None
 
@@ -69,7 +69,7 @@ def system_packages() -> tuple[str, ...]:
 
 
 def runtime_library() -> str | None:
-    """The file of the Neuron runtime library, whose name carries the version; None where it is not installed."""
+    """Return the file of the Neuron runtime library, whose name carries the version; None if it is not installed."""
     library = LIBRARY_FOLDER / "libnrt.so.1"
     return str(library.resolve()) if library.exists() else None
 
@@ -79,7 +79,7 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
 
     NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts: it counts logical cores of its own
     `logical_neuroncore_config`, and ids of cores count those of the process (a trn2.3xlarge has 8 physical cores, ids 0
-    to 7 at 1 and 0 to 3 at 2). BackendUnavailable where the variable cannot be read.
+    to 7 at 1 and 0 to 3 at 2). BackendUnavailable if the variable cannot be read.
     """
     chosen = os.environ.get(VISIBLE_CORES)
     if chosen:
@@ -106,13 +106,13 @@ def core_holders(core: int | None = None) -> list[str]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    """Return the devices of neuron-ls; ValueError where it tells of none."""
+    """Return the devices of neuron-ls; ValueError if it tells of none."""
     devices: list[dict[str, Any]] = json.loads(_output("neuron-ls", "-j") or "")
     return devices
 
 
 def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
-    """Return the first `count` logical cores, of `lnc` physical ones each, that may be used; BackendUnavailable where
+    """Return the first `count` logical cores, of `lnc` physical ones each, that may be used; BackendUnavailable if
     there are fewer.
 
     If their number is unknown, those from 0 on, which the runtime then refuses or not.
@@ -132,7 +132,7 @@ def _ranges(cores: tuple[int, ...]) -> str:
 
 
 def parse_cores(text: str) -> tuple[int, ...]:
-    """The cores that a value of NEURON_RT_VISIBLE_CORES names: "3", "0-3", or a list of such with commas."""
+    """Return the cores that a value of NEURON_RT_VISIBLE_CORES names: "3", "0-3", or a list of such with commas."""
     cores: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
@@ -160,7 +160,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
     logical cores of `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
     target is set where it is `known` (asked for, or that of the instance); else NKI finds it by itself.
-    BackendUnavailable where the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
+    BackendUnavailable if the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
     does not compile for.
     """
     if target == "trn1":

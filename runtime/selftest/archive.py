@@ -28,7 +28,7 @@ class ArchiveError(ValueError):
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """A kernel's prediction of today beside AWS's estimate and a measured device time, microseconds each; None where
+    """A kernel's prediction of today beside AWS's estimate and a measured device time, microseconds each; None if
     the archive has none. `critical` and `engines` are ours, microseconds by resource and busy shares; `aws_engines` are
     AWS's shares."""
 
@@ -64,7 +64,7 @@ class ComparedKernel:
 
 @dataclass(frozen=True)
 class ArchivedKernel:
-    """A check of an archive with its times, microseconds, and AWS's use of engines, shares by our names; None where the
+    """A check of an archive with its times, microseconds, and AWS's use of engines, shares by our names; None if the
     archive has none. At least one of the times is there."""
 
     target: str

@@ -59,7 +59,7 @@ class Failure:
 @dataclass(frozen=True)
 class KernelOutcome:
     """One check. `error` is the largest difference, relative to the largest magnitude expected (at least 1). Times are
-    microseconds of one launch; None where there is none of the kind. `message` says why there is no result, `log` is
+    microseconds of one launch; None if there is none of the kind. `message` says why there is no result, `log` is
     the head and the end of what the compiler said, `otherwise` whether it compiled in other ways; `tensors` are
     operands and results as the compiled kernel has them. Where it is compiled only, `compiled_by` and `compile_tried`
     say how, `aws_estimate` is AWS's estimate, and `birsim_error` the largest difference of BIRSim's outputs from the

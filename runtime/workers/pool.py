@@ -183,7 +183,7 @@ class WorkerPool:
     def submit(self, source: Any) -> asyncio.Future[Result]:
         """Put an input into the queue: its result, when it is there.
 
-        The future raises what the worker has in place of a result, KernelError or OverflowedError where it cannot
+        The future raises what the worker has in place of a result, KernelError or OverflowedError if it cannot
         answer, WorkerFault for a fault of the program, and WorkerEnded where workers ended over it. Where it is
         cancelled before a worker has the input, the input loses its place.
         """
@@ -237,7 +237,7 @@ class WorkerPool:
         return False
 
     async def _begin(self, number: int, worker: PoolWorker) -> bool:
-        """Wait until a worker is ready; False where it cannot be, which may make the pool give up."""
+        """Wait until a worker is ready; False if it cannot be, which may make the pool give up."""
         try:
             told = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
@@ -289,7 +289,7 @@ class WorkerPool:
                 self._pass_on_notes(number, worker)
 
     async def _take(self) -> list[_Job]:
-        """The inputs of the next batch; none where the pool is stopping and nothing waits."""
+        """Return the inputs of the next batch; none if the pool is stopping and nothing waits."""
         async with self._taking:
             while True:
                 _forget_cancelled(self._queue)

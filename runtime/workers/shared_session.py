@@ -91,7 +91,7 @@ class SharedSession:
                 self._loop.call_soon_threadsafe(self._pool.drop)
 
     def processes(self) -> tuple[int, ...]:
-        """The processes of the workers that are ready, by their ids on the machines that they are on."""
+        """Return the processes of the workers that are ready, by their ids on the machines that they are on."""
         return tuple(hello.process for hello in list(self._hellos.values()))
 
     def close(self) -> None:
@@ -245,7 +245,8 @@ def share_out(
     progress: Note = lambda message: None,
     warn: Note = lambda message: None,
 ) -> Iterator[SharedSession]:
-    """A session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at `address`.
+    """Yield a session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at
+    `address`.
 
     On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
     `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a logical

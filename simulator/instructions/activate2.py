@@ -117,7 +117,7 @@ def activate2(
 
 
 def _function(op: Any, slope: Any) -> ActivationFunction:
-    """The activation function; nl.prelu has `slope` below 0."""
+    """Return the activation function; nl.prelu has `slope` below 0."""
     if getattr(op, "__name__", "") != "prelu":
         return activation_function(op, "activate2")
 

@@ -25,7 +25,8 @@ MAX_STRIDE = (1 << 15) - 1
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
-    """An operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can address.
+    """Return an operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can
+    address.
 
     Partitions: a start of 0 for up to 128 of them, 64 for up to 64, 32 or 96 for up to 32
     (trainium_inferentia2_arch.rst, "start_partition").

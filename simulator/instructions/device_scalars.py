@@ -35,7 +35,7 @@ def _value_of_scalar(call: Call) -> None:
 
 @declared(engine.sync, cost=("register",))
 def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScalar:
-    """The one element of `src`, an int32 or int64 in SBUF or HBM, as a scalar of its dtype."""
+    """Return the one element of `src`, an int32 or int64 in SBUF or HBM, as a scalar of its dtype."""
     core = active("scalar_load")
     _, cost, _, _ = DECLARATIONS["scalar_load"](core, src)
     scalar = NkiScalar(None, src.dtype)

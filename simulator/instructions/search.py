@@ -41,7 +41,7 @@ def topk(
     sorted: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> Instruction:
-    """The largest of the first n elements of each group of 16 partitions, and where they were.
+    """Return the largest of the first n elements of each group of 16 partitions, and where they were.
 
     A group is one problem in snake layout: element e lies in its partition e % 16, column e // 16, and so do the
     results, as many as val_dst has columns: result j at partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33).

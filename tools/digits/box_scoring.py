@@ -65,7 +65,7 @@ def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: 
 
 
 def _average_precision(rows: np.ndarray, total: float) -> float:
-    """The area below precision by recall of answers (class, confidence, right) to one class."""
+    """Return the area below precision by recall of answers (class, confidence, right) to one class."""
     right = rows[np.argsort(-rows[:, 1], kind="stable"), 2].cumsum()
     recall = np.concatenate([[0.0], right / total])
     precision = np.concatenate([right / np.arange(1, len(right) + 1), [0.0]])

@@ -61,14 +61,14 @@ class _Sources:
         }[side]
 
     def font(self, rng: np.random.Generator) -> Path | None:
-        """A font, each family as often; None for handwriting, one in seven."""
+        """Return a font, each family as often; None for handwriting, one in seven."""
         if rng.random() < 1 / 7:
             return None
         files = self._fonts[int(rng.integers(len(self._fonts)))]
         return files[int(rng.integers(len(files)))]
 
     def digit(self, font: Path | None, rng: np.random.Generator) -> tuple[int, Image.Image]:
-        """A digit and its ink."""
+        """Return a digit and its ink."""
         if font is not None:
             digit = int(rng.integers(10))
             return digit, _glyph(str(digit), font)
@@ -78,7 +78,7 @@ class _Sources:
         return int(self._labels[index]), fit_ink(stroke)
 
     def distraction(self, font: Path | None, rng: np.random.Generator) -> Image.Image:
-        """The ink of a letter or a drawing."""
+        """Return the ink of a letter or a drawing."""
         if font is not None and rng.random() < 0.7:
             with contextlib.suppress(ValueError):  # some fonts have no letters
                 return _glyph(LETTERS[int(rng.integers(len(LETTERS)))], font)
@@ -272,7 +272,7 @@ def _example(task: tuple[str, int]) -> Composition:
 
 
 def compositions(side: str, count: int, processes: int = 2) -> list[Composition]:
-    """The first `count` compositions of a side."""
+    """Return the first `count` compositions of a side."""
     with Pool(processes) as pool:
         return pool.map(_example, [(side, index) for index in range(count)], chunksize=64)
 

@@ -29,14 +29,14 @@ AVERAGE_DECAY = 0.998
 
 
 def block(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """A convolution 3x3, normalized by the batch, and relu."""
+    """Return a convolution 3x3, normalized by the batch, and relu."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
     )
 
 
 def head(channels: int) -> nn.Conv2d:
-    """The last convolution: x and y from the corner of a cell, in strides, the logarithms of width and height in
+    """Return the last convolution: x and y from the corner of a cell, in strides, the logarithms of width and height in
     strides, and a logit for each digit."""
     last = nn.Conv2d(channels, 4 + CLASSES, 1)
     nn.init.normal_(last.weight, std=0.01)
@@ -150,7 +150,7 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tensor:
-    """The loss of answers [N, 14, cells]: boxes of the cells near a digit, scores of all."""
+    """Return the loss of answers [N, 14, cells]: boxes of the cells near a digit, scores of all."""
     boxes, logits = model.decode(answers), answers[:, 4:].transpose(1, 2)
     targets = torch.zeros_like(logits)
     count = max(1, len(batch.boxes))

@@ -55,7 +55,7 @@ INPUT = ImageInput(
 
 
 def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.ndarray]]:
-    """The trained module as a network, normalizations folded into convolutions, and its tensors.
+    """Return the trained module as a network, normalizations folded into convolutions, and its tensors.
 
     Each grid's answers become rows, a cell each; the rows of both follow each other. `offset` is added to all logits.
     """
@@ -111,7 +111,7 @@ def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.nd
 
 
 def convolutions_of(part: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
-    """The convolutions of a module in order, each with the normalization behind it."""
+    """Yield the convolutions of a module in order, each with the normalization behind it."""
     found = [each for each in part.modules() if isinstance(each, (nn.Conv2d, nn.BatchNorm2d))]
     for number, each in enumerate(found):
         if isinstance(each, nn.Conv2d):
@@ -147,7 +147,7 @@ def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequen
 
 
 def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
-    """The offset of all logits with which precision and recall, of boxes above CONFIDENCE, have the best F1."""
+    """Return the offset of all logits with which precision and recall, of boxes above CONFIDENCE, have the best F1."""
     answers = answer(*to_network(model, 0.0), examples)
     truths = [example.boxes for example in examples]
 
@@ -239,7 +239,7 @@ class Sets:
         self._folder = folder
 
     def get(self, side: str, count: int) -> list[Composition]:
-        """The first compositions of a side: from the folder, or made and put there."""
+        """Return the first compositions of a side: from the folder, or made and put there."""
         path = None if self._folder is None else self._folder / f"{side}.npz"
         if path is not None and path.is_file():
             with np.load(path) as kept:

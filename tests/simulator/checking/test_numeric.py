@@ -1,4 +1,4 @@
-"""The numeric sanitizer finds faults that are put into kernels, one at a time, and none where there is none."""
+"""The numeric sanitizer finds faults that are put into kernels, one at a time, and none if there is none."""
 
 import nki
 import nki.isa as nisa

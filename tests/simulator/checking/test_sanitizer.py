@@ -1,4 +1,4 @@
-"""The sanitizer finds faults that are put into kernels of ours, one at a time, and none where there is none."""
+"""The sanitizer finds faults that are put into kernels of ours, one at a time, and none if there is none."""
 
 from collections import Counter
 from contextlib import contextmanager

@@ -66,7 +66,7 @@ def test_rounds_go_on_from_those_that_they_name(
     judged = {"fonts": rendering(40, 100), "letters": rendering(40, 101)}
     first, second, last = (tensors_of(small, module) for module in script.train_rounds(sources, judged, tmp_path))
     assert any((first[name] != second[name]).any() for name in first)
-    for name in ("conv1.weight", "output.weight"):  # what is not normalized ends, at a rate of nothing, where it began
+    for name in ("conv1.weight", "output.weight"):  # what is not normalized ends, at a rate of nothing, if it began
         np.testing.assert_allclose(last[name], second[name], atol=1e-6)
     assert {path.name for path in tmp_path.iterdir()} == {"round-1.pt", "round-2.pt", "round-3.pt"}
     again = [tensors_of(small, module) for module in islice(script.train_rounds(sources, judged, tmp_path), 2)]

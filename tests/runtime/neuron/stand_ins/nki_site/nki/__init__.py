@@ -133,7 +133,7 @@ class Kernel:
 
     def _on_neuron(self, arguments, parameters):
         """torch_neuronx/nki_hop.py, NKIHOPCaller: names are zipped with the positional arguments, what is missing is a
-        default (KeyError where there is none), and whatever is no tensor is a constant of the compiled kernel."""
+        default (KeyError if there is none), and whatever is no tensor is a constant of the compiled kernel."""
         import torch
         import torch_neuronx
         from torch.profiler import profile
