@@ -56,7 +56,7 @@ class Inputs(Protocol):
 
     @property
     def states(self) -> States | None:
-        """Return the states of the inputs, which tell whether an earlier answer is still valid; None if `identity`
+        """Return the states of the inputs, which show whether an earlier answer is still valid; None if `identity`
         covers them."""
 
     def describe(self, answered: int) -> str:

@@ -163,7 +163,7 @@ class NetworkOptions:
     ] = False
 
     def read(self) -> ImportOptions:
-        """The same as the importer takes it."""
+        """Return the options in the importer's form."""
         from ..models.errors import ModelError
         from ..models.importing import ImportOptions, parse_boxes
 

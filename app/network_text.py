@@ -16,7 +16,7 @@ def first_labels(labels: tuple[str, ...]) -> str:
 
 
 def describe_answers(named: NamedOutput, labelled: bool) -> str:
-    """Describe the meaning of an output in words."""
+    """Describe the meaning of an output."""
     count = named.size
     if named.output.boxes is not None:
         return describe_boxes(named.output.boxes, labelled)
@@ -37,7 +37,7 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
 
 
 def describe_boxes(head: BoxHead, labelled: bool) -> str:
-    """Describe the boxes of a detector in words."""
+    """Describe the boxes of a detector."""
     classes = f"{head.classes} class{'es' if head.classes > 1 else ''}"
     extras = [
         *(["masks"] if head.masks else []),
@@ -49,7 +49,7 @@ def describe_boxes(head: BoxHead, labelled: bool) -> str:
 
 
 def describe_preprocessing(source: ImageInput) -> str:
-    """Describe the conversion of a picture to the input in words."""
+    """Describe the conversion of a picture to the input."""
     if source.preprocess == "none":
         return "none: it reads arrays (.npy, .npz) alone"
     mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (source.mean, source.std))

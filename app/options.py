@@ -214,7 +214,7 @@ class RunOptions:
     def check(self) -> None:
         """UsageError if options contradict each other or a file could not be written; called before the work.
 
-        From here on, what is done is logged where --verbose asks for it.
+        Start logging if --verbose requests it.
         """
         log_to_stderr(self.verbose)
         check_eight_bits(self.dtype, self.calibrate, self.eight_bits)
@@ -305,7 +305,8 @@ class AnswerOptions(RunOptions):
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
-        """As for every run; and that what needs one core has one, and that an earlier run can be gone on with."""
+        """Check as for every run; also that features of a single core have one, and that an earlier run can be
+        resumed."""
         super().check()
         if self.resume and self.output is None:
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
@@ -378,7 +379,7 @@ class PictureOptions(AnswerOptions):
     ] = None
 
     def check(self) -> None:
-        """As for all answers; and that what is sent goes to a cluster."""
+        """Check as for all answers; also that sources are only sent to a cluster."""
         super().check()
         if self.ship and self.cluster is None:
             raise UsageError("--ship sends pictures to a cluster's workers; it needs --cluster ADDRESS")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from ..simulator.machine.atomic_file import replacing
 from .errors import UsageError, reason
 
 PARTIAL = ".partial"  # suffix of the log that holds the answers for an --output until the report is complete
@@ -175,6 +174,8 @@ def _open_special(target: Path) -> Iterator[Callable[[str], bool]]:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
+    from ..simulator.machine.atomic_file import replacing
+
     with replacing(target, synced=True) as file:
 
         def write(text: str) -> bool:
@@ -187,6 +188,8 @@ def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
 @contextlib.contextmanager
 def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
     """Open a binary file that replaces `path` once everything is written. UsageError if it is not writable."""
+    from ..simulator.machine.atomic_file import replacing
+
     try:
         with replacing(_target(path), synced=True) as file:
             yield file

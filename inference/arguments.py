@@ -34,10 +34,10 @@ class RunArguments:
     distributed over `cores` workers, or over those of the Ray `cluster` at an address.
 
     `layout` is the order of axes of arrays, channels first or last; by default, arrays of numbers follow the model file
-    and pixels have channels last. `on_error` says whether the first unusable input is raised or all of them are
-    collected. A launch runs on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as
-    possible) or "layer". In float8_e4m3, `eight_bits` selects the layers in 8 bits, "inner" or "all", and `calibrate`
-    is a folder of pictures for the scales.
+    and pixels have channels last. `on_error`: raise for the first unusable input, or collect all of them. A launch runs
+    on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as possible) or "layer". In
+    float8_e4m3, `eight_bits` selects the layers in 8 bits, "inner" or "all", and `calibrate` is a folder of pictures
+    for the scales.
     """
 
     dtype: Dtype = "float32"

@@ -41,7 +41,7 @@ class Columns:
     ) -> Selection:
         """Find the columns of a table with these names.
 
-        `is_text` tells whether a column holds text, `is_index` whether it is left out unless it is named.
+        `is_text` is True for a column of text, `is_index` for one that is left out unless it is named.
         """
         _check_twice((*self.features, *self.drop))
         dropped = {_position(names, name) for name in self.drop}

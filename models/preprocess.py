@@ -2,10 +2,10 @@
 see photo.py).
 
 "digit" finds one digit in an ordinary picture. It estimates the background in three ways (one colour, a smooth surface,
-a local median; see ink.py), divides it out, so that uneven light goes away, and keeps the way that accounts best for
-what is left over: ink, whichever of dark and light it is. It takes the blob that counts most, with the pieces beside
-it, looks again at that part of the picture in detail, and centres it in the network's image: ink is 1, background 0.
-Several blobs of a kind are several digits or signs, and refused.
+a local median; see ink.py), divides it out to remove uneven light, and keeps the estimate that explains the remaining
+ink best, dark or light. It selects the most important blob with its neighbouring pieces, examines that part of the
+picture in detail, and centres it in the network's image: ink is 1, background 0. A picture with several similar blobs
+holds several digits or signs, and is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_PIXELS = 64_000_000
 MAX_DECODED_BYTES = 900 << 20
 DECODER_BYTES = {"AVIF": 12, "WEBP": 17}  # for each pixel; measured. Others take a picture of 4, and its copy turned
 MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
-MAX_STREAM_BYTES = 256 << 20  # of a stream that cannot seek, such as a pipe, which has to be held whole
+MAX_STREAM_BYTES = 256 << 20  # bytes of a stream that cannot seek, such as a pipe, which must be read completely
 MIN_SIDE = 5
 MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a narrower one
 
@@ -64,8 +64,8 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
     """Open and decode a picture (a path or a binary stream), turned upright as its EXIF data says.
 
     The size is checked by the header, before anything is decoded: at most MAX_PIXELS and MAX_SIDE. Raises InputError,
-    without the name of the file, for what is missing, no regular file, no picture, of another format, too large, cut
-    short or corrupt.
+    without the file's name, if the file is missing, not a regular file, not a picture, of another format, too large,
+    truncated or corrupt.
     """
     try:
         if isinstance(source, (str, os.PathLike)):
@@ -88,7 +88,7 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
 def picture_size(source: str | bytes) -> tuple[int, int] | None:
     """Return the width and height of a picture (a path, or what a file holds), upright, by its header alone.
 
-    None for what cannot be opened as a picture.
+    None if it cannot be opened as a picture.
     """
     try:
         with warnings.catch_warnings():
@@ -96,13 +96,13 @@ def picture_size(source: str | bytes) -> tuple[int, int] | None:
             with Image.open(source if isinstance(source, str) else io.BytesIO(source), formats=FORMATS) as image:
                 width, height = image.size
                 turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
-    except Exception:  # as for `open_image`; whoever decodes it says why
+    except Exception:  # as for `open_image`; the decoder reports the reason
         return None
     return (height, width) if turned else (width, height)
 
 
 def decode_image(image: Image.Image) -> Image.Image:
-    """Return a picture that Pillow has opened, decoded; InputError if it is too large, corrupt or cut short."""
+    """Return a picture that Pillow has opened, decoded; InputError if it is too large, corrupt or truncated."""
     too_large = _size_problem(image)
     if too_large is not None:
         raise InputError(too_large)
@@ -112,7 +112,7 @@ def decode_image(image: Image.Image) -> Image.Image:
             image.load()
     except MemoryError:
         raise
-    except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
+    except Exception:  # decoders raise many kinds of exceptions, all of which mean a corrupt file
         raise InputError("a corrupt or truncated picture") from None
     return image
 
@@ -120,7 +120,7 @@ def decode_image(image: Image.Image) -> Image.Image:
 def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
     """Return an opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
 
-    Raises InputError if the picture has nothing that the network could read.
+    Raises InputError if the picture has no content for the network.
     """
     if spec.preprocess == "none":
         raise InputError("the network reads arrays (.npy, .npz), not pictures")
@@ -155,7 +155,7 @@ def _decode(file: BinaryIO) -> Image.Image:
     except (MemoryError, InputError):
         raise
     except OSError as error:
-        if error.errno is not None:  # of the file, not of what is in it
+        if error.errno is not None:  # the file, not its content, is at fault
             raise
         raise InputError("a corrupt or truncated picture") from None
     except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
@@ -198,10 +198,10 @@ def _unknown_format(file: BinaryIO) -> str:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Return the picture turned as its EXIF data says; as it is where they are damaged."""
+    """Return the picture rotated as its EXIF data says; unchanged if these are damaged."""
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # reading damaged EXIF data raises nearly anything, and the pixels are good all the same
+    except Exception:  # reading damaged EXIF data raises many kinds of exceptions, although the pixels are intact
         return image
 
 
@@ -218,7 +218,8 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """Return the picture in mode L or RGB, transparency laid over what its ink stands out from, 64 to 2048 a side."""
+    """Return the picture in mode L or RGB, with transparency laid over a contrasting background, and 64 to 2048 pixels
+    a side."""
     if image.mode in ("P", "PA"):
         image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
     elif image.mode == "1":
@@ -269,8 +270,8 @@ def _blurred(image: Image.Image, radius: float) -> np.ndarray:
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
-    """Return the place of the digit, in pixels of a picture: the whole one, or the ground of the round plate that it is
-    on."""
+    """Return the position of the digit in pixels of a picture, the original one or the ground of the round plate around
+    the digit."""
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
@@ -285,14 +286,14 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
     if plate is not None:
         ground = np.rint(plate._replace(box=box).ground(_pixels(image)) * 255).astype(np.uint8)
         return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)), on_plate=True)
-    # What is small on a plate is a face's mouth rather than one of several digits.
+    # A small blob on a plate is more likely a face's mouth than one of several digits.
     if blob.several and not (on_plate and blob.box.height < MIN_HEIGHT * size[1]):
         raise InputError("several digits or signs; one digit is read at a time (trninfer detect finds several)")
     return image, box
 
 
 def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
-    """Return the ink of the located part, other blobs wiped out, with the digit's exact box in it."""
+    """Return the ink of the located part, with other blobs erased, and the digit's exact box in it."""
     side = max(box.width, box.height)
     margin = max(2.0, 0.35 * side)
     part = (
@@ -312,7 +313,7 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
         int((box.bottom - part[1]) * y),
     )
     blob = find_blob(_blurred(detail, 1.0), expected)
-    # Soft edges lie below the threshold and belong to the blob all the same.
+    # Soft edges are below the threshold but belong to the blob.
     around = _widened(_widened(blob.mask, 2).T, 2).T
     full = np.quantile(blob.ink[blob.mask], 0.7)
     return np.where(around, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
@@ -328,7 +329,7 @@ def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
-    """Return the box scaled to FILL of the network's image, its centre of mass in the middle as far as it then fits."""
+    """Return the box scaled to FILL of the network's image, with its centre of mass in the middle as far as it fits."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)
     total = ink.sum()

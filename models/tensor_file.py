@@ -31,7 +31,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtyp
 
 
 class Entry(NamedTuple):
-    """A tensor in the table: its type as safetensors names it, and where its values begin and end in the data."""
+    """A tensor in the table: its type as safetensors names it, and the start and end of its values in the data."""
 
     dtype: str
     shape: Shape
@@ -51,7 +51,7 @@ class TensorFile:
 
 
 def read_table(path: Path) -> TensorFile:
-    """Return the metadata and the table of tensors of a file; ModelError for anything that is no safetensors file."""
+    """Return the metadata and the table of tensors of a file; ModelError for any other file."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -84,8 +84,8 @@ def read_table(path: Path) -> TensorFile:
 
 
 def check_types(file: TensorFile, names: Iterable[str]) -> None:
-    """ModelError unless the tensors are of a type that `read_tensors` reads, take as many bytes as their shapes, and
-    those of the file fill its data, none over another."""
+    """Raise ModelError unless the tensors have types that `read_tensors` reads and sizes that match their shapes, and
+    fill the file's data without overlap."""
     for name in names:
         dtype, shape, begin, end = file.entries[name]
         if dtype not in _DTYPES:
@@ -134,7 +134,7 @@ def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
 
 
 def _check_places(file: TensorFile) -> None:
-    """ModelError unless the tensors fill the data, none over another, as the format asks."""
+    """Raise ModelError unless the tensors fill the data without overlap, as the format requires."""
     before, reached = "", 0
     for name, entry in sorted(file.entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin < reached:
@@ -148,7 +148,7 @@ def _check_places(file: TensorFile) -> None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object; ModelError if it has a name twice."""
+    """Return a JSON object; ModelError if it has a duplicate name."""
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
@@ -158,7 +158,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _sizes(value: object) -> Shape | None:
-    """Return a JSON value as whole numbers, none below 0; None if it is anything else."""
+    """Return a JSON value as non-negative integers; None for anything else."""
     if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
         return tuple(value)
     return None

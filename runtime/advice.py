@@ -1,8 +1,7 @@
 """Advice on making a network faster, each item with its evidence from the schedule and its gain.
 
 Changes that the program can make itself (batch size, dtype, form, launches, cores) are run, and their gain is computed.
-For changes that a person would have to write, the schedule is recomputed without that cost, and the gain is an
-estimate.
+For changes that a person would have to make, the schedule is recomputed without that cost, and the gain is an estimate.
 """
 
 from __future__ import annotations

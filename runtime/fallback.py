@@ -70,8 +70,8 @@ def planned_launches(launches: Launches, info: BackendInfo, batch: int) -> tuple
 class FallbackLaunches:
     """Launches of a network that are replaced by slower ones if the chip refuses them; `warn` gets a line on each.
 
-    The rows stay those of the launches planned first: if that was one row for the network, its time is that of all
-    launches together.
+    The rows remain those of the first plan: if it has one row for the network, that row gets the time of all launches
+    together.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class LaunchOptions:
     """The way a network is launched: per "network", in as few launches of at most `instructions` each as possible, or
     per "layer". `form` "quickest" uses minimal filtering for 3x3 filters where that is predicted to be faster
     (docs/convolutions.md), "direct" nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
-    network's own. `eight_bits`: which layers may be in float8_e4m3, all or all but the first and the last."""
+    network's own. `eight_bits`: the layers that may be in float8_e4m3: all, or all except the first and the last."""
 
     per: Per = "network"
     instructions: int = INSTRUCTIONS

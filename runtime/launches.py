@@ -105,7 +105,8 @@ def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
 
 
 def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
-    """Return the launches of a network in 8 bits, with a note on which layers are; KernelError if it cannot be."""
+    """Return the launches of a network in 8 bits, with a note on its 8-bit layers; KernelError if that is not
+    possible."""
     if options.per == "layer":
         raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
     calibration = options.calibration or own_calibration(model.network)

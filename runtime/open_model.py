@@ -1,7 +1,7 @@
 """Models by name or path, ONNX files among them, which are imported into the cache the first time.
 
 A cache entry depends on the ONNX file, the files that hold its weights, the configuration beside it and trninfer's
-version. It is written whole or not at all; an entry that cannot be read is made again.
+version. It is written atomically; an unreadable entry is replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..models.files import Model, StagedModel, load_model
 from ..version import __version__
 
 SUFFIXES = (".onnx", ".onnx.gz")
-FOLDER = "imported"  # of the cache
+FOLDER = "imported"  # version of the cache
 _EXTERNAL = b"location"  # the key with which an ONNX file names a file of weights
 _LOG = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def _read(entry: Path | None) -> Model | None:
 
 
 def _import(path: Path, entry: Path | None, size: tuple[int, int] | None) -> Model:
-    """Import an ONNX file, and keep it in the cache where that can be written."""
+    """Import an ONNX file, and keep it in the cache if that is writable."""
     from ..models.importing import PreprocessingOptions, import_network
     from .network_check import check_network
 

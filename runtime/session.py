@@ -156,8 +156,8 @@ class Session:
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
         """Answer batches [B, *network.input.shape] as they come: the one loop over batches.
 
-        Only one batch is held at a time. `progress` is called with the inputs answered so far, those of the batch at
-        work in proportion to its launches. Raises ValueError for another shape, KernelError if a kernel refuses or
+        Only one batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
+        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses or
         gives a class that does not exist, and OverflowedError if a result is not finite.
         """
         done = 0
@@ -218,7 +218,7 @@ class Session:
         return probabilities[0] if len(probabilities) == 1 else np.concatenate(probabilities, axis=1)
 
     def _check_map(self, classes: np.ndarray) -> None:
-        """OverflowedError if a pixel has no class: the chip finds NaN nowhere."""
+        """Raise OverflowedError if a pixel has no class, because its scores are NaN."""
         network = self.model.network
         if classes.min(initial=0) < 0 or classes.max(initial=0) >= len(network.labels):
             advice = _ADVICE.get(self.dtype, "; try --dtype float32")

@@ -49,7 +49,7 @@ class SimulatedBackend:
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
-        """Not implemented: an imaginary machine computes nothing."""
+        """Not implemented: a hypothetical machine computes nothing."""
         operands, others = split_arguments(kernel, arrays, parameters)
         run = self._run(kernel, operands, others, functional=True)
         timed = self._timing(kernel, operands, others, lambda: run)
@@ -123,7 +123,7 @@ class FasterBackend:
         self._backend, self._resource, self._times = backend, resource, times
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
-        """Not run: a machine that there is not computes nothing."""
+        """Not implemented: a hypothetical machine computes nothing."""
         raise KernelError(f"{kernel.__name__}: a faster {self._resource} is only timed")
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:

@@ -14,10 +14,10 @@ from .timing import LayerTiming, add_critical, total_utilization
 class SweepPoint:
     """One combination. `sbuf_peak_bytes` is per partition, None if unknown.
 
-    With `cores`, `cores_inputs_per_second` is the throughput of all of them, each with batches of its own and its share
-    of HBM, which makes a batch take `cores_total_us`. `within_limit` is None without a limit. `best` marks the highest
-    throughput for an input shape, target and dtype, among the points within the limit if there is one. `input_shape`
-    is that of one input.
+    With `cores`, `cores_inputs_per_second` is the throughput of all of them, each with its own batches and its share of
+    HBM; a batch then takes `cores_total_us`. `within_limit` is None without a limit. `best` marks the highest
+    throughput for an input shape, target and dtype, among the points within the limit if there is one. `input_shape` is
+    that of one input.
     """
 
     network: str

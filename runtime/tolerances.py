@@ -1,7 +1,7 @@
 """Tolerances of answers against the golden model's: one table, by source of the error.
 
-Stochastic rounding is not among them: it would double every rounding error, and trninfer turns it off on the chip
-unless the user turned it on (neuron/system.py; neuron-features/rounding-modes.rst).
+They do not cover stochastic rounding, which would double every rounding error; trninfer turns it off on the chip unless
+the user turned it on (neuron/system.py; neuron-features/rounding-modes.rst).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 
 
 def _spent(critical: Mapping[str, float]) -> str:
-    """Return what the time of a line was spent on, largest first."""
+    """Return the resources on which the time of a line was spent, largest first."""
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 

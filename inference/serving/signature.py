@@ -1,4 +1,4 @@
-"""The tensors of a network as the Open Inference Protocol names them: what is sent, and what comes back.
+"""The tensors of requests and responses in the Open Inference Protocol.
 
     input          [N, *example]       in the layout of the model file (channels first or last); of a network that
                                        reads pictures also BYTES [N]: PNG, JPEG and other files of pictures
@@ -9,7 +9,7 @@
     scores         FP32 [N, C]         the scores before the softmax, of a network that ends in raw scores
 
 A network from ONNX names its input, and its scores (or probabilities), as its file did: `image`, `logits`. Requests may
-name the input `input` all the same.
+always call the input `input`.
 
 A network of several inputs has a tensor for each, by its own name; so does one of several outputs, of which
 `class_index` and `label` are those of the leading one.

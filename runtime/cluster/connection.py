@@ -13,10 +13,10 @@ from typing import Any
 from ..backend import BackendUnavailable
 from .ray_package import check_search_path, first_line, import_ray, job_of, silent
 
-_REACHED_SECONDS = 10  # in which a cluster takes a connection
-_CONNECTED_SECONDS = 60.0  # in which it lets this process join
+_REACHED_SECONDS = 10  # seconds for a cluster to accept a connection
+_CONNECTED_SECONDS = 60.0  # seconds for it to let this process join
 _DISCONNECTED_SECONDS = 3.0
-_STEP_SECONDS = 0.2  # of a wait, between which Python handles signals
+_STEP_SECONDS = 0.2  # seconds of each wait, between which Python handles signals
 
 
 @contextlib.contextmanager
@@ -50,7 +50,8 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _reach(address: str) -> None:
-    """Knock at a cluster's host:port, on which Ray itself waits for more than a minute; ValueError."""
+    """Try to connect to a cluster's host:port, where Ray itself would wait for more than a minute; ValueError if that
+    fails."""
     host, colon, port = address.rpartition(":")
     if "://" in address or address == "auto":
         return
@@ -63,9 +64,9 @@ def _reach(address: str) -> None:
 
 
 def _call_in_thread(call: Any, seconds: float) -> None:
-    """Call a function of Ray, which nothing interrupts, in a thread that nobody has to wait for.
+    """Call an uninterruptible function of Ray in a thread that can be abandoned.
 
-    Raises what it raises, and TimeoutError.
+    Raises the function's exceptions, and TimeoutError.
     """
     errors: list[Exception] = []
 
@@ -88,7 +89,7 @@ def _call_in_thread(call: Any, seconds: float) -> None:
 
 
 def _take_back_sigterm() -> None:
-    """Set the handler of SIGTERM anew: Ray has put one in front of it that prints a stack of C++ functions first."""
+    """Restore the handler of SIGTERM, which Ray has replaced by one that prints a C++ stack first."""
     handler = signal.getsignal(signal.SIGTERM)
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)

@@ -19,11 +19,11 @@ class _NoFolders(list[str]):
     """
 
     def extend(self, folders: Iterable[str]) -> None:
-        """Leave out what Ray adds."""
+        """Ignore Ray's additions."""
 
 
 def import_ray() -> Any:
-    """Return the module `ray`; BackendUnavailable with what to install where it is not here."""
+    """Return the module `ray`; BackendUnavailable, with the package to install, if it is missing."""
     try:
         import ray
     except ImportError as error:
@@ -39,7 +39,7 @@ def job_of(ray: Any) -> Any:
 
 
 def check_search_path(ray: Any) -> None:
-    """BackendUnavailable if workers would import from the folders of this process all the same."""
+    """Raise BackendUnavailable if workers would still import from this process's folders."""
     job = ray._private.worker.global_worker.core_worker.get_job_config()
     if folders := list(job.py_driver_sys_path):
         raise BackendUnavailable(
@@ -49,8 +49,8 @@ def check_search_path(ray: Any) -> None:
 
 @contextlib.contextmanager
 def silent(ray: Any) -> Iterator[None]:
-    """Without what Ray says on standard output when a worker dies, also with `log_to_driver=False`: that is for
-    reports, and a worker's end is reported in our own words (ray/_private/worker.py, `listen_error_messages`)."""
+    """Suppress Ray's messages on standard output when a worker dies, which `log_to_driver=False` does not: standard
+    output is for reports, and we report a worker's end ourselves (ray/_private/worker.py, `listen_error_messages`)."""
     module = ray._private.worker
     before = getattr(module, "print_to_stdstream", None)
     if before is not None:

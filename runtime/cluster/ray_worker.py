@@ -14,7 +14,7 @@ from ..workers.process import WorkerEnded
 from ..workers.worker import Hello, Reply, Worker
 
 NEURON_CORES = "neuron_cores"  # Ray's name of NeuronCores, which it assigns to actors by NEURON_RT_VISIBLE_CORES
-_LOOK_SECONDS = 0.5  # between looks at whether the worker was ended meanwhile
+_LOOK_SECONDS = 0.5  # seconds between checks whether the worker was ended
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): ")  # the last line of a traceback
@@ -22,7 +22,7 @@ _LONGEST_REASON = 200
 
 
 def actor_class(ray: Any, neuron: bool) -> Any:
-    """Return the class of actors that take a CPU each, and with `neuron` a NeuronCore."""
+    """Return the class of actors, each of which uses one CPU, and with `neuron` one NeuronCore."""
     return ray.remote(Worker).options(
         num_cpus=1, resources={NEURON_CORES: 1} if neuron else {}, max_restarts=0, scheduling_strategy="SPREAD"
     )
@@ -31,8 +31,8 @@ def actor_class(ray: Any, neuron: bool) -> Any:
 class RayWorker:
     """A worker of a pool on some machine of the cluster.
 
-    `actors` is of `actor_class`; `setup` refers to a `Setup` in Ray's store. `greeted` is called with what the worker
-    says of itself when it is ready.
+    `actors` is of `actor_class`; `setup` refers to a `Setup` in Ray's store. `greeted` is called with the worker's
+    description of itself when it is ready.
     """
 
     def __init__(self, number: int, greeted: Callable[[Hello], None], ray: Any, actors: Any, setup: Any) -> None:

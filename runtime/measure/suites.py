@@ -66,7 +66,7 @@ class SuiteRow:
     ratio: float | None
     metric: str  # the published figure: "benchmark p99", "profile total" and such; the prediction is of the same kind
     kernel: str = OURS  # which kernel was predicted, OURS or THEIRS
-    source: str = ""  # where the published kernel is, "" if it was not published
+    source: str = ""  # location of the published kernel, "" if it was not published
     note: str = ""
 
 

@@ -1,14 +1,14 @@
-"""Compiling a kernel without executing it, by modules of AWS's nki that are marked internal, with AWS's own estimate.
+"""Compiles a kernel without executing it, through internal modules of AWS's nki, and reads AWS's own estimate.
 
-They are seen in AWS's sources and used by others: `nki.framework.compiled` has a StandaloneKernel whose `_executor` is
-called with what was compiled, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
-`nki.compiler.ncc_driver` makes a NEFF of. Either has AWS's prediction (`total_time_ns`, `estimated_utilization` by
-engine, `mac_count`, `hbm_bytes`), and, where they are asked for, the outputs of BIRSim, neuronx-cc's simulator of
-instructions. Public code that reads the prediction asks for it by `emit_predicted_latency`, with the optimizations of
-the pipeline that a StandaloneKernel turns off: where what was compiled has none, it is asked for so.
+They appear in AWS's sources and public code: `nki.framework.compiled` has a StandaloneKernel, whose `_executor` is
+called with the compiled kernel, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
+`nki.compiler.ncc_driver` converts to a NEFF. Both results hold AWS's prediction (`total_time_ns`,
+`estimated_utilization` by engine, `mac_count`, `hbm_bytes`) and, on request, the outputs of BIRSim, neuronx-cc's
+instruction simulator. If the result holds no prediction, it is requested as public code does: by
+`emit_predicted_latency`, with the pipeline optimizations that a StandaloneKernel turns off.
 
-Wheels that lack these modules, or have them otherwise, raise ImportError, AttributeError or TypeError: then the next
-way is tried, and last of all the call that compiles and executes (compile_worker.py).
+Wheels with other or missing modules raise ImportError, AttributeError or TypeError; then the next way is tried, and
+finally the call that compiles and executes (compile_worker.py).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # th
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the share of them in which
-    each engine works, multiply-accumulates and bytes of HBM; None if AWS's compiler gives none."""
+    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the busy share of each
+    engine, multiply-accumulates and HBM bytes; None if AWS's compiler reports none."""
 
     total_us: float | None = None
     utilization: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -44,8 +44,8 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """Report of one compilation: the `way` it went, the ways that failed before with their reasons, AWS's estimate, and
-    the outputs of BIRSim where it ran."""
+    """Report of one compilation: the `way` that succeeded, the reasons why earlier ways failed, AWS's estimate, and the
+    outputs of BIRSim if it ran."""
 
     way: str
     tried: tuple[tuple[str, str], ...] = ()
@@ -85,7 +85,7 @@ def compile_alone(
 ) -> CompileReport | None:
     """Compile a kernel to `kernel.neff` below `artifacts`, executing nothing; None if this nki has no such way.
 
-    `simulate`: run BIRSim on the inputs too, where that works. What the compiler raises of a kernel is raised.
+    `simulate`: run BIRSim on the inputs too, where that works. The compiler's exceptions about a kernel are passed on.
     """
     tried: list[tuple[str, str]] = []
     for way, compile_by in _WAYS.items():
@@ -106,7 +106,7 @@ def compile_alone(
             if estimate is None or estimate.total_us is None:
                 try:
                     estimate = _estimate_alone(kernel, inputs, parameters, artifacts / "estimate") or estimate
-                except Exception as error:  # the kernel is compiled, whatever becomes of the estimate
+                except Exception as error:  # the kernel is compiled, even if the estimate fails
                     tried.append((ESTIMATE, first_useful_line(f"{type(error).__name__}: {error}")))
             return CompileReport(label, tuple(tried), estimate, simulated)
     return None
@@ -169,8 +169,8 @@ _WAYS: dict[str, Callable[..., Any]] = {
 def _estimate_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> Estimate | None:
-    """Return AWS's estimate of a kernel of which no NEFF is made: as it would be compiled, else with all optimizations
-    of the pipeline; None if neither has one."""
+    """Return AWS's estimate of a kernel without making a NEFF: compiled as usual, or else with all optimizations of the
+    pipeline; None if neither yields one."""
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 

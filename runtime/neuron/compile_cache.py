@@ -2,11 +2,11 @@
 
     <folder>/<key>/entry.json     what the entry was compiled from, and the SHA-256 of each file
     <folder>/<key>/...            the files
-    <folder>/<key>.partial/       an entry being written; under its key's lock, so a left-over one belongs to nobody
+    <folder>/<key>.partial/       an entry being written under its key's lock; a left-over one is stale
     <folder>/locks/<key>          locked while a process looks up or compiles the key
 
-The folder is that of TRNINFER_CACHE, else the user's cache folder. An entry appears whole or not at all. A cache that
-cannot be used is reported once, and nothing is cached.
+The folder is that of TRNINFER_CACHE, else the user's cache folder. Entries appear atomically. A cache that cannot be
+used is reported once, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ class CompileCache:
 
     @contextlib.contextmanager
     def hold(self, material: Mapping[str, Any], on_wait: Callable[[], None] = lambda: None) -> Iterator[Slot]:
-        """Yield the slot of what is compiled from `material` (JSON values), for this process alone while the block
-        runs.
+        """Yield the slot for `material` (JSON values), locked by this process while the block runs.
 
-        `on_wait` is called where another process holds it and this one has to wait.
+        `on_wait` is called if this process has to wait for another one that holds it.
         """
         key = hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
         lock: int | None = None
@@ -91,7 +90,7 @@ class CompileCache:
                 os.close(lock)
 
     def give_up(self, error: BaseException) -> None:
-        """Go on without caching, and say why."""
+        """Stop caching, and report the reason."""
         if self.folder is not None:
             self._warn(f"compiled kernels are not cached: {self.folder}: {_reason(error)}")
             self.folder = None
@@ -110,7 +109,7 @@ class CompileCache:
 
 
 class Slot:
-    """The place of one entry, held by this process."""
+    """The slot of one entry, held by this process."""
 
     def __init__(self, cache: CompileCache, key: str, material: Mapping[str, Any]) -> None:
         self._cache = cache
@@ -118,7 +117,7 @@ class Slot:
         self._material = material
 
     def find(self) -> Path | None:
-        """Return the folder of the entry; None if there is none. One that is not as it was written is removed."""
+        """Return the folder of the entry; None if there is none. A corrupt entry is removed."""
         if self._cache.folder is None:
             return None
         entry = self._cache.folder / self._key
@@ -140,10 +139,11 @@ class Slot:
                 self._cache.give_up(error)
 
     def store(self, write: Callable[[Path], None]) -> Path | None:
-        """Make the entry: `write` puts its files into the folder it is given. The entry's folder; None if not stored.
+        """Create the entry: `write` is called with a folder and puts its files there. The entry's folder; None if not
+        stored.
 
-        What keeps the files from being written (PyTorch raises RuntimeError if the disk is full) is reported, and is
-        no reason to fail: what was compiled is in memory.
+        If writing fails (PyTorch raises RuntimeError if the disk is full), the reason is reported and the run
+        continues, since the compiled kernel is in memory.
         """
         if self._cache.folder is None:
             return None

@@ -1,9 +1,9 @@
-"""Kernels compiled to NEFFs for a chip that is not here: AWS's packages are needed, and no device.
+"""Compiles kernels to NEFFs for a chip that this machine does not have; needs AWS's packages but no device.
 
 Internal modules of nki compile without executing, with AWS's own estimate (compile_alone.py); where the wheel has none,
 a kernel is called with NumPy arrays, for the target that NEURON_PLATFORM_TARGET_OVERRIDE names: NKI keeps the NEFF in
-NKI_ARTIFACTS_DIR, and then tries to execute, which fails where there is no NeuronCore (docs/chip.md). What a kernel
-returns here is the simulator's.
+NKI_ARTIFACTS_DIR, and then tries to execute, which fails where there is no NeuronCore (docs/chip.md). Results of
+kernels come from the simulator.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LABEL = "predicted; compiled only"
 
 
 class CompileOnlyBackend(CompiledKernels):
-    """Compiles each kernel that is launched, several at a time where they are known before (`prepare`), and answers
-    with what the simulator computes and predicts. CompileError if the compiler refuses a kernel."""
+    """Compiles each launched kernel, several at a time if they are announced by `prepare`, and returns the simulator's
+    results and predictions. CompileError if the compiler refuses a kernel."""
 
     way = "compile-only"
     needs_device = False
@@ -57,7 +57,7 @@ class CompileOnlyBackend(CompiledKernels):
         self._ahead: dict[tuple[str, str], Future[CompiledNeff]] = {}
 
     def prepare(self, kernel: Any, *arrays: Any, **parameters: Any) -> None:
-        """Begin to compile what is going to be launched, and to run BIRSim on its operands."""
+        """Start compiling the kernels of later launches, and running BIRSim on their operands."""
         try:
             operands, others = split_arguments(kernel, arrays, parameters)
             job = self._job(kernel, operands, others)
@@ -67,7 +67,7 @@ class CompileOnlyBackend(CompiledKernels):
             self._ahead[_key(job)] = self._begin(job, {name: np.asarray(each) for name, each in operands.items()})
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Compile a kernel, and compute on the simulator what it returns."""
+        """Compile a kernel, and compute its results on the simulator."""
         operands, others = split_arguments(kernel, arrays, parameters)
         self._executable(kernel, operands, others)
         here = {name: np.asarray(array) for name, array in operands.items()}
@@ -79,7 +79,7 @@ class CompileOnlyBackend(CompiledKernels):
         return self._simulated.time(kernel, *specs, **parameters)
 
     def close(self) -> None:
-        """End what is being compiled, and forget all of it."""
+        """Stop all compilations and forget them."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         end_all()
         self._pool.shutdown()

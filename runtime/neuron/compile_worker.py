@@ -2,9 +2,9 @@
 
 NKI compiles a kernel that is called with NumPy arrays, "standalone" (aws-neuron-sdk, nki/api/generated/nki.jit), and
 leaves its NEFF in NKI_ARTIFACTS_DIR, which must be set before nki is imported (neuron-runtime/nrtpy/
-nrtpy-troubleshooting.rst): the process that starts this one has set it. The call also executes the kernel; where that
-fails and the NEFF is there, the kernel is compiled all the same (tutorial-debug-neff-nrtpy.rst), for instance because
-no NeuronCore is free beside the one that is in use, or because the machine has none.
+nrtpy-troubleshooting.rst): the process that starts this one has set it. The call also executes the kernel. If that
+fails but the NEFF exists, compilation has succeeded (tutorial-debug-neff-nrtpy.rst); execution fails, for instance, if
+the machine has no NeuronCore or none is free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def main() -> None:
-    """Compile what standard input asks for; a traceback and exit status 1 where there is no NEFF afterwards."""
+    """Compile the kernel requested on standard input; print a traceback and exit with status 1 if that makes no
+    NEFF."""
     message = json.load(sys.stdin)
     use_nki("neuron")
     kernel, operands, parameters = read_job(message)

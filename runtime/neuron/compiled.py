@@ -1,8 +1,8 @@
-"""Common part of the ways to the chip: kernels are compiled once and cached, run, and timed once for their shapes.
+"""Code shared by both ways to the chip: kernels are compiled once and cached, run, and timed once for their shapes.
 
 A way (`torch_backend.py`, `nrt.py`) says how a kernel is compiled, loaded and called. Kernels of this process have the
-simulator's `nki`: it gives the shapes of results, counts flops and bytes, and makes the prediction beside which a
-measurement stands.
+simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown beside a
+measurement.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .neff import NEFF, compile_neff
 from .settings import FRONT_END, compiler_settings
 from .taken import is_taken, taken_line
 
-HOST_LABEL = "measured, host round trip"  # of one synchronised call; its operands are on the device
+HOST_LABEL = "measured, host round trip"  # time of one synchronised call with operands on the device
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
 DEFAULT_COMPILE_SECONDS = 1800
@@ -98,8 +98,8 @@ class Executable:
 
 @dataclass(frozen=True)
 class Compilation:
-    """One attempt to compile a kernel, for reports: `error` is None if it succeeded, `log` what the compiler said
-    where it did not, `tensors` the operands and results as the compiled kernel has them, where that is known."""
+    """One attempt to compile a kernel, for reports: `error` is None if it succeeded, `log` is the compiler's output if
+    it failed, and `tensors` are operands and results as compiled, if known."""
 
     label: str
     seconds: float
@@ -165,8 +165,8 @@ class CompiledKernels(ABC):
         """Run a kernel on arrays of the host or of the device; the result has what it returns, and its times.
 
         KernelError if the kernel refuses its operands, CompileError if the compiler refuses it, ExecutionError
-        if the device does, DeviceLost if the device is gone. An operand that nobody may write to (a network's
-        weights) is taken to the device once.
+        if the device does, DeviceLost if the device is gone. Read-only operands (a network's weights) are copied to the
+        device once.
         """
         operands, others = split_arguments(kernel, arrays, parameters)
         executable = self._executable(kernel, operands, others)

@@ -1,14 +1,14 @@
 """The time of a kernel on the NeuronCore alone, read from a profile of the device: an NTFF file and its NEFF.
 
-A profile is what torch.profiler leaves (TorchNeuron), or what `neuron-explorer capture` makes of a NEFF on a NeuronCore
-that is free, with zeros for inputs where none are given. `neuron-explorer view` reads it: its summary, or the Summary
-table of the Parquet files, has `total_time`, the seconds between the start and the end of the execution on the device.
+A profile is written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which runs a NEFF on a free
+NeuronCore, with zeros for missing inputs. `neuron-explorer view` reads it: its summary, or the Summary table of the
+Parquet files, has `total_time`, the seconds between the start and the end of the execution on the device.
 
 Sources (aws-neuron-sdk): tools/neuron-explorer/how-to-profile-workload (capture and its options),
 profile-schema-reference ("Summary"), how-to-analyze-profile-output (where Parquet files are written),
 troubleshooting ("Is summary-json still supported?"), about-neuron/announcements/neuron2.x/announce-intent-eos-explorer-
-json (the JSON of whole profiles ends with SDK 2.33). That the summary is an object with one object for each profile is
-seen in public code.
+json (the JSON of whole profiles ends with SDK 2.33). According to public code, the summary is an object with one object
+for each profile.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _TOTAL = "total_time"
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Microseconds on the NeuronCore alone: the median, the 99th percentile where there are several executions, and
-    what measured them."""
+    """Microseconds on the NeuronCore alone: the median, the 99th percentile of several executions, and the tool that
+    measured them."""
 
     p50_us: float
     p99_us: float | None

@@ -16,8 +16,8 @@ from .taken import is_taken, taken_line
 
 _LONGEST_LINE = 300
 
-# Statuses of the Neuron runtime after which a NeuronCore is of no use to this process (aws-neuron-sdk,
-# neuron-runtime/api/nrt_status.rst), and what it logs where cores are taken (neuron-runtime/nrt-troubleshoot.rst).
+# Statuses of the Neuron runtime after which this process cannot use a NeuronCore any more (aws-neuron-sdk,
+# neuron-runtime/api/nrt_status.rst), and its log messages if cores are taken (neuron-runtime/nrt-troubleshoot.rst).
 _LOST = re.compile(
     r"NRT_(HW_ERROR|UNINITIALIZED|CLOSED|EXEC_UNIT_UNRECOVERABLE|LOAD_NOT_ENOUGH_NC|EXEC_NC_BUSY|EXEC_HW_ERR_\w+)\b"
     r"|NeuronCore\(s\) not available"

@@ -1,8 +1,8 @@
 """Compilation jobs: a kernel with the shapes and dtypes of its operands, and its other arguments.
 
-A job goes to the process that compiles it as text, so the other arguments are pickled. They are part of AWS's keys of
-compiled kernels too, and those are weak in ways that `check_arguments` holds against (docs/chip.md, "What each call
-rests on"): an argument's `repr` or its `hash` stands for it, and an object with `shape` and `dtype` counts as a tensor.
+A job goes to the process that compiles it as text, so the other arguments are pickled. They are also part of AWS's keys
+of compiled kernels, whose weaknesses `check_arguments` guards against (docs/chip.md, "What each call rests on"): an
+argument is represented by its `repr` or `hash`, and an object with `shape` and `dtype` counts as a tensor.
 """
 
 from __future__ import annotations

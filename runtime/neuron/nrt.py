@@ -152,8 +152,8 @@ def _giver_back(spare: list[tuple[int, ...]], sets: tuple[int, ...]) -> Callable
 
 
 def _ending(name: str) -> tuple[int, str]:
-    """Return what outputs are ordered by: their names end in a number (output_0 in tutorial-debug-neff-nrtpy.rst), and
-    they come unordered."""
+    """Return a sort key for outputs, which are returned unordered: the number at the end of their names (output_0 in
+    tutorial-debug-neff-nrtpy.rst)."""
     digits = name[len(name.rstrip("0123456789")) :]
     return (int(digits) if digits else 0, name)
 

@@ -30,8 +30,8 @@ class OnDevice(CompiledKernels):
     def _execute(
         self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute once on operands by name, each a tensor and the array whose values it has; DeviceFaultError for what
-        is raised on the device."""
+        """Execute once on operands by name, each a tensor and the array with its values; DeviceFaultError for an
+        exception on the device."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """See `CompiledKernels.launch`. Tensors and kernels of a process that has ended are loaded again."""

@@ -20,8 +20,8 @@ Waiting = Callable[[float], None]  # called with the elapsed seconds
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a process: its exit status (None: it was ended at the limit; negative: a signal), the seconds it took
-    and the largest resident memory in bytes of it or of one of its children."""
+    """Result of a process: its exit status (None: ended at the limit; negative: a signal), its seconds, and the largest
+    resident memory in bytes of it or one of its children."""
 
     status: int | None
     seconds: float

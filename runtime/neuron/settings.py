@@ -1,8 +1,8 @@
-"""Settings that a compilation depends on beside the kernel: versions of packages, and variables that AWS's packages
+"""Settings that a compilation depends on besides the kernel: versions of packages, and variables that AWS's packages
 read.
 
-One description for the key of compiled kernels, for the folder in which TorchNeuron keeps what it compiles, and for the
-archive of the self-test. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
+The description is used in the key of compiled kernels, in the name of TorchNeuron's cache folder, and in the
+self-test's archive. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEBUG_INFO = "NKI_DEBUG_INFO"  # source lines of NKI in the NEFF
 _VARIABLES = (FRONT_END, COMPILER_FLAGS, DEBUG_INFO, LOGICAL_CORES)
 
 NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # where TorchNeuron keeps NEFFs (tools/neuron-explorer/profile-artifacts)
-NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI keeps what it traced; seen in public code, not documented
+NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI keeps its traces; from public code, not documented
 
 
 def package_versions() -> dict[str, str | None]:
@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def compiler_settings() -> dict[str, Any]:
-    """Return all that compiled kernels depend on beside kernel and shapes, as JSON values."""
+    """Return everything that compiled kernels depend on besides kernel and shapes, as JSON values."""
     return {
         "versions": package_versions(),
         "python": ".".join(map(str, sys.version_info[:2])),
@@ -48,10 +48,10 @@ def compiler_settings() -> dict[str, Any]:
 
 
 def torch_variables(folder: Path | None) -> dict[str, str]:
-    """Return what TorchNeuron's process has in its environment to keep what it compiles below a folder.
+    """Return the environment variables that make TorchNeuron keep compiled kernels below a folder.
 
-    The name of the folder follows from versions, settings and the source of all kernels: a public report has an earlier
-    libtorch replay a kernel whose helper had changed. What the user has set is kept.
+    The name of the folder follows from versions, settings and the source of all kernels: according to a public report,
+    an earlier libtorch replayed a kernel whose helper had changed. The user's own settings are kept.
     """
     if folder is None:
         return {}

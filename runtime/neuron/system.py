@@ -26,11 +26,11 @@ LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
 STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or down by chance
 NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # a number of free ones; by default a process reserves all
-# Where it is set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
+# If set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
 ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
 LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; neuronx-cc takes 2, kernels 1
 COMPILER_FLAGS = "NEURON_CC_FLAGS"
-SIMULATES = "NKI_SIMULATOR"  # where it is set, a jitted kernel runs on nki.simulate (nki/framework/kernel.py)
+SIMULATES = "NKI_SIMULATOR"  # if set, a jitted kernel runs on nki.simulate (nki/framework/kernel.py)
 
 _INSTANCE_TARGETS = (("trn1", "trn1"), ("inf2", "trn1"), ("trn2", "trn2"), ("trn3", "trn3"))
 _TOOL_SECONDS = 30
@@ -77,9 +77,9 @@ def runtime_library() -> str | None:
 def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
     """Return the numbers of the logical cores, of `lnc` physical ones each, that processes may use; None if unknown.
 
-    NEURON_RT_VISIBLE_CORES names them, else they are all that neuron-ls counts: it counts logical cores of its own
-    `logical_neuroncore_config`, and ids of cores count those of the process (a trn2.3xlarge has 8 physical cores, ids 0
-    to 7 at 1 and 0 to 3 at 2). BackendUnavailable if the variable cannot be read.
+    They are those in NEURON_RT_VISIBLE_CORES, otherwise all cores that neuron-ls counts. It counts by its own
+    `logical_neuroncore_config`, while core ids follow the process's (a trn2.3xlarge has 8 physical cores: ids 0 to 7 at
+    1, 0 to 3 at 2). BackendUnavailable if the variable cannot be read.
     """
     chosen = os.environ.get(VISIBLE_CORES)
     if chosen:
@@ -92,8 +92,8 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
 
 
 def core_holders(core: int | None = None) -> list[str]:
-    """Return the processes that hold NeuronCores, as neuron-ls has them ("4711 (python3 serve.py)"): those on a core
-    where it says so, else all."""
+    """Return the processes that hold NeuronCores according to neuron-ls ("4711 (python3 serve.py)"): those on a core if
+    it reports cores, otherwise all."""
     try:
         processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
         own = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
@@ -115,7 +115,7 @@ def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
     """Return the first `count` logical cores, of `lnc` physical ones each, that may be used; BackendUnavailable if
     there are fewer.
 
-    If their number is unknown, those from 0 on, which the runtime then refuses or not.
+    If their number is unknown, return those from 0 on; the runtime refuses missing ones.
     """
     there = visible_cores(lnc)
     if there is None:
@@ -153,15 +153,14 @@ def _other(lnc: int) -> str:
 
 
 def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str], lnc: int = 1) -> None:
-    """Set what the Neuron packages read, before any of them is imported. What the user has set is kept, but for
-    NKI_SIMULATOR, with which nothing would be compiled.
+    """Set the environment variables of the Neuron packages before any of these is imported. The user's settings are
+    kept, except NKI_SIMULATOR, which would prevent compilation.
 
     Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
     One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
     logical cores of `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
-    target is set where it is `known` (asked for, or that of the instance); else NKI finds it by itself.
-    BackendUnavailable if the user's variables ask for another number of physical cores, and for trn1, which NKI 0.7
-    does not compile for.
+    target is set if it is `known` (requested, or the instance's); otherwise NKI detects it. BackendUnavailable if the
+    user's variables ask for another number of physical cores, and for trn1, which NKI 0.7 does not compile for.
     """
     if target == "trn1":
         raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")

@@ -6,7 +6,7 @@ call compiles for shapes, dtypes and the values of other arguments), torch/index
 itself; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
 tools/neuron-explorer/how-to-profile-pytorch (torch.profiler with a NeuronConfig). Work on the device is asynchronous,
 and an operator that the device lacks may run on the CPU: no operator but copies is used, and every result's device is
-looked at. From a public pre-release: the key of a compiled kernel holds the hash of the other arguments.
+checked. From a public pre-release: the key of a compiled kernel holds the hash of the other arguments.
 """
 
 from __future__ import annotations

@@ -59,12 +59,11 @@ class Failure:
 @dataclass(frozen=True)
 class KernelOutcome:
     """One check. `error` is the largest difference, relative to the largest magnitude expected (at least 1). Times are
-    microseconds of one launch; None if there is none of the kind. `message` says why there is no result, `log` is
-    the head and the end of what the compiler said, `otherwise` whether it compiled in other ways; `tensors` are
-    operands and results as the compiled kernel has them. Where it is compiled only, `compiled_by` and `compile_tried`
-    say how, `aws_estimate` is AWS's estimate, and `birsim_error` the largest difference of BIRSim's outputs from the
-    golden model. What is `informational` is known to differ on some chips
-    and counts as no failure."""
+    microseconds of one launch; None if there is none of the kind. `message` is the reason for a missing result, `log`
+    the head and tail of the compiler's output, `otherwise` whether it compiled in other ways; `tensors` are operands
+    and results as compiled. For compile-only runs, `compiled_by` and `compile_tried` name the ways, `aws_estimate` is
+    AWS's estimate, and `birsim_error` the largest difference of BIRSim's outputs from the golden model. An
+    `informational` check is known to differ on some chips and is no failure."""
 
     kernel: str
     size: str
@@ -101,7 +100,7 @@ class KernelOutcome:
 @dataclass(frozen=True)
 class NetworkOutcome:
     """A network on inputs against the golden model, in the launches that `launches` names; on a chip, once, also layer
-    by layer beside the simulator. `message` says why there is no result, `log` is what the compiler said."""
+    by layer beside the simulator. `message` is the reason for a missing result, `log` the compiler's output."""
 
     model: str
     inputs: tuple[str, ...]
@@ -309,9 +308,9 @@ def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend |
 def check_network(
     model: Model, names: tuple[str, ...], x: np.ndarray, backend: Backend, dtype: str, predicting: Backend | None
 ) -> Iterator[NetworkOutcome]:
-    """Run a network on inputs x [N, *network.input.shape]: in as few launches as it takes, and where those fail, in
-    smaller ones and then layer by layer, an outcome each; on a chip also each layer's kernels beside the simulator.
-    BackendUnavailable where the chip is lost for good."""
+    """Run a network on inputs x [N, *network.input.shape]: in as few launches as possible and, if those fail, in
+    smaller ones and then layer by layer, with one outcome each; on a chip also compare each layer's kernels with the
+    simulator. BackendUnavailable where the chip is lost for good."""
     recovery = Recovery(backend)
     for label, options in _ways(model, backend, dtype, len(x)):
         session = Session(model, backend, dtype, len(x), options)

@@ -31,7 +31,7 @@ MAX_FAILED_STARTS = 3  # of workers of a run, in a row
 END_SECONDS = 10.0  # for workers that were killed to have ended
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a worker
 
-Result = Any  # of one input; an Exception where it has none
+Result = Any  # result of one input, or an Exception
 
 
 class PoolStopped(WorkerEnded):
@@ -66,7 +66,7 @@ class PoolRules:
     """The number of workers, and how inputs become batches for them; times in seconds.
 
     A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails when a worker
-    cannot begin. A server's pool starts all at once, and goes on trying once one of them was ready.
+    cannot begin. A server's pool starts all workers at once, and keeps trying once one of them was ready.
     """
 
     workers: int
@@ -109,7 +109,7 @@ class _Job:
 class WorkerPool:
     """Answers inputs by workers. To be started and stopped in a running event loop.
 
-    `start_worker` starts the worker with a number. `failed` is called with the error when a worker cannot begin and the
+    `start_worker` starts the worker with a number. `failed` is called with the error when a worker cannot start and the
     pool gives up (see `PoolRules`).
     """
 
@@ -161,7 +161,7 @@ class WorkerPool:
             loop.add_done_callback(self._look_at_end)
 
     async def stop(self, grace: float) -> None:
-        """Answer what waits within `grace` seconds, and end the workers. What is left raises PoolStopped."""
+        """Answer waiting inputs for up to `grace` seconds, and end the workers. Unanswered inputs raise PoolStopped."""
         self._stopping = True
         self._changed.set()
         if self._ready:
@@ -181,11 +181,11 @@ class WorkerPool:
             worker.kill()
 
     def submit(self, source: Any) -> asyncio.Future[Result]:
-        """Put an input into the queue: its result, when it is there.
+        """Queue an input; return a future of its result.
 
-        The future raises what the worker has in place of a result, KernelError or OverflowedError if it cannot
-        answer, WorkerFault for a fault of the program, and WorkerEnded where workers ended over it. Where it is
-        cancelled before a worker has the input, the input loses its place.
+        The future raises the worker's error: KernelError or OverflowedError if it cannot answer, WorkerFault for a
+        fault of the program, and WorkerEnded if workers ended because of it. If it is cancelled before a worker has the
+        input, the input is removed from the queue.
         """
         job = _Job(source, asyncio.get_running_loop().create_future(), time.monotonic())
         self._queue.append(job)
@@ -193,7 +193,7 @@ class WorkerPool:
         return job.result
 
     def drop(self) -> None:
-        """Cancel all inputs, and end the workers that are at work on them."""
+        """Cancel all inputs, and end the workers that process them."""
         for job in (*self._queue, *self._alone):
             job.result.cancel()
         for worker, jobs in list(self._busy.items()):
@@ -202,7 +202,7 @@ class WorkerPool:
             worker.kill()
 
     async def _keep_worker(self, number: int) -> None:
-        """Have a worker with this number answer batches, and another where it ends."""
+        """Run a worker with this number, and start another when it ends."""
         pause = FIRST_PAUSE
         while await self._is_needed(number):
             worker: PoolWorker = await self._in_thread(self._start_worker, number)
@@ -237,7 +237,7 @@ class WorkerPool:
         return False
 
     async def _begin(self, number: int, worker: PoolWorker) -> bool:
-        """Wait until a worker is ready; False if it cannot be, which may make the pool give up."""
+        """Wait until a worker is ready; return False if it cannot start, which may make the pool give up."""
         try:
             told = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
@@ -256,7 +256,7 @@ class WorkerPool:
         return True
 
     def _final(self, error: Exception) -> Exception | None:
-        """Return the error to give up with when a worker could not begin; None to try again."""
+        """Return the error with which to give up after a worker could not start; None to try again."""
         if not self._rules.for_run:
             return None if self._was_ready else error
         if not isinstance(error, WorkerEnded):
@@ -366,7 +366,7 @@ def _fail(job: _Job, error: Exception) -> None:
 
 
 def _forget_cancelled(queue: deque[_Job]) -> None:
-    """Take out the inputs whose result nobody waits for any more."""
+    """Remove cancelled inputs."""
     if any(job.result.done() for job in queue):
         left = [job for job in queue if not job.result.done()]
         queue.clear()

@@ -1,4 +1,4 @@
-"""A worker in a process of its own on this machine, asked over pipes.
+"""A worker in a process of its own on this machine, reached over pipes.
 
 The process is a new Python, started by `subprocess`. `multiprocessing` does not serve here: its "fork" copies locks
 that other threads hold, "spawn" and "forkserver" run the user's main module again in each worker, and a
@@ -25,7 +25,7 @@ from ...child_python import python_command
 from .worker import Reply
 
 _GRACE_SECONDS = 5.0  # for the process to end by itself
-_IDLE_SECONDS = 0.5  # in which an idle process ends by itself when nobody asks any more; a busy one is ended
+_IDLE_SECONDS = 0.5  # seconds for an idle process to end by itself after its last message; a busy one is killed
 _NO_MEMORY = 77  # exit status of a process that ran out of memory
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -86,7 +86,7 @@ class WorkerProcess:
         return said
 
     def kill(self) -> None:
-        """End the process at once; what waits for a reply gets WorkerEnded."""
+        """End the process at once; pending replies raise WorkerEnded."""
         self._process.kill()
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ def serve(module: str, kind: str) -> None:
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(messages,), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
-        os.dup2(2, 1)  # what libraries print goes to standard error: the pipe is for replies
+        os.dup2(2, 1)  # libraries print to standard error, since the pipe is for replies
         try:
             worker: AskedWorker = getattr(importlib.import_module(module), kind)()
             ask: Callable[[Any], Reply] = worker.begin
@@ -163,7 +163,7 @@ class _End:
 
 
 def _receive(messages: queue.SimpleQueue[Any]) -> None:
-    """Put messages into a queue; end the process when there are no more, although it may be at work."""
+    """Put messages into a queue; end the process when there are no more, even if it is busy."""
     with os.fdopen(os.dup(0), "rb") as pipe:
         try:
             while True:

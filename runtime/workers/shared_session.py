@@ -1,4 +1,4 @@
-"""A session whose batches are shared out over workers; it takes the place of a `Session`.
+"""A session that distributes batches over workers; used instead of a `Session`.
 
 The workers are processes of this machine, or actors on a Ray cluster. Their pool runs in an event loop in a thread of
 its own; the caller takes answers in the order of the batches.
@@ -125,7 +125,7 @@ class SharedSession:
                 yield held.popleft().result()
 
     def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
-        """Return those that are done, after a while at the latest; raises what the pool gave up with."""
+        """Wait a while for finished batches and return them; raises the error with which the pool gave up."""
         done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
         self._pass_on_lines()
         if self._failure in done:
@@ -144,7 +144,7 @@ class SharedSession:
                 level, line = self._said.get_nowait()
                 self._says[level](line)
 
-    # What follows runs in the loop's thread, or in one of the pool's.
+    # The methods below run in the loop's thread or in one of the pool's.
 
     async def _run(self, running: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
         """Keep the pool running until the session is closed."""
@@ -248,10 +248,10 @@ def share_out(
     """Yield a session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at
     `address`.
 
-    On a cluster None for `workers` means as many as it has room for. `backend` and `target` are as for
-    `choose_backend`, but that a cluster's resources decide what "auto" means there; on a chip each worker has a logical
-    core of its own, of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` makes inputs of
-    what is sent in their place. BackendUnavailable if no backend can be opened, or no cluster is at the address.
+    On a cluster, None for `workers` means as many as its resources allow. `backend` and `target` are as for
+    `choose_backend`, except that a cluster's resources decide what "auto" means there; on a chip each worker has its
+    own logical core of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` converts the
+    sources sent to workers to inputs. BackendUnavailable if no backend can be opened, or no cluster is at the address.
     """
     resolved = resolve_target(target)  # a wrong one is reported here, not by each worker
     check_cores(resolved, lnc)
@@ -289,7 +289,7 @@ def _workers_here(setup: Setup, count: int, lnc: int | None) -> tuple[int, Start
 def _workers_of_cluster(
     ray: Any, setup: Callable[[bool], Setup], count: int | None, backend: str
 ) -> tuple[int, StartWorker]:
-    """Return the number of workers, by default as many as there is room for, and how to start one on a cluster."""
+    """Return the number of workers, by default as many as fit, and a function that starts one on a cluster."""
     from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
 
     room = ray.cluster_resources()

@@ -21,7 +21,7 @@ from ..timing import Row
 
 Note = Callable[[str], None]
 
-# What a user can cause: passed on as it is. Anything else is a fault of the program and comes with its traceback.
+# Errors that users can cause are passed on unchanged. Others are faults of the program and carry their traceback.
 EXPECTED_ERRORS = (BackendUnavailable, KernelError, OverflowedError)
 
 
@@ -45,8 +45,8 @@ class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)
 class Setup:
     """Configuration of a worker, sent before the first batch. `prepare` is None if batches are sent as arrays.
 
-    With `sizes`, in ascending order, a batch is filled up to the next of them, so that no others are ever planned or
-    compiled; each has been run once when the worker is ready.
+    With `sizes`, in ascending order, a batch is padded to the next of them, so that no others are ever planned or
+    compiled; a ready worker has run each of them once.
     """
 
     model: Model
@@ -79,8 +79,8 @@ class Reply:
 
 
 class Worker:
-    """A session in a worker. What goes wrong comes back as a value, so that no error loses its type on the way; but for
-    a process that is out of memory, which is of no more use."""
+    """A session in a worker. Errors are returned as values, so that they keep their types; except that a process out of
+    memory ends."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -103,7 +103,7 @@ class Worker:
         self._prepare = setup.prepare
         self._sizes = setup.sizes
         for size in self._sizes:
-            with contextlib.suppress(OverflowedError):  # zeros may be what a network cannot take
+            with contextlib.suppress(OverflowedError):  # a network may not accept zeros
                 self._run(np.zeros((size, *setup.model.network.input.shape), np.float32))
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 

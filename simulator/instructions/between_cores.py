@@ -43,7 +43,7 @@ def core_barrier(
     engine: Annotated[engine, Engine()] = engine.gpsimd,
     name: str | None = None,
 ) -> Instruction:
-    """Both cores wait for each other; what either has written to `data`, in shared HBM, the other can then read.
+    """Both cores wait for each other; each can then read what the other has written to `data` in shared HBM.
 
     The writes to `data` that come before are awaited, those and the reads that come after wait.
     """
@@ -89,7 +89,7 @@ def sendrecv(
     dma_engine: Annotated[dma_engine, Member(dma_engine)] = dma_engine.dma,
     name: str | None = None,
 ) -> Instruction:
-    """Send `src` to the other core and put what that one sends into `dst`, both in SBUF; they wait for each other."""
+    """Send `src` to the other core and receive its `src` in `dst`, both in SBUF; the cores wait for each other."""
     core = active("sendrecv")
     _, cost, _, (by, transfer) = core.settle("sendrecv", src, dst, dma_engine)
     pair = _exchanging("sendrecv", core, send_to_rank, recv_from_rank)

@@ -43,7 +43,7 @@ def nc_n_gather(
 
 
 def _indices_fill(call: Call) -> None:
-    """A group of 16 partitions has 1 to 4096 indices; dst has room for what they gather."""
+    """A group of 16 partitions has 1 to 4096 indices; dst is large enough for the gathered elements."""
     elements, most = call.num_elem_per_idx, CORE_PARTITIONS * call.index.free_size
     if elements not in _ELEMENTS:
         raise NkiValidationError(f"local_gather: num_elem_per_idx {elements} must be one of {_ELEMENTS}")
@@ -67,8 +67,8 @@ def local_gather(
 ) -> None:
     """In each group of 16 partitions: dst[p, i] = src_buffer[p, k : k + num_elem_per_idx] of the i-th index k.
 
-    The indices of a group are read column by column; k counts elements. dst has room for
-    as many elements as the valid indices gather. Its time is not published; counted as a pass over what it gathers.
+    The indices of a group are read column by column; k counts elements. dst is large enough for the elements that the
+    valid indices gather. Its time is not published; counted as one pass over the gathered elements.
     """
     partitions, count = src_buffer.shape[0], dst.free_size // num_elem_per_idx
     values = src_buffer.values.reshape(partitions, -1)

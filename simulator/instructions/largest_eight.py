@@ -35,7 +35,7 @@ def nc_find_index8(
     vals: Annotated[NkiTensor, Tile(partitions_of="data", elements=(8, 8), dimensions=3)],
     name: str | None = None,
 ) -> None:
-    """dst[:, i] = where vals[:, i] stands first in each partition of data; all ones where it does not.
+    """dst[:, i] = the first position of vals[:, i] in each partition of data; all ones if it does not occur.
 
     Equal vals take one occurrence each, in order (release notes of NKI 0.6).
     """
@@ -64,7 +64,7 @@ def nc_match_replace8(
     ] = None,
     name: str | None = None,
 ) -> None:
-    """dst = data with the first occurrence of each of the 8 vals replaced by imm; where they were goes to dst_idx.
+    """dst = data with the first occurrence of each of the 8 vals replaced by imm; their positions go to dst_idx.
 
     Equal vals take one occurrence each, the last of them the first (all ones where there is none).
     """

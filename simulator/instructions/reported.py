@@ -9,14 +9,16 @@ or the chip may compute something else. Sources, as of October 2026:
 - One column: the same public kernels make a [P, 1] tile as a view of a wider one, so that what the compiler places
   behind it stays aligned. The least certain of the rules: nki-library has 16-bit tiles and stationary operands of one
   column (experimental/conv/depthwise_conv1d.py).
-- Sums side by side: of four sums that grew in turn in one bank all but the last to begin lost a term on NeuronCore-v3,
+- Sums side by side: of four sums accumulated in turn in one bank, all but the last to begin lost a term on
+NeuronCore-v3,
   in a public report of October 2026. trainium_inferentia2_arch.rst has one accumulation group in a bank. nki-library
-  lets sums grow in turn where it sets the bank to zero and leaves `accumulate` out (core/attention/attention_bwd.py).
+  accumulates sums in turn after it sets the bank to zero, and leaves `accumulate` out
+  (core/attention/attention_bwd.py).
 - Copies with a bias: `nisa.activation(op=nl.copy, bias=...)` did not add the bias on trn1 with neuronx-cc 2.23
   (aws-neuron-sdk issue 1296, open since March 2026). nki-library adds biases so on trn2 and trn3
   (core/utils/interleave_copy.py, core/moe/moe_tkg/selective_expert_mx_impl.py), and so do the kernels of this package,
   whose values `trninfer doctor --selftest` compares on the chip: they are not warned of there.
-- Indirect transposes with `oob_mode.skip`: a group of indices of which some are out of bounds aborted the DMA and left
+- Indirect transposes with `oob_mode.skip`: a group with some indices out of bounds aborted the DMA and left
   the device unusable on trn2 and trn3 with SDK 2.32 (aws-neuron-sdk issue 1390, open since September 2026).
 - Rules of the back end's verifier, which refused what the front end had taken, in a public test of kernels for vLLM
   Neuron of October 2026: a 16-bit slot of PSUM that does not begin at a multiple of 4 bytes; a reshaped view of one

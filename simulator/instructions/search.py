@@ -41,14 +41,14 @@ def topk(
     sorted: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> Instruction:
-    """Return the largest of the first n elements of each group of 16 partitions, and where they were.
+    """Return the largest of the first n elements of each group of 16 partitions, and their positions.
 
-    A group is one problem in snake layout: element e lies in its partition e % 16, column e // 16, and so do the
-    results, as many as val_dst has columns: result j at partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33).
-    The columns after the last of these are not written; what is left of that one reads as uninitialised.
+    A group is one problem in snake layout: element e is in its partition e % 16, column e // 16. There is a result for
+    each column of val_dst; result j is in partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33). Columns after
+    the last result are not written; the rest of its column reads as uninitialised.
 
-    With `sorted`, results ascend by value. The order of the others is not documented: here it is that
-    of the elements, so that a kernel which counts on another shows. Of equal elements the first ones are taken.
+    With `sorted`, results ascend by value. The order of the others is not documented; here it is the order of the
+    elements, which exposes kernels that rely on another one. Of equal elements the first ones are taken.
     """
     core = active("topk")
     unit, cost, _, _ = core.settle("topk", val_dst, idx_dst, src, n)

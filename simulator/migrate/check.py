@@ -1,8 +1,8 @@
 """Runs a migrated file on the simulator, and reports the comparisons it makes with its references.
 
-found = check(text, path)     # in a process of its own, in the folder of the old file
-found.launches, found.comparisons, found.failures, found.error
-compare(old, text, path)      # the old file too, if it runs here: the same launches, the same outputs
+found = check(text, path)     # in a separate process, in the folder of the old file found.launches, found.comparisons,
+found.failures, found.error compare(old, text, path)      # the old file too, if it runs here: the same launches, the
+same outputs
 """
 
 from __future__ import annotations

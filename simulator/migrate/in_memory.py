@@ -1,4 +1,4 @@
-"""Runs scripts in older NKI dialects unchanged: their text, and that of modules beside them, is migrated in memory.
+"""Runs scripts in older NKI dialects unchanged: they and the modules beside them are migrated in memory.
 
 with migrated_imports(print):            # each file that was migrated, in a line
     ...

@@ -20,8 +20,8 @@ from .views import View, clip_whole
 class Instruction:
     """An instruction of the first NKI: its parameters in their order, and what it returned.
 
-    `like` is the operand whose shape, and without dtype= whose data type, the result had. `reduces`: what a mask leaves
-    out changes the rest of the result. `operators`: parameters that are operators. `tiles`: those that are tiles.
+    `like` is the operand whose shape, and without dtype= whose data type, the result had. `reduces`: masked-out
+    elements affect the rest of the result. `operators`: parameters that are operators. `tiles`: those that are tiles.
     """
 
     parameters: tuple[str, ...]
@@ -141,7 +141,7 @@ class Operands:
 
     @property
     def guard(self) -> str:
-        """Return the condition of the call: that of its mask, and in loops that every clipped axis is not empty."""
+        """Return the condition of the call: its mask's, and in loops also that no clipped axis is empty."""
         turning = {*self.ctx.loops, *(f"program_{axis}" for axis in range(self.ctx.programs))}
         counts = [clip.count for clip in self.clips.values() if not clip.count.is_number]
         left = [f"{count.text} > 0" for count in counts if turning & names_in(count.text)]

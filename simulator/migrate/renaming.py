@@ -1,9 +1,9 @@
 """Tiles that are made before a loop and overwritten in each of its iterations.
 
-The first compiler placed such a tile anew in each iteration, so that the next one does not wait for the last reader. In
-NKI 0.7 a tile has one address for its lifetime. So it is made inside the loop if the loop carries nothing in it: each
-iteration overwrites the whole tile before anything reads it, or the surrounding loops are `nl.affine_range`, whose
-iterations are independent by definition, and the tile is empty before.
+The first compiler allocated such a tile again in each iteration, so that the next one does not wait for the last
+reader. In NKI 0.7 a tile has one address for its lifetime. So it is made inside the loop if the loop carries nothing in
+it: each iteration overwrites the whole tile before anything reads it, or the surrounding loops are `nl.affine_range`,
+whose iterations are independent by definition, and the tile is empty before.
 """
 
 from __future__ import annotations

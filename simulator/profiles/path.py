@@ -2,8 +2,8 @@
 
 The path is traced back from the instruction that ended last. The predecessor of an instruction is the last one to end
 among those it waited for, according to the profile, and its predecessor on the same engine; without this information,
-the last one to end on any engine. A step is time of one instruction on its engine, or time between two of them:
-`semaphore` up to SHORT_NS, else `dma` while packets moved, and `waiting`.
+the last one to end on any engine. A step is the time of one instruction on its engine, or the time between two:
+`semaphore` up to SHORT_NS, beyond that `dma` while packets moved, and `waiting`.
 """
 
 from __future__ import annotations

@@ -345,7 +345,7 @@ def _check_object(kernel: str, value: Any) -> None:
 
 
 def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
-    """Put an array into HBM, where a kernel finds it."""
+    """Copy an array to HBM for a kernel."""
     if 0 in value.shape or len(value.shape) == 0:
         raise NkiValidationError(
             f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "

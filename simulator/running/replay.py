@@ -50,7 +50,7 @@ class Recording:
         self._bytes = 0
 
     def spoil(self) -> None:
-        """Give up: the launch depends on more than shapes, or is too large; free the recording."""
+        """Stop recording, because the launch depends on more than shapes or is too large; free the steps."""
         self.repeatable = False
         self.steps.clear()
 

@@ -90,7 +90,7 @@ def baremetal(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def trace(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`nki.trace`: what became `nki.jit`."""
+    """`nki.trace`, the old name of `nki.jit`."""
     return _decorated(kernel, _kernel)
 
 

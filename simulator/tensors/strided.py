@@ -62,7 +62,7 @@ def form_of(
     region: MemoryRegion,
     place: tuple[int, int, bool, bool],
 ) -> Form:
-    """Return the form of a view at a place (row, first, large, shifted), by which forms are distinguished.
+    """Return the form of a view at a position (row, first, large, shifted), which distinguishes forms.
 
     `row`: elements per partition (on chip) or in total. `first`: the first partition. `large`: the tile spans over half
     of the partitions or has an explicit address. `shifted`: misaligned in PSUM.

@@ -50,8 +50,8 @@ class Buffers:
     def give(self, time: float) -> list[Given]:
         """Reuse the buffers that are free at `time`.
 
-        Return the instructions whose versions got a buffer, each with the version that made room for it (None if there
-        was room).
+        Return the instructions whose versions got a buffer, each with the version whose buffer it took (None if there
+        was space).
         """
         given: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
@@ -63,7 +63,7 @@ class Buffers:
         return given
 
     def force(self, time: float) -> int:
-        """Give the first waiting version its buffer even without room; in PSUM it shares a bank if possible."""
+        """Allocate the first waiting version's buffer even without space; in PSUM it shares a bank if possible."""
         memory = self._psum if self._psum.waiting else self._sbuf
         index, version = memory.waiting.popleft()
         memory.force(version)

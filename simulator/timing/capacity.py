@@ -166,7 +166,7 @@ class Quadrants:
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> int:
-        """Find room for a tile; bytes that its partitions then hold."""
+        """Allocate a tile; return the bytes that its partitions then hold."""
         held, size = self._held, tile.row_bytes
         if tile.partitions > 64:
             held[0] += size

@@ -13,7 +13,7 @@ OTHER_CORE = 8  # the other core arrived later
 KINDS = 16
 NOTHING = -1
 
-# What limits the last byte of a DMA, other than one of the 16 engines.
+# Limits of the last byte of a DMA, other than one of the 16 engines.
 PIPE, DESCRIPTORS = 16, 17
 
 

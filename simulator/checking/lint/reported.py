@@ -49,7 +49,7 @@ class _Tile:
         return prod(known) if self.free and len(known) == len(self.free) else None
 
     def is_within_a_bank(self, indices: list[ast.expr], part: ast.expr) -> bool:
-        """True if the parts that `part`, one of the indices, takes of it are known to share a bank of PSUM."""
+        """True if the slices selected by the index `part` are known to share a PSUM bank."""
         if self.columns is not None:
             return self.columns * ITEM_BYTES.get(self.dtype, 4) <= PSUM_BANK_BYTES
         return part is indices[-1] and len(indices) == len(self.free) + 1 and _is_one(part)

@@ -6,8 +6,8 @@ table.py      both as one table, and `machine(target)`, a target's column of it
 
 Marks: `documented` by AWS (or by a JEDEC standard); `measured` on hardware, read off public profiles; `third-party`, a
 published calibration; `fitted` to kernel latencies, whose ids `rows` names (of the project's measurement files, k..
-kernels, i.. instructions); `scaled`, nobody has published it: taken from another target, and said so wherever a
-prediction that uses it is shown.
+kernels, i.. instructions); `scaled`, not published: taken from another target, which is stated with every prediction
+that uses it.
 
 Sources in short, of aws-neuron-sdk: PG nki_perf_guide, A1 A2 A3 the architecture guides of trn1, trn2 and trn3, BW
 nki-dma-bandwidth-guide, DO nki-dma-overview, DG nki-dge, KO kernel-optimization, SUM the profiler's overview page, ISA
