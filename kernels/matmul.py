@@ -138,7 +138,7 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
 
     Dimensions:
         M, N: any.
-        K: as long as SBUF holds 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
+        K: limited by 640 columns of all K tiles in SBUF: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.

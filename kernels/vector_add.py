@@ -144,7 +144,7 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     """Add two vectors through tiles at explicit SBUF addresses, `tiles` of each operand in rotation.
 
     Dimensions:
-        n: length of the vectors, any; the n % 128 numbers that do not share out are added in a row of their own.
+        n: length of the vectors, any; the remaining n % 128 numbers are added in a row of their own.
     Args:
         a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
         free: numbers of each partition to a tile.

@@ -57,7 +57,7 @@ def _opened_again(file: BinaryIO) -> Image.Image:
 def _is_flat_at_the_end(image: Image.Image) -> bool:
     """True if the last block of a picture has one value: blocks without coefficients have."""
     left, top = (side - 1 - (side - 1) % BLOCK for side in image.size)
-    block = image.crop((left, top, *image.size)).convert("L")  # colours blend with those beside
+    block = image.crop((left, top, *image.size)).convert("L")  # colours blend with neighbouring ones
     low, high = block.getextrema()
     return bool(high - low <= FLAT)  # type: ignore[operator]
 

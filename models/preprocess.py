@@ -158,7 +158,7 @@ def _decode(file: BinaryIO) -> Image.Image:
         if error.errno is not None:  # the file, not its content, is at fault
             raise
         raise InputError("a corrupt or truncated picture") from None
-    except Exception:  # decoders raise nearly anything for a corrupt file, and all of it means just that
+    except Exception:  # decoders raise many kinds of exceptions, all of which mean a corrupt file
         raise InputError("a corrupt or truncated picture") from None
     raise InputError(too_large)
 
