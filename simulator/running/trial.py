@@ -13,6 +13,7 @@ import ast
 import contextlib
 import io
 import json
+import re
 import sys
 import traceback
 import warnings
@@ -25,6 +26,7 @@ from ..machine.errors import NkiValidationError, NotSimulatedError, ReportedOnCh
 from .install import install
 from .kernel import Kernel, TensorSpec
 from .launch import run
+from .literal import literal_kernels
 
 RULE = "refused"
 CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
@@ -63,21 +65,35 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
         if isinstance(statement, _RUN) and not _is_main(statement) and not _calls(statement, names):
             _execute(statement, space, path)
     findings: list[Finding] = []
+    literal = literal_kernels(path) if given is None else {}
     for name in names:
         kernel = space.get(name)
         if isinstance(kernel, Kernel):
-            for arguments, keywords in _arguments(name, given, tree, space, path):
+            examples = list(_arguments(name, given, tree, space, path))
+            for arguments, keywords in examples:
                 findings += _tried(kernel, arguments, keywords, path, target)
+            if not examples and name in literal:
+                tried = _tried(kernel, [], literal[name], path, target)
+                findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
     return sorted(set(findings))
 
 
+def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
+    """True for a refusal that does not come from the shapes that were chosen for parameters."""
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= finding.line <= (n.end_lineno or 0)]
+    innermost = min(nodes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    used = {n.id for n in ast.walk(innermost) if isinstance(n, ast.Name)} if innermost is not None else set(names)
+    by_shape = "_hbm[" in finding.message and "must be in SBUF" not in finding.message
+    return finding.rule == RULE and not (by_shape and used & set(names))
+
+
 def has_example(path: Path) -> bool:
-    """True if a file shows arguments of its kernels. Raises SourceError or SyntaxError."""
+    """True if a file shows arguments of its kernels, or all their sizes. Raises SourceError or SyntaxError."""
     tree = ast.parse(read_source(path, str(path)))
     names = _names_of_kernels(tree)
     called = any(_calls(statement, names) for block in _blocks(tree) for statement in block)
     listed = any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in CONVENTION for n in tree.body)
-    return bool(names) and (called or listed)
+    return bool(names) and (called or listed or bool(literal_kernels(path)))
 
 
 def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
@@ -197,9 +213,10 @@ def _tried(
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """Return the innermost line of the file that led to an error."""
+    """Return the innermost line of the file that led to an error, else the first line of the file that it names."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return (frames[-1] or 1) if frames else 1
+    named = re.search(rf"{re.escape(str(path))}:(\d+)", str(error))
+    return (frames[-1] or 1) if frames else int(named.group(1)) if named else 1
 
 
 def print_refusals(*arguments: str) -> None:

@@ -139,7 +139,13 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
         assert step is not None
         scope.report(node, "device-loop", f"{function}: step={ast.unparse(step)}; it must be at least 1")
     body = bound.get("body_fun")
-    found = _function(scope, body) if body is not None and function.endswith("fori_loop") else None
+    if not function.endswith("fori_loop"):
+        return
+    if isinstance(body, ast.Lambda) and not isinstance(body.body, (ast.Call, ast.Tuple)):
+        returned = f"the body of {function} returns {ast.unparse(body.body)}; it must return nothing"
+        if not (isinstance(body.body, ast.Constant) and body.body.value is None):
+            scope.report(body, "device-loop", f"{returned}: keep values in SBUF or HBM")
+    found = _function(scope, body) if body is not None else None
     for statement in _own_returns(found) if found is not None else ():
         if statement.value is not None and not (
             isinstance(statement.value, ast.Constant) and statement.value.value is None
