@@ -53,7 +53,8 @@ ILLEGAL = {
 LEGAL = {
     "slices of an argument": "nisa.dma_copy(dst=x[:, 0:256], src=a[0:128, 256:512])",
     "rows in a loop": "for i in range(4):\n        nisa.dma_copy(dst=x[i : i + 1, :], src=a[i : i + 1, 0:512])",
-    "nine banks in turn": "for _ in range(9):\n        p = tile(buffer=nl.psum)\n        nisa.tensor_copy(dst=p, src=x)",
+    "nine banks in turn": "for _ in range(9):\n        p = tile(buffer=nl.psum)\n"
+    "        nisa.tensor_copy(dst=p, src=x)",
     "all of PSUM": "nisa.memset(dst=tile(4096, buffer=nl.psum), value=0.0)",
     "a column": "nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=x[:, 0:1])",
     "a loop of the device": "nl.fori_loop(0, 4, lambda i: nisa.memset(dst=x, value=0.0))",

@@ -124,6 +124,7 @@ BROKEN_LINES += [
     ("operand-dtype", "nisa.tensor_copy_predicated(dst=tile, src=tile, predicate=tile)  # <-"),
     ("device-loop", "def body(i):\n    nisa.memset(dst=tile, value=0.0)\n\nnl.fori_loop(0, 4, body, step=0)  # <-"),
     ("device-loop", "def body(i):\n    return i  # <-\n\nnl.fori_loop(0, 4, body)"),
+    ("device-loop", "nl.fori_loop(0, 4, lambda i: i + 1)  # <-"),
     ("device-condition", "n = float(tile)  # <-"),
     ("device-condition", "reg = nisa.register_alloc(4)\nwhile reg:  # <-\n    n = 1"),
     ("device-condition", "reg = nisa.register_alloc(4)\nif n and reg > 2:  # <-\n    n = 1"),
