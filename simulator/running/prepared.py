@@ -22,18 +22,7 @@ from ..instructions.vector_engine import elementwise, set_values
 from ..machine.dtypes import Array
 from ..machine.memory import Storage
 from ..tensors.strided import StridedMemory
-from .blocks import (
-    Blocks,
-    add_by_blocks,
-    band_of,
-    band_product,
-    block_product,
-    blocks_of,
-    by_runs,
-    in_blocks,
-    same,
-    sum_of_blocks,
-)
+from .blocks import Blocks, block_product, blocks_of, by_runs, same
 from .replay import Step, fill, views_of
 
 MAX_PACKED = 1 << 21  # elements of copies for BLAS that are cached
@@ -45,7 +34,7 @@ def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
     """Return equivalent steps; `fixed` are the storages, by id, whose values are known and constant."""
     rooms = _Rooms(fixed)
     made: list[Step] = []
-    for compute, operands in _limited(in_blocks(steps, fixed)):
+    for compute, operands in _limited(steps):
         prepare = _CALLS.get(compute)
         calls = prepare(rooms, *operands) if prepare and all(map(_stays, views_of(operands))) else None
         made += [(compute, operands)] if calls is None else [(call, ()) for call in calls]
@@ -86,7 +75,6 @@ class _Rooms:
         self.fixed = fixed  # storages, by id, whose values are known and constant
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by its view
-        self._finite: dict[int, dict[Any, list[bool]]] = {}  # likewise, flags that are true if all numbers are finite
         self._free: dict[int, list[Array]] = {}  # scratch arrays by number of elements
         self._elements = 0
 
@@ -101,20 +89,6 @@ class _Rooms:
         """Return the values [K, ...] as a matrix for each block of rows; copies are appended to `calls`."""
         values = by_runs(view.values, blocks.row_runs, blocks.number)
         return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
-
-    def finiteness(self, view: StridedMemory, matrix: Array, calls: Calls) -> list[bool]:
-        """Return a list that a call appended to `calls` fills with True if all numbers of a view, as a matrix, are
-        finite."""
-        known = self._finite.setdefault(id(view.storage), {})
-        key = view.offset, view.shape, view.strides
-        if key not in known:
-            found = known[key] = [False]
-
-            def look() -> None:
-                found[0] = bool(np.isfinite(np.add.reduce(matrix, axis=None)))
-
-            calls.append(look)
-        return known[key]
 
     def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
         """Return the values of a view in a shape that BLAS can read."""
@@ -131,8 +105,7 @@ class _Rooms:
         return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
-        """Forget the copies and flags of a storage that is written; all copies if there are many."""
-        self._finite.pop(id(tensor if isinstance(tensor, Storage) else tensor.storage), None)
+        """Forget the copies of a storage that is written; all copies if there are many."""
         if self._elements > MAX_PACKED:
             gone = [copy for copies in self._copies.values() for copy in copies.values()]
             self._copies.clear()
@@ -164,11 +137,6 @@ def _matmul(
         if blocks is not None:
             right = rooms.matrices(moving, blocks, calls)
             return [*calls, block_product(blocks, operands, matrix, right)]
-        rows = band_of(matrix, room.shape[1])
-        if rows is not None:
-            right = rooms.matrix(moving, contracted, calls)
-            finite = rooms.finiteness(moving, right, calls)
-            return [*calls, band_product(rows, operands, matrix, right, finite)]
     left, right = rooms.matrix(stationary, contracted, calls).T, rooms.matrix(moving, contracted, calls)
     values = dst.values
     if values.flags.c_contiguous and not adds:
@@ -176,20 +144,6 @@ def _matmul(
     values, product = _dense(values, room.reshape(values.shape))
     store = partial(np.add, values, product, out=values) if adds else partial(np.copyto, values, product)
     return [*calls, partial(np.matmul, left, right, room), store]
-
-
-def _sum_of_blocks(
-    rooms: _Rooms, dst: StridedMemory, taps: tuple[tuple[Any, ...], ...], blocks: Blocks
-) -> Calls | None:
-    if not dst._dtype.exact:
-        return None
-    whole = sum_of_blocks(taps, blocks, rooms.scratch)
-    if whole is not None:
-        return [whole]
-    calls: Calls = []
-    for operands in taps:
-        calls += _matmul(rooms, *operands) or [partial(multiply, *operands)]
-    return calls
 
 
 def _dense(*arrays: Array) -> Sequence[Array]:
@@ -312,7 +266,6 @@ def _fill(rooms: _Rooms, storage: Storage) -> Calls | None:
 _CALLS: dict[Any, Callable[..., Calls | None]] = {
     _activate_and_apply: _limited_activation,
     activate: _activation,
-    add_by_blocks: _sum_of_blocks,
     apply_in_turn: _in_turn,
     copy_values: _copy,
     elementwise: _elementwise,

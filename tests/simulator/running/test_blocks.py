@@ -18,9 +18,7 @@ from trninfer.simulator.running import launch as launching
 from trninfer.simulator.running.blocks import (
     FEWEST_COLUMNS,
     Blocks,
-    _is_band_exact,
     _is_exact,
-    band_of,
     blocks_of,
     by_runs,
     cut,
@@ -80,8 +78,8 @@ def check(x: NDArray[Any], w: NDArray[Any], columns: int, padding: int, growth: 
     w.setflags(write=False)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(launching, "_REPLAYS", replays)
-        multiply = finding.multiply_wholes
-        patch.setattr(finding, "multiply_wholes", lambda taps: (wholes.append(taps), multiply(taps)))
+        multiply = finding.multiply_whole
+        patch.setattr(finding, "multiply_whole", lambda operands: (wholes.append(operands), multiply(operands)))
         for seed in range(4):
             moved = np.roll(x, seed, axis=2)
             (result,) = simulator.run(windows, moved, w, columns, padding, growth, pure=True).outputs
@@ -91,7 +89,7 @@ def check(x: NDArray[Any], w: NDArray[Any], columns: int, padding: int, growth: 
             np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(expected)[numbers])
     found = [each.replay._shortened for each in replays._seen.values() if isinstance(each, Replayed)]
     names = [getattr(compute, "__name__", "") for steps in found for compute, _ in steps]
-    return [name for name in names if name in ("by_blocks", "by_lines", "by_rows")], len(wholes)
+    return [name for name in names if name == "by_blocks"], len(wholes)
 
 
 @st.composite
@@ -136,72 +134,23 @@ def test_what_is_not_finite_spreads_over_the_blocks(blocks: Blocks, number: floa
     x[40, 2, 7] = number
     found, wholes = check(x, np.stack(matrices, axis=1), 32, 1)
     if _is_exact(128, 128, 96, blocks):  # of the BLAS that is here
-        # It cannot read lines of rows that are not apart evenly.
-        assert found == (["by_blocks"] * 3 if blocks == Blocks(32, 2, 1) else ["by_lines"])
+        assert found == ["by_blocks"] * 3
         assert bool(wholes) == (number != 0.5)
 
 
-@given(
-    rows=st.integers(2, 128),
-    columns=st.integers(1, 128),
-    share=st.tuples(st.floats(0, 1), st.floats(0.01, 0.6)),
-    taps=st.integers(1, 3),
-    image=st.tuples(st.integers(1, 8), st.integers(1, 56)),
-    padding=st.sampled_from([0, 1]),
-    seed=st.integers(0, 99),
-)
-def test_products_by_rows_have_the_bits_of_matmuls(rows, columns, share, taps, image, padding, seed) -> None:
-    rng = np.random.default_rng(seed)
-    first = int(share[0] * (rows - 1))
-    end = min(rows, first + 1 + int(share[1] * rows))
-    w = np.zeros((rows, taps, columns), np.float32)
-    w[first:end] = rng.standard_normal((end - first, taps, columns), np.float32)
-    x = rng.standard_normal((rows, image[0], image[1] + taps - 1)).astype(np.float32)
-    x[rng.random(x.shape) < 0.2] = -0.0
-    assert check(x, w, image[1], padding)[1] == 0
-
-
-@pytest.mark.parametrize("number", [0.5, np.nan, -np.inf, 3e38])
-@pytest.mark.parametrize("row", [3, 40])
-def test_what_is_not_finite_spreads_from_rows_of_zeros(row: int, number: float) -> None:
+@pytest.mark.parametrize("blocks", [Blocks(32, 4, 4), Blocks(32, 2, 2)])
+def test_numbers_that_become_infinite_within_a_launch(blocks: Blocks) -> None:
     rng = np.random.default_rng(0)
+    sizes = [128 // (blocks.number * runs) for runs in blocks[1:]]
     w = np.zeros((128, 2, 128), np.float32)
-    w[32:64] = rng.standard_normal((32, 2, 128)) * 4
-    x = rng.standard_normal((128, 3, 33)).astype(np.float32)
-    x[row, 2, 7] = number
-    found, wholes = check(x, w, 32, 1)
-    exact = _is_band_exact((128, 128), 96, 32, 64)
-    assert found == ["by_rows"] * 2 * exact
-    assert bool(wholes) == (exact and not np.isfinite(number))
-
-
-@pytest.mark.parametrize("blocks", [None, Blocks(32, 4, 4), Blocks(32, 2, 2)])
-def test_numbers_that_become_infinite_within_a_launch(blocks: Blocks | None) -> None:
-    rng = np.random.default_rng(0)
-    w = np.zeros((128, 2, 128), np.float32)
-    if blocks is None:
-        w[32:64] = rng.standard_normal((32, 2, 128))
-    else:
-        sizes = [128 // (blocks.number * runs) for runs in blocks[1:]]
-        w[:] = block_matrix(blocks, *sizes, rng)[:, None, :]
+    w[:] = block_matrix(blocks, *sizes, rng)[:, None, :]
     x = rng.standard_normal((128, 4, 32)).astype(np.float32)
     x[3, 2, 7] = 1e20
     check(x, w, 32, 0, growth=1e30)
 
 
-def test_rows_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_is_band_exact", lambda *sizes: True)
-    matrix = np.zeros((128, 4), np.float32)
-    assert band_of(matrix, 64) is None
-    matrix[[33, 60], [0, 3]] = 1
-    assert band_of(matrix, 64) == slice(33, 61)
-    assert band_of(matrix, FEWEST_COLUMNS - 1) is None
-    matrix[97] = 1
-    assert band_of(matrix, 64) is None  # more than half
-
-
 @pytest.mark.parametrize("height", [3, 8])
-def test_blocks_that_differ_are_not_added_as_one(height: int) -> None:
+def test_blocks_that_differ_accumulate_in_one_tile(height: int) -> None:
     rng = np.random.default_rng(0)
     kinds = [Blocks(32, 4, 4), Blocks(8, 1, 1), Blocks(8, 1, 1), Blocks(32, 4, 4), Blocks(32, 4, 4)]
     taps = [block_matrix(blocks, *(128 // (blocks.number * runs) for runs in blocks[1:]), rng) for blocks in kinds]
