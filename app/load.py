@@ -217,7 +217,7 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
 
 def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
     """Print a row for each load, and notes on it."""
-    from .reports.console import Column, cell, print_line, print_rows
+    from .reports.console import Column, cell, print_rows
 
     def numbers(heading: str, texts: list[str], rank: int = 0) -> Column:
         return Column(heading, [cell(text) for text in texts], rank=rank)
@@ -242,8 +242,13 @@ def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
         Column("errors", [cell(str(count), "bold red" if count else "") for count in failed], rank=1),
     ]
     print_rows(console, title, columns)
-    for text, result in zip(first, results):
-        where = f" at {'rate' if is_rate else 'concurrency'} {text}" if len(results) > 1 else ""
+    _print_notes(console, [f" at {columns[0].heading} {text}" if len(results) > 1 else "" for text in first], results)
+
+
+def _print_notes(console: Console, places: list[str], results: list[LoadResult]) -> None:
+    from .reports.console import print_line
+
+    for where, result in zip(places, results):
         if result.errors:
             kinds = ", ".join(f"{kind}: {count:,}" for kind, count in result.errors.items())
             print_line(console, f"errors{where}: {kinds}", "red")

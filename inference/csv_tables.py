@@ -109,20 +109,9 @@ def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, b
     for record in reader:
         if not record:
             continue
-        if not table.width and table.header_line is None:
-            if record[0].lstrip().startswith("#"):
-                table.comments.append(reader.line_num)
-                continue
-            if _is_header(record, header) or (header == "auto" and _has_names(record, columns)):
-                table.header_line, table.header_width = reader.line_num, len(record)
-                table.names = [cell.strip() for cell in record]
-                advice = "" if header == "yes" else '; with header "no" it is a row'
-                table.notes.append(f"line {reader.line_num} ({_names(record)}) is taken as a header{advice}")
-                continue
-            if header == "auto" and any(_counts([cell.strip() for cell in record], first) for first in (0, 1)):
-                line = f"line {reader.line_num} ({_names(record)})"
-                table.notes.append(f'{line} is taken as a row; with header "yes" it is a header')
-        _add_row(table, record, reader.line_num, delimiter)
+        is_first = not table.width and table.header_line is None
+        if not (is_first and _is_before_rows(table, record, reader.line_num, header)):
+            _add_row(table, record, reader.line_num, delimiter)
     if table.comments:
         lines = ", ".join(map(str, table.comments[:SHOWN_NAMES]))
         lines += ", ..." if len(table.comments) > SHOWN_NAMES else ""
@@ -131,6 +120,23 @@ def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, b
         below = "" if table.header_line is None else f" below line {table.header_line}, which is taken as a header"
         raise ValueError(f"holds no rows of numbers{below}")
     return table
+
+
+def _is_before_rows(table: _Table, record: list[str], number: int, header: str) -> bool:
+    """True for a comment or the header, which are recorded; a first row that could be a header is noted."""
+    if record[0].lstrip().startswith("#"):
+        table.comments.append(number)
+        return True
+    line = f"line {number} ({_names(record)})"
+    if _is_header(record, header) or (header == "auto" and _has_names(record, table.columns)):
+        table.header_line, table.header_width = number, len(record)
+        table.names = [cell.strip() for cell in record]
+        advice = "" if header == "yes" else '; with header "no" it is a row'
+        table.notes.append(f"{line} is taken as a header{advice}")
+        return True
+    if header == "auto" and any(_counts([cell.strip() for cell in record], first) for first in (0, 1)):
+        table.notes.append(f'{line} is taken as a row; with header "yes" it is a header')
+    return False
 
 
 def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> None:

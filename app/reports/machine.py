@@ -135,14 +135,6 @@ def render_rows(rows: list[dict[str, Any]], command: str, form: Format, change: 
 
 def to_document(report: Report) -> dict[str, Any]:
     """Return the report as the JSON document of schema_version 1."""
-    total_us = report.total_us
-    layers = []
-    for table in report.tables:
-        for layer in table.layers:
-            row = dataclasses.asdict(layer)
-            row["name"] = f"{table.prefix}{layer.name}"
-            row["share"] = layer.latency_us / total_us if total_us else 0.0
-            layers.append(row)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "command": report.command,
@@ -155,8 +147,8 @@ def to_document(report: Report) -> dict[str, Any]:
         "latency_label": report.latency_label or report.latency_kind,
         "latency_note": report.latency_note,
         "predictions": [prediction_record(prediction) for prediction in report.predictions],
-        "layers": layers,
-        "total_us": total_us,
+        "layers": [_layer(table, layer, report.total_us) for table in report.tables for layer in table.layers],
+        "total_us": report.total_us,
         "critical": report.critical,
         "mfu": report.utilization[0],
         "hfu": report.utilization[1],
@@ -165,6 +157,17 @@ def to_document(report: Report) -> dict[str, Any]:
         "verify": dataclasses.asdict(report.verify) if report.verify is not None else None,
         "errors": [_named(dataclasses.asdict(problem)) for problem in report.errors],
     }
+    return document | _run_sections(report) | _scores(report) | _network_sections(report)
+
+
+def _layer(table: LayerTable, layer: LayerTiming, total_us: float) -> dict[str, Any]:
+    share = layer.latency_us / total_us if total_us else 0.0
+    return dataclasses.asdict(layer) | {"name": f"{table.prefix}{layer.name}", "share": share}
+
+
+def _run_sections(report: Report) -> dict[str, Any]:
+    """Return the optional sections that describe the run."""
+    document: dict[str, Any] = {}
     floors = [table for table in report.tables if table.floor is not None]
     if floors:
         document["floors"] = [_floor(table) for table in floors]
@@ -178,17 +181,16 @@ def to_document(report: Report) -> dict[str, Any]:
         document["compare_backends"] = _comparison(report.comparison)
     if report.limits is not None:
         document |= dataclasses.asdict(report.limits)
-    document |= _scores(report)
-    if report.none is not None:
-        document["none"] = dataclasses.asdict(report.none)
-    if report.advice is not None:
-        document["advice"] = [dataclasses.asdict(each) for each in report.advice]
-    if report.lowering is not None:
-        document["lowering"] = [dataclasses.asdict(each) for each in report.lowering]
-    if report.sweep is not None:
-        document["sweep"] = [dataclasses.asdict(point) for point in report.sweep]
-    if report.suite is not None:
-        document["suite"] = [dataclasses.asdict(row) for row in report.suite]
+    return document
+
+
+def _network_sections(report: Report) -> dict[str, Any]:
+    """Return the optional sections of records: answers labelled none, advice, lowering, sweep and suite."""
+    document: dict[str, Any] = {} if report.none is None else {"none": dataclasses.asdict(report.none)}
+    for name in ("advice", "lowering", "sweep", "suite"):
+        records = getattr(report, name)
+        if records is not None:
+            document[name] = [dataclasses.asdict(record) for record in records]
     return document
 
 

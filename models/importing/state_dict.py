@@ -87,19 +87,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
     normalized = len(modules) > len(convolutions)
     blocks = _blocks(convolutions, 3 if normalized else 2)
     head = _vgg_head(shapes)
-    expected = {f"{module}.{part}" for module in head for part in ("weight", "bias")}
-    for i in convolutions:
-        expected |= {f"features.{i}.weight", f"features.{i}.bias"}
-        if normalized:
-            expected |= {f"features.{i + 1}.{part}" for part in NORM_PARTS}
-    _check_names(shapes, expected, "a VGG")
-    if not head:
-        raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
-    if blocks not in VGG_BLOCKS:
-        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is no network of the VGG family")
-    for i in convolutions:
-        if shapes[f"features.{i}.weight"][2:] != (3, 3):
-            raise ModelError(f"tensor 'features.{i}.weight' has shape {list(shapes[f'features.{i}.weight'])}, not 3x3")
+    _check_vgg(shapes, convolutions, blocks, head, normalized)
     first, last = (shapes[f"features.{i}.weight"] for i in (convolutions[0], convolutions[-1]))
     flat = math.prod(shapes[f"{head[0]}.weight"][1:])
     side = math.isqrt(flat // max(1, last[0]))
@@ -120,6 +108,25 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
     builder.flatten()
     _dense(builder, tensors, head, "relu")
     return builder, VGG_BLOCKS[blocks] + ("_bn" if normalized else "")
+
+
+def _check_vgg(
+    shapes: Mapping[str, Shape], convolutions: list[int], blocks: tuple[int, ...], head: list[str], normalized: bool
+) -> None:
+    """Raise ModelError unless the tensors are those of a VGG network."""
+    expected = {f"{module}.{part}" for module in head for part in ("weight", "bias")}
+    for i in convolutions:
+        expected |= {f"features.{i}.weight", f"features.{i}.bias"}
+        if normalized:
+            expected |= {f"features.{i + 1}.{part}" for part in NORM_PARTS}
+    _check_names(shapes, expected, "a VGG")
+    if not head:
+        raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
+    if blocks not in VGG_BLOCKS:
+        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is no network of the VGG family")
+    for i in convolutions:
+        if shapes[f"features.{i}.weight"][2:] != (3, 3):
+            raise ModelError(f"tensor 'features.{i}.weight' has shape {list(shapes[f'features.{i}.weight'])}, not 3x3")
 
 
 def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:

@@ -96,20 +96,28 @@ def compile_alone(
                 compiled = compile_by(kernel, inputs, parameters, folder, birsim)
             except Exception as error:
                 shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs a clean one
-                tried.append((label, first_useful_line(f"{type(error).__name__}: {error}")))
+                tried.append((label, _reason(error)))
                 if not birsim and not isinstance(error, _OTHERWISE):
                     raise
                 continue
-            outputs = getattr(compiled, "birsim_outputs", None) if birsim else None
-            simulated = tuple(np.asarray(each) for each in outputs) if outputs is not None else None
             estimate = _estimate_of(getattr(compiled, "bir", None))
             if estimate is None or estimate.total_us is None:
                 try:
                     estimate = _estimate_alone(kernel, inputs, parameters, artifacts / "estimate") or estimate
                 except Exception as error:  # the kernel is compiled, even if the estimate fails
-                    tried.append((ESTIMATE, first_useful_line(f"{type(error).__name__}: {error}")))
-            return CompileReport(label, tuple(tried), estimate, simulated)
+                    tried.append((ESTIMATE, _reason(error)))
+            return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
     return None
+
+
+def _reason(error: Exception) -> str:
+    return first_useful_line(f"{type(error).__name__}: {error}")
+
+
+def _simulated(compiled: Any) -> tuple[np.ndarray, ...] | None:
+    """Return the outputs of BIRSim; None if it did not run."""
+    outputs = getattr(compiled, "birsim_outputs", None)
+    return None if outputs is None else tuple(np.asarray(each) for each in outputs)
 
 
 def _by_executor(

@@ -42,27 +42,10 @@ class Names:
     def __init__(self, tree: ast.Module) -> None:
         self._meaning: dict[str, str] = {}
         self.imported: set[str] = set()  # dotted names that the file imports
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    self._bind(alias.asname or alias.name.split(".")[0], alias.name if alias.asname else "", alias.name)
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                for alias in node.names:
-                    if alias.name == "*":
-                        self._bind_all(modern(str(node.module)))
-                        continue
-                    dotted = f"{node.module}.{alias.name}"
-                    self._bind(alias.asname or alias.name, dotted, dotted)
+        self._bind_imports(tree)
         self.aliases: set[ast.stmt] = set()  # simulate_kernel = nki.simulate_kernel
         self.undecorated: set[str] = set()  # functions that use NKI, are not kernels, and are passed as values
-        bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
-        for statement in tree.body:
-            target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-            if isinstance(statement, ast.Assign) and isinstance(target, ast.Name) and bound[target.id] == 1:
-                dotted = self.dotted(statement.value) if isinstance(statement.value, ast.Attribute) else ""
-                if dotted.startswith("nki."):
-                    self._meaning[target.id] = dotted
-                    self.aliases.add(statement)
+        self._bind_aliases(tree)
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
@@ -73,6 +56,37 @@ class Names:
         self._calls_for_values = self._finds_calls_for_values(tree)
         self.nl = self._alias("nki.language", "nl")
         self.nisa = self._alias("nki.isa", "nisa")
+
+    def _bind_imports(self, tree: ast.Module) -> None:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._bind(alias.asname or alias.name.split(".")[0], alias.name if alias.asname else "", alias.name)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                self._bind_names(str(node.module), node.names)
+
+    def _bind_names(self, module: str, names: list[ast.alias]) -> None:
+        """Bind the names of `from module import ...`."""
+        for alias in names:
+            if alias.name == "*":
+                self._bind_all(modern(module))
+            else:
+                dotted = f"{module}.{alias.name}"
+                self._bind(alias.asname or alias.name, dotted, dotted)
+
+    def _bind_aliases(self, tree: ast.Module) -> None:
+        """Bind names that the module assigns once, to an attribute of NKI."""
+        bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
+        for statement in tree.body:
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Attribute):
+                continue
+            target = statement.targets[0]
+            if len(statement.targets) > 1 or not isinstance(target, ast.Name) or bound[target.id] > 1:
+                continue
+            dotted = self.dotted(statement.value)
+            if dotted.startswith("nki."):
+                self._meaning[target.id] = dotted
+                self.aliases.add(statement)
 
     def _bind(self, name: str, dotted: str, imported: str) -> None:
         self.imported.add(imported)

@@ -196,26 +196,36 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     axis = given.get("axis")
     axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis] if axis is not None else []
     numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
-    text, shape = view.text, view.full
+    text = view.text
     axis_text = ex.rewrite(axis).text if axis is not None else "1"
-    keeps = "keepdims" in given
     result: tuple[str, ...] | None = None
-    if shape is not None and numbers and len(numbers) == len(axes):
-        reduced = sorted(number % len(shape) for number in numbers)
-        left = [at for at in range(len(shape)) if at not in reduced]
+    if view.full is not None and numbers and len(numbers) == len(axes):
+        rank = len(view.full)
+        reduced = sorted(number % rank for number in numbers)
+        left = [at for at in range(rank) if at not in reduced]
         if op == "softmax":
-            result = shape
-        elif reduced != list(range(len(shape) - len(reduced), len(shape))):
-            text = f"{view.text}.permute({tuple(left + reduced)})"
-            axis_text = str(tuple(range(len(left), len(shape))))
-            result = tuple(shape[at] for at in left)
+            result = view.full
         else:
-            result = tuple(shape[at] for at in left) if len(left) > 1 else (shape[0], "1")
-        if keeps and op != "softmax":
-            result = tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
+            result = _reduced_shape(view.full, reduced, left, "keepdims" in given)
+            if not _are_last(reduced, rank):
+                text = f"{view.text}.permute({tuple(left + reduced)})"
+                axis_text = str(tuple(range(len(left), rank)))
     options = _options(ex, given, "dtype", "keepdims")
     dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else view.tensor.dtype
     return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, result))
+
+
+def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
+    """Return the shape of a reduction; a tile keeps two dimensions."""
+    if keeps:
+        return tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
+    if len(left) > 1 or not _are_last(reduced, len(shape)):
+        return tuple(shape[at] for at in left)
+    return shape[0], "1"
+
+
+def _are_last(axes: list[int], rank: int) -> bool:
+    return axes == list(range(rank - len(axes), rank))
 
 
 def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:

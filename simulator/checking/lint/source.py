@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import codecs
 import io
+import itertools
 import os
 import re
 import stat
@@ -159,15 +160,8 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
     for statement in body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield statement.name, statement
-        elif isinstance(statement, ast.Import):
-            for alias in statement.names:
-                if alias.asname:
-                    yield alias.asname, Import(0, alias.name)
-                else:
-                    yield alias.name.split(".")[0], Import(0, alias.name.split(".")[0])
-        elif isinstance(statement, ast.ImportFrom):
-            for alias in statement.names:
-                yield alias.asname or alias.name, Import(statement.level, statement.module or "", alias.name)
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            yield from _imports(statement)
         elif isinstance(statement, ast.Assign):
             for target in statement.targets:
                 plain = isinstance(target, ast.Name)
@@ -176,15 +170,30 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield statement.target.id, Assigned(statement.value)
         else:
-            for child in ast.iter_child_nodes(statement):
-                own = child.pattern if isinstance(child, ast.match_case) else child
-                if isinstance(own, (ast.expr, ast.withitem, ast.pattern)):
-                    for name in stored_names(own):
-                        yield name, Assigned()
-                elif isinstance(own, ast.ExceptHandler) and own.name:
-                    yield own.name, Assigned()
+            yield from ((name, Assigned()) for name in _names_of_parts(statement))
             for block in blocks_of(statement):
                 yield from _each_binding(block)
+
+
+def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
+    for alias in statement.names:
+        top = alias.name.split(".")[0]
+        if isinstance(statement, ast.ImportFrom):
+            yield alias.asname or alias.name, Import(statement.level, statement.module or "", alias.name)
+        elif alias.asname:
+            yield alias.asname, Import(0, alias.name)
+        else:
+            yield top, Import(0, top)
+
+
+def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names assigned by the parts of a compound statement outside its blocks."""
+    for child in ast.iter_child_nodes(statement):
+        own = child.pattern if isinstance(child, ast.match_case) else child
+        if isinstance(own, (ast.expr, ast.withitem, ast.pattern)):
+            yield from stored_names(own)
+        elif isinstance(own, ast.ExceptHandler) and own.name:
+            yield own.name
 
 
 def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -212,15 +221,15 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
     changed: dict[str, int] = {}
     assigned: set[str] = set()
     for statement in tree.body:
-        if isinstance(statement, ast.Assign):
-            for target in statement.targets:
-                for name in stored_names(target):
-                    if name in assigned:
-                        changed.setdefault(name, statement.lineno)
-                    assigned.add(name)
-        elif isinstance(statement, ast.AugAssign):
-            for name in stored_names(statement.target):
+        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+            continue
+        is_update = isinstance(statement, ast.AugAssign)
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        for name in itertools.chain.from_iterable(map(stored_names, targets)):
+            if is_update or name in assigned:
                 changed.setdefault(name, statement.lineno)
+            if not is_update:
+                assigned.add(name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             for name in node.names:
