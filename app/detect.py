@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -14,6 +13,7 @@ from .errors import UsageError
 from .option_groups import fraction, takes_options, whole
 from .options import ModelOption, PictureOptions
 from .picture_paths import PicturePaths
+from .picture_task import Sizes, answer_pictures
 
 if TYPE_CHECKING:
     from ..inference.boxes import Limits
@@ -145,44 +145,13 @@ def detect(
     options: DetectOptions,
 ) -> None:
     """Find the objects in the named pictures."""
-    started = time.perf_counter()
-    options.check()
-    pictures.check_named(options.resume, "detect")
     if options.fail_under is not None and labels is None:
         raise UsageError("--fail-under compares the mAP; it needs --labels")
 
-    from ..inference.arguments import in_layout
-    from ..inference.pictures import ignore_warnings
-    from ..models.inputs import ImageInput
-    from .answering import answer_task, begin
-    from .backends import load
-    from .picture_inputs import PictureInputs
+    def make_task(loaded: Model, names: list[str], sizes: Sizes) -> Task:
+        return _task(loaded, labels, names, options, sizes)
 
-    begun = begin(options, started)  # reports a missing backend before anything is read
-    names, problems = pictures.find()
-    options.check_kept(model, pictures.from_list, labels, *names)
-    loaded = load(model, options.quiet)
-    spec = loaded.network.input
-    if loaded.network.output.boxes is None or not isinstance(spec, ImageInput):
-        raise UsageError(_other_command(loaded))
-    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
-    ignore_warnings()
-    sizes: dict[str | int, tuple[int, int]] = {}
-    inputs = PictureInputs(names, problems, spec, options, "detect", sizes)
-    raise typer.Exit(answer_task(begun, loaded, inputs, _task(loaded, labels, names, options, sizes)))
-
-
-def _other_command(model: Model) -> str:
-    """Return the error message for a network without boxes, with the right command."""
-    from ..models.inputs import FeatureInput
-
-    network = model.network
-    if isinstance(network.input, FeatureInput):
-        return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
-    if network.output.kind == "map":
-        return f"model {network.name!r} finds a class for each pixel, not boxes; use trninfer segment"
-    finds = "classes" if network.output.is_labelled else network.output.kind
-    return f"model {network.name!r} finds {finds}, not boxes; use trninfer classify, or import it with --boxes"
+    raise typer.Exit(answer_pictures("boxes", pictures, model, options, (labels,), make_task))
 
 
 def _task(
@@ -190,7 +159,7 @@ def _task(
     labels: Path | None,
     names: list[str],
     options: DetectOptions,
-    sizes: dict[str | int, tuple[int, int]],
+    sizes: Sizes,
 ) -> Task:
     """Return the task: make boxes, draw pictures, and score."""
     from ..inference.coco import BoxScorer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -13,6 +12,7 @@ from .errors import UsageError
 from .option_groups import fraction, takes_options
 from .options import ModelOption, PictureOptions
 from .picture_paths import PicturePaths
+from .picture_task import Sizes, answer_pictures
 
 if TYPE_CHECKING:
     from ..models.files import Model
@@ -101,47 +101,13 @@ def segment(
     pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: SegmentOptions
 ) -> None:
     """Find the class of each pixel in the named pictures."""
-    started = time.perf_counter()
-    options.check()
-    pictures.check_named(options.resume, "segment")
     if options.fail_under is not None and labels is None:
         raise UsageError("--fail-under compares the mean IoU; it needs --labels")
 
-    from ..inference.arguments import in_layout
-    from ..inference.pictures import ignore_warnings
-    from ..models.inputs import ImageInput
-    from .answering import answer_task, begin
-    from .backends import load
-    from .picture_inputs import PictureInputs
+    def make_task(loaded: Model, names: list[str], sizes: Sizes) -> Task:
+        return _task(loaded, labels, names, options, sizes)
 
-    begun = begin(options, started)  # reports a missing backend before anything is read
-    names, problems = pictures.find()
-    options.check_kept(model, pictures.from_list, *names)
-    loaded = load(model, options.quiet)
-    spec = loaded.network.input
-    if loaded.network.output.kind != "map" or not isinstance(spec, ImageInput):
-        raise UsageError(_other_command(loaded))
-    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
-    ignore_warnings()
-    sizes: dict[str | int, tuple[int, int]] = {}
-    inputs = PictureInputs(names, problems, spec, options, "segment", sizes)
-    raise typer.Exit(answer_task(begun, loaded, inputs, _task(loaded, labels, names, options, sizes)))
-
-
-def _other_command(model: Model) -> str:
-    """Return the error message for a network without a map, with the right command."""
-    from ..models.inputs import FeatureInput
-
-    network = model.network
-    if isinstance(network.input, FeatureInput):
-        return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
-    if network.output.boxes is not None:
-        return f"model {network.name!r} finds boxes, not a class for each pixel; use trninfer detect"
-    finds = "classes" if network.output.is_labelled else network.output.kind
-    return (
-        f"model {network.name!r} finds {finds}, not a class for each pixel; use trninfer classify, or import it with "
-        "--output-kind map"
-    )
+    raise typer.Exit(answer_pictures("map", pictures, model, options, (), make_task))
 
 
 def _task(
@@ -149,7 +115,7 @@ def _task(
     labels: str | None,
     names: list[str],
     options: SegmentOptions,
-    sizes: dict[str | int, tuple[int, int]],
+    sizes: Sizes,
 ) -> Task:
     """Return the task: make maps, save files, and score."""
     from ..inference.map_scoring import MapLabels, MapScorer

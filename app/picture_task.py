@@ -1,0 +1,75 @@
+"""Shared by `detect` and `segment`: pictures through a network whose answers are boxes or a map."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from .errors import UsageError
+from .options import PictureOptions
+from .picture_paths import PicturePaths
+
+if TYPE_CHECKING:
+    from ..models.files import Model
+    from ..models.network import Network
+    from .answering import Task
+
+Sizes = dict[str | int, tuple[int, int]]  # width and height of pictures, until they are answered
+_FINDS = {  # by the kind of output: in words, the command, and the option of an import
+    "boxes": ("boxes", "detect", "--boxes"),
+    "map": ("a class for each pixel", "segment", "--output-kind map"),
+}
+
+
+def answer_pictures(
+    kind: Literal["boxes", "map"],
+    pictures: PicturePaths,
+    model: str,
+    options: PictureOptions,
+    kept: tuple[Path | None, ...],
+    make_task: Callable[[Model, list[str], Sizes], Task],
+) -> int:
+    """Answer the named pictures by a network with this kind of output; return the exit status.
+
+    `kept` are files, besides the pictures, that no output may replace.
+    """
+    started = time.perf_counter()
+    command = _FINDS[kind][1]
+    options.check()
+    pictures.check_named(options.resume, command)
+
+    from ..inference.arguments import in_layout
+    from ..inference.pictures import ignore_warnings
+    from ..models.inputs import ImageInput
+    from .answering import answer_task, begin
+    from .backends import load
+    from .picture_inputs import PictureInputs
+
+    begun = begin(options, started)  # reports a missing backend before anything is read
+    names, problems = pictures.find()
+    options.check_kept(model, pictures.from_list, *kept, *names)
+    loaded = load(model, options.quiet)
+    spec = loaded.network.input
+    if loaded.network.output.kind != kind or not isinstance(spec, ImageInput):
+        raise UsageError(_other_command(loaded.network, kind))
+    loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
+    ignore_warnings()
+    sizes: Sizes = {}
+    inputs = PictureInputs(names, problems, spec, options, command, sizes)
+    return answer_task(begun, loaded, inputs, make_task(loaded, names, sizes))
+
+
+def _other_command(network: Network, kind: str) -> str:
+    """Return the error message for a network with another output, with the right command."""
+    from ..models.inputs import FeatureInput
+
+    wanted, _, option = _FINDS[kind]
+    if isinstance(network.input, FeatureInput):
+        return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
+    if network.output.kind in _FINDS:
+        found, command, _ = _FINDS[network.output.kind]
+        return f"model {network.name!r} finds {found}, not {wanted}; use trninfer {command}"
+    finds = "classes" if network.output.is_labelled else network.output.kind
+    return f"model {network.name!r} finds {finds}, not {wanted}; use trninfer classify, or import it with {option}"
