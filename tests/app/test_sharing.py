@@ -14,7 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trninfer
+from small_detectors import detector
+from small_segmenters import save_colours
 from traps import set_traps, sprung
+from trninfer.models import save_model
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.workers import shared_session
 
@@ -66,6 +69,37 @@ def test_pictures_over_cores_in_order_with_bad_ones_told(cli, pictures, picture_
 @pytest.mark.parametrize("how", [("--cluster", "auto"), ("--cluster", "auto", "--ship")])
 def test_pictures_over_a_cluster_in_order_with_bad_ones_told(cli, ray, pictures, picture_model, how) -> None:
     compare_pictures(cli, pictures, picture_model, how)
+
+
+@pytest.fixture
+def finders(tmp_path) -> dict[str, Path]:
+    """The model file of each command that finds something in pictures."""
+    made = detector()
+    save_model(tmp_path / "boxes.safetensors", made.network, made.tensors)
+    return {"detect": tmp_path / "boxes.safetensors", "segment": save_colours(tmp_path / "maps.safetensors")}
+
+
+@pytest.mark.parametrize("command", ["detect", "segment"])
+@pytest.mark.parametrize(
+    "how", [("--cores", 2), pytest.param(("--cluster", "auto", "--cores", 2), marks=pytest.mark.slow)]
+)
+def test_boxes_and_maps_over_workers(cli, request, pictures, finders, tmp_path, command, how) -> None:
+    """The same answers as by one process; an interrupted run goes on; pictures are drawn."""
+    if "--cluster" in how:
+        request.getfixturevalue("ray")
+    arguments = ("--model", finders[command], "--batch-size", 1, "--backend", "sim", "--format")
+    one = cli(command, pictures, *arguments, "json").json()
+    several = cli(command, pictures, *arguments, "json", *how, "--save", tmp_path / "saved")
+    assert several.status == 0 and several.json()["predictions"] == one["predictions"]
+    assert all(answer.get("boxes") or answer.get("areas") for answer in one["predictions"])
+    assert len(list((tmp_path / "saved").iterdir())) == len(one["predictions"]) * (2 if command == "segment" else 1)
+    whole, parts = tmp_path / "whole.ndjson", tmp_path / "parts.ndjson"
+    cli(command, pictures, *arguments, "ndjson", "--output", whole)
+    cli(command, pictures / "0.png", *arguments, "ndjson", "--output", parts)
+    resumed = cli(command, pictures, *arguments, "ndjson", "--output", parts, "--resume", *how)
+    assert resumed.status == 0 and "going on from 1 answer" in resumed.err
+    lines = [[line for line in path.read_text().splitlines() if '"prediction"' in line] for path in (whole, parts)]
+    assert lines[0] == lines[1]
 
 
 def compare_pictures(cli, pictures, picture_model, how) -> None:
