@@ -156,7 +156,7 @@ def _turned_bias(data):
 
 def _load_tiles(dst, src, early):
     """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], like `load_rows` but with hardware-generated
-    descriptors: GpSimd's would wait behind stores. `early`: the load has nothing to wait for."""
+    descriptors: GpSimd's would wait behind stores. `prefetches`: the load has nothing to wait for."""
     copy = load_early if early else copy_by_hardware
     rows = src.shape[0]
     whole = rows // PARTITIONS

@@ -10,19 +10,19 @@ from .convolution.adding import Adding
 from .convolution.forms import Form, combined_elements
 from .convolution.row_blocks import RowBlocks
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, Surroundings, aligned, groups_of_rows
-from .output_order import OutputOrder
-from .places import (
+from .operation_fields import (
     IDENTITY,
-    NO_ROW_GROUPS,
+    NO_ROW_FOLD,
     NO_WEIGHTS,
     ONE_COPY,
     Activation,
     Copies,
     Ending,
     Pair,
-    RowGroups,
+    RowFold,
     WeightsAt,
 )
+from .output_order import OutputOrder
 from .tiling.packing import Taps, ceil_div
 
 GROUPED_TILES = 3  # tiles of a depthwise convolution's input and output in groups of rows: current, next and previous
@@ -41,7 +41,7 @@ class Filtered(Operation):
 
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
-        return {"weights": replace(self.weights, loads=(), stay=False), "bias": 0}
+        return {"weights": replace(self.weights, loads=(), are_resident=False), "bias": 0}
 
     def count_constants(self, partitions: int) -> int:
         """Return its number of columns of constants."""
@@ -91,7 +91,7 @@ class Convolution(Filtered):
     pool_size: int = 1
     form: Form = Form.DIRECT
     copies: Copies = ONE_COPY
-    row_groups: RowGroups = NO_ROW_GROUPS
+    row_fold: RowFold = NO_ROW_FOLD
     rows_at_once: int = 1
     group_bytes: int = 0
     adding: Adding = Adding.VECTOR
@@ -122,7 +122,7 @@ class Convolution(Filtered):
     def can_be_combined(self) -> bool:
         """See `Operation`."""
         is_plain = max(*self.stride, *self.dilation, self.groups) == 1
-        return self.kernel[1] == 3 and not self.weights.narrow and is_plain
+        return self.kernel[1] == 3 and not self.weights.is_fp8 and is_plain
 
     @property
     def convolved(self) -> Convolution:
@@ -145,7 +145,7 @@ class Convolution(Filtered):
 
     def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
         """See `Operation`."""
-        return {"padding": padding, "row_groups": groups_of_rows(self.row_groups, rows, self.rows)}
+        return {"padding": padding, "row_fold": groups_of_rows(self.row_fold, rows, self.rows)}
 
     def count_constants(self, partitions: int) -> int:
         """See `Filtered`."""
@@ -187,7 +187,7 @@ class Convolution(Filtered):
     @property
     def is_scaled(self) -> bool:
         """True if its sums are multiplied by scales because its weights or its value are in 8 bits."""
-        return self.weights.narrow or self.narrow
+        return self.weights.is_fp8 or self.is_fp8
 
     @property
     def columns_of_constants(self) -> int:
@@ -198,7 +198,7 @@ class Convolution(Filtered):
     @property
     def has_own_bounds(self) -> bool:
         """True if the bounds of its clip are columns of constants, divided by its value's scale."""
-        return self.narrow and self.activation.name == "clip"
+        return self.is_fp8 and self.activation.name == "clip"
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of its outputs, `packed_in` images being packed in its input."""
@@ -210,7 +210,7 @@ class Convolution(Filtered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers(Operation):
+class ClassifierHead(Operation):
     """Treats the values of each image as scores, passed through HBM, and finds the class of the largest."""
 
     ending: Ending = Ending.RAW
@@ -228,7 +228,7 @@ class Answers(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores(Answers, Filtered):
+class DenseHead(ClassifierHead, Filtered):
     """The last layer: a dense layer with images on the partitions, and the argmax of its outputs.
 
     `by_columns`: for one picture, with classes on the partitions; its biases are then columns of 128 classes each,
@@ -248,7 +248,7 @@ class Scores(Answers, Filtered):
         """See `Filtered`."""
         if self.by_columns:
             return ceil_div(self.channels, partitions) + 1
-        return self.channels * (2 if self.weights.narrow else 1)
+        return self.channels * (2 if self.weights.is_fp8 else 1)
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: the loaded input."""

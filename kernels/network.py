@@ -18,7 +18,7 @@ import nki
 import nki.language as nl
 
 from .attention_operation import Attention, ReshapePixels
-from .operations.arrange import interleave, pad, rearrange, reshape_pixels
+from .operations.arrange import pad, rearrange, reshape_pixels, shuffle_pixels
 from .operations.attention import attend
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
@@ -27,31 +27,31 @@ from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
 from .operations.pixel_argmax import find_pixel_classes
 from .operations.pool import pool_maxima, pool_means
-from .operations.row_groups import pool_row_groups
+from .operations.row_fold import pool_row_fold
 from .operations.scores import compute_scores, find_answers
 from .operations.softmax import soften_channels, soften_rows
-from .operations.value import make_room
+from .operations.value import allocate_value
 from .program import (
     Affine,
-    Answers,
     AveragePool,
+    Buffer,
     ChannelSoftmax,
+    ClassifierHead,
     Combine,
     Convolution,
+    DenseHead,
     GroupNorm,
-    Interleave,
     LayerNorm,
     Load,
     LocalResponseNorm,
     MaxPool,
     Pad,
     PixelArgmax,
+    PixelShuffle,
+    Placeholder,
     Rearrange,
-    Resident,
-    Room,
-    RowGroupsPool,
+    RowFoldPool,
     RowSoftmax,
-    Scores,
     Slope,
     Store,
     TapsLoad,
@@ -59,26 +59,26 @@ from .program import (
 from .tiling.tiles import even_tiles
 
 
-def open_room(launch, number, operation: Room, operands):
+def open_buffer(launch, number, operation: Buffer, operands):
     """Allocate a buffer that later operations write to."""
-    return launch.open_room(number, operation)
+    return launch.open_buffer(number, operation)
 
 
-def assume_resident(launch, number, operation: Resident, operands):
+def assume_resident(launch, number, operation: Placeholder, operands):
     """Allocate a value whose contents do not matter."""
-    return make_room(launch, operation, launch.pictures(), operation.heights, is_blank=False)
+    return allocate_value(launch, operation, launch.pictures(), operation.heights, is_blank=False)
 
 
 BODIES: dict[type, Any] = {
     Affine: scale_and_shift,
-    Answers: find_answers,
+    ClassifierHead: find_answers,
     Attention: attend,
     AveragePool: pool_means,
     ChannelSoftmax: soften_channels,
     Combine: combine,
     Convolution: convolve,
     GroupNorm: normalize_groups,
-    Interleave: interleave,
+    PixelShuffle: shuffle_pixels,
     LayerNorm: normalize_pixels,
     Load: load_plain,
     LocalResponseNorm: normalize_responses,
@@ -87,11 +87,11 @@ BODIES: dict[type, Any] = {
     PixelArgmax: find_pixel_classes,
     Rearrange: rearrange,
     ReshapePixels: reshape_pixels,
-    Resident: assume_resident,
-    Room: open_room,
-    RowGroupsPool: pool_row_groups,
+    Placeholder: assume_resident,
+    Buffer: open_buffer,
+    RowFoldPool: pool_row_fold,
     RowSoftmax: soften_rows,
-    Scores: compute_scores,
+    DenseHead: compute_scores,
     Slope: slope,
     Store: store,
     TapsLoad: load_taps,
@@ -134,9 +134,9 @@ def run_network(
         more0 to more6: further inputs, like x (program.py, `input_name`).
         program: a `Program`.
     Returns:
-        What the program's outputs are, in the order of its operations: of `Answers` the scores [B', N] of x's dtype and
-        the classes int32 [B'], the first of the largest; of `PixelArgmax` int32 [B', H', W']; of a room for output
-        [B', C', H', W'].
+        The program's outputs, in the order of its operations: for `ClassifierHead` the scores [B', N] in x's dtype and
+        the classes int32 [B'], the first of the largest; for `PixelArgmax` int32 [B', H', W']; for a `Buffer` in
+        `Memory.OUTPUT` [B', C', H', W'].
     """
     fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
     inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]
@@ -147,8 +147,8 @@ def run_network(
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):
                 launch.begin_operation(number)
-                if stage.early:
-                    launch.load_ahead(stage.early[number - first])
+                if stage.prefetches:
+                    launch.load_ahead(stage.prefetches[number - first])
                 body = BODIES[type(operation)]
                 launch.keep(number, body(launch, number, operation, launch.operands(operation)))
         first += len(stage.operations)

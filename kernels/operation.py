@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .places import ONE_COPY, Copies, Memory, Pair, Place, RowGroups
+from .operation_fields import ONE_COPY, Copies, Memory, Pair, RowFold, WriteRegion
 from .tiling.column_phases import ColumnPhases
 from .tiling.packing import ceil_div
 
 if TYPE_CHECKING:
     from .filter_operations import Convolution, Filtered
-    from .pool_operations import MaxPool, RowGroupsPool
+    from .pool_operations import MaxPool, RowFoldPool
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
@@ -67,7 +67,7 @@ class Operation:
 
     `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
     rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
-    `into`: a room that it writes to, in place of one of its own. `narrow`: its value is in 8 bits, as shares of a scale
+    `into`: a room that it writes to, in place of one of its own. `is_fp8`: its value is in 8 bits, as shares of a scale
     that is in the constants of the operations that compute and read it. `column_phases`: the number of phases that its
     columns are in, one after another (`ColumnPhases`).
     """
@@ -80,8 +80,8 @@ class Operation:
     windows: tuple[Windows, ...] = ()
     packed: int = 1
     margin: Sides = NO_SIDES
-    into: Place | None = None
-    narrow: bool = False
+    into: WriteRegion | None = None
+    is_fp8: bool = False
     column_phases: int = 1
 
     # Every kind must set these; tests/kernels/test_program.py names the ones that do not.
@@ -168,7 +168,7 @@ class Operation:
         return 1, 1
 
     @property
-    def room(self) -> Room | None:
+    def buffer(self) -> Buffer | None:
         """Itself if it is a room, else None."""
         return None
 
@@ -178,7 +178,7 @@ class Operation:
         return None
 
     @property
-    def folded(self) -> MaxPool | RowGroupsPool | None:
+    def folded(self) -> MaxPool | RowFoldPool | None:
         """Itself if it takes maxima of windows, else None."""
         return None
 
@@ -204,7 +204,7 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room(Operation):
+class Buffer(Operation):
     """A buffer that other operations write to, for the images of a pass or, if `whole_batch`, of the launch.
 
     `heights`: partitions of each tile of a buffer in SBUF, as written by those operations.
@@ -221,13 +221,13 @@ class Room(Operation):
     cuts_rows: ClassVar[bool] = False
 
     @property
-    def room(self) -> Room:
+    def buffer(self) -> Buffer:
         """See `Operation`."""
         return self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resident(Operation):
+class Placeholder(Operation):
     """A placeholder value in SBUF with arbitrary contents, for timing the operations that read it.
 
     `heights`: partitions of each tile.
@@ -293,6 +293,6 @@ def aligned(rows: Rows, unit: int, count: int) -> Rows:
     return rows[0] // unit * unit, min(count, ceil_div(rows[1], unit) * unit)
 
 
-def groups_of_rows(groups: RowGroups, rows: Rows, count: int) -> RowGroups:
+def groups_of_rows(groups: RowFold, rows: Rows, count: int) -> RowFold:
     """Return the row groups of an operation that computes only some of its `count` rows."""
-    return RowGroups(groups.count, groups.above if rows[0] == 0 else 0, groups.below if rows[1] == count else 0)
+    return RowFold(groups.count, groups.above if rows[0] == 0 else 0, groups.below if rows[1] == count else 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, groups_of_rows
-from .places import NO_ROW_GROUPS, Pair, RowGroups
+from .operation_fields import NO_ROW_FOLD, Pair, RowFold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class AveragePool(Pool):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowGroupsPool(Operation):
+class RowFoldPool(Operation):
     """Maxima, of numbers that are 0 or more, of windows over rows in groups of two.
 
     `start`: the row, counted in the groups of the input, of the first tap of the first output. `offset`: rows above the
@@ -97,7 +97,7 @@ class RowGroupsPool(Operation):
     start: int
     offset: int
     image_rows: int
-    row_groups: RowGroups = NO_ROW_GROUPS
+    row_fold: RowFold = NO_ROW_FOLD
 
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False
@@ -113,7 +113,7 @@ class RowGroupsPool(Operation):
         return self.padding
 
     @property
-    def folded(self) -> RowGroupsPool:
+    def folded(self) -> RowFoldPool:
         """See `Operation`."""
         return self
 
@@ -130,7 +130,7 @@ class RowGroupsPool(Operation):
         base = rows[0] if self.offset < 0 else 2 * rows[0]
         return {
             "padding": padding,
-            "row_groups": groups_of_rows(self.row_groups, rows, self.rows),
+            "row_fold": groups_of_rows(self.row_fold, rows, self.rows),
             "start": self.start + 2 * (base - first),
             "image_rows": rows[1] - rows[0] if self.offset < 0 else self.image_rows - base,
         }

@@ -11,53 +11,53 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .filter_operations import Answers as Answers
+from .filter_operations import ClassifierHead as ClassifierHead
 from .filter_operations import Convolution as Convolution
+from .filter_operations import DenseHead as DenseHead
 from .filter_operations import Filtered as Filtered
-from .filter_operations import Scores as Scores
 from .operation import NO_SIDES as NO_SIDES
+from .operation import Buffer as Buffer
 from .operation import Load as Load
 from .operation import Operation as Operation
 from .operation import Packing as Packing
 from .operation import Parts as Parts
-from .operation import Resident as Resident
-from .operation import Room as Room
+from .operation import Placeholder as Placeholder
 from .operation import Rows as Rows
 from .operation import Sides as Sides
 from .operation import Store as Store
 from .operation import Surroundings as Surroundings
 from .operation import TapsLoad as TapsLoad
 from .operation import Windows as Windows
+from .operation_fields import IDENTITY as IDENTITY
+from .operation_fields import Activation as Activation
+from .operation_fields import Border as Border
+from .operation_fields import Copies as Copies
+from .operation_fields import Ending as Ending
+from .operation_fields import Memory as Memory
+from .operation_fields import Pair
+from .operation_fields import Prefetch as Prefetch
+from .operation_fields import RowFold as RowFold
+from .operation_fields import Unit as Unit
+from .operation_fields import WeightLoad as WeightLoad
+from .operation_fields import WeightsAt as WeightsAt
+from .operation_fields import WriteRegion as WriteRegion
 from .output_order import OutputOrder as OutputOrder
-from .places import IDENTITY as IDENTITY
-from .places import Activation as Activation
-from .places import Border as Border
-from .places import Copies as Copies
-from .places import EarlyLoad as EarlyLoad
-from .places import Ending as Ending
-from .places import Memory as Memory
-from .places import Pair
-from .places import Place as Place
-from .places import RowGroups as RowGroups
-from .places import Unit as Unit
-from .places import WeightLoad as WeightLoad
-from .places import WeightsAt as WeightsAt
 from .pool_operations import AveragePool as AveragePool
 from .pool_operations import MaxPool as MaxPool
 from .pool_operations import Pool as Pool
-from .pool_operations import RowGroupsPool as RowGroupsPool
+from .pool_operations import RowFoldPool as RowFoldPool
 from .tensor_names import OpId as OpId
 from .value_operations import Affine as Affine
 from .value_operations import ChannelSoftmax as ChannelSoftmax
 from .value_operations import Combine as Combine
 from .value_operations import GroupNorm as GroupNorm
-from .value_operations import Interleave as Interleave
 from .value_operations import LayerNorm as LayerNorm
 from .value_operations import LocalResponseNorm as LocalResponseNorm
 from .value_operations import Norm as Norm
 from .value_operations import Numbered as Numbered
 from .value_operations import Pad as Pad
 from .value_operations import PixelArgmax as PixelArgmax
+from .value_operations import PixelShuffle as PixelShuffle
 from .value_operations import Rearrange as Rearrange
 from .value_operations import RowSoftmax as RowSoftmax
 from .value_operations import Slope as Slope
@@ -77,12 +77,12 @@ def input_name(number: int) -> str:
 class Stage:
     """Operations run together in passes of `at_once` times the images packed in the input.
 
-    `early`: the loads that come before each operation, beside its own; empty if there are none in all the stage.
+    `prefetches`: the loads that come before each operation, beside its own; empty if there are none in all the stage.
     """
 
     operations: tuple[Operation, ...]
     at_once: int
-    early: tuple[tuple[EarlyLoad, ...], ...] = ()
+    prefetches: tuple[tuple[Prefetch, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Program:
     packed: int
     pictures: int
     alone: bool = False
-    warming: tuple[Pair, ...] = ()
+    warmup_matmuls: tuple[Pair, ...] = ()
 
     @property
     def operations(self) -> tuple[Operation, ...]:

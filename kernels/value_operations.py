@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
-from .places import IDENTITY, Activation, Border, Pair
+from .operation_fields import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
 
 SEARCHED_BYTES = 8 * 1024  # of a partition: numbers of the pixels whose classes are found at a time
@@ -220,7 +220,7 @@ class Pad(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interleave(Operation):
+class PixelShuffle(Operation):
     """Pixel shuffle: operand n becomes every `step`-th row and column, starting at (n // step[1], n % step[1])."""
 
     step: Pair

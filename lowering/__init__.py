@@ -9,7 +9,7 @@ candidates   decisions that are worth walking, by the prices of single operation
 search       the quickest launch of the candidates and what is near it
 price        a candidate's time, by the simulator's clock
 launch_plan  one launch for each size of batch, remembered
-network_plan the launches of a network
+launch_sequence the launches of a network
 weights      the arrays that a launch reads
 emit         the program that `kernels/network.py` runs
 """

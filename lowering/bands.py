@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..kernels.program import NO_SIDES, Operation, Rows, Sides, Windows
-from .graph import DoesNotFit, Graph, Node
+from .graph import Graph, Node, Unsupported
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Reach:
 
     @property
     def inside(self) -> Rows:
-        """The rows that are there; DoesNotFit where all are padding."""
+        """The rows that are there; Unsupported where all are padding."""
         first, end = max(0, self.first), min(self.rows, self.end)
         if first >= end:
-            raise DoesNotFit("a band of rows would read padding alone")
+            raise Unsupported("a band of rows would read padding alone")
         return first, end
 
     def padding(self, sides: Sides) -> Sides:

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..kernels.program import LAUNCH_INPUT, Answers, Convolution, Ending, Operation, Rearrange, Scores
+from ..kernels.program import LAUNCH_INPUT, ClassifierHead, Convolution, DenseHead, Ending, Operation, Rearrange
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Layer
 from .channels import Channels, joined
-from .graph import DoesNotFit, Graph, Node
+from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
 
 MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
@@ -96,15 +96,15 @@ class GraphBuilder:
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
-            raise DoesNotFit(f"layer {name!r} outputs {count} numbers, more than the {MOST_ANSWERS} of a last layer")
+            raise Unsupported(f"layer {name!r} outputs {count} numbers, more than the {MOST_ANSWERS} of a last layer")
         if count > MOST_SCORES:
             self.make_plain(source)
-            self.add(Answers, name, (source,), (count, 1, 1), kind="scores", ending=ending)
+            self.add(ClassifierHead, name, (source,), (count, 1, 1), kind="scores", ending=ending)
             return
         shape = (count, channels, *window)
         ones = LazyArray(shape, lambda: np.eye(count, dtype=np.float32).reshape(shape))
         self.add(
-            Scores,
+            DenseHead,
             name,
             (source,),
             (count, 1, 1),
@@ -151,7 +151,7 @@ class GraphBuilder:
         place, shape = self.places[name], self.shapes[name]
         runs = place.runs()
         if len(runs) > MOST_RUNS:
-            raise DoesNotFit(f"{len(place.order)} channels of layer {name!r} are too many to be laid out anew")
+            raise Unsupported(f"{len(place.order)} channels of layer {name!r} are too many to be laid out anew")
         if not place.are_plain:
             pieces = []
             for number, (start, end) in enumerate(runs):
@@ -216,7 +216,7 @@ class GraphBuilder:
         if numbers.size > channels:
             numbers = numbers.reshape(channels, *window)
             if not self.fits_columns(source):
-                raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, too many for SBUF")
+                raise Unsupported(f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, too many for SBUF")
         else:
             numbers = numbers.reshape(channels)
         return self.places[source].spread(numbers, fill)

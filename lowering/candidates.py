@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from ..kernels.convolution.forms import ROW_BLOCKS, Form
 from ..kernels.tiling.packing import ceil_div
+from .cheapest_options import CheapestOptions
+from .cost_model import CostModel
 from .decisions import Choice, Decisions, Kind
 from .footprint import Footprint
-from .graph import DoesNotFit
+from .graph import Unsupported
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
-from .price import Clock
-from .pricing import Pricing
 from .schedule import StageOf, with_stages
 from .staging import Staging
 
@@ -25,10 +25,15 @@ PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its 
 
 
 class Candidates:
-    """Candidates for a number of pictures in `room` bytes of a partition of SBUF; DoesNotFit where there are none."""
+    """Candidates for a number of pictures within `budget_bytes` of an SBUF partition; Unsupported if none fit."""
 
-    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int, room: int) -> None:
-        self._pipeline, self._clock, self._pictures, self._room = pipeline, clock, pictures, room
+    def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, budget_bytes: int) -> None:
+        self._pipeline, self._cost_model, self._pictures, self._budget_bytes = (
+            pipeline,
+            cost_model,
+            pictures,
+            budget_bytes,
+        )
 
     def __iter__(self) -> Iterator[Decisions]:
         for draft in self._drafts():
@@ -39,7 +44,7 @@ class Candidates:
     def shapes(self) -> list[Decisions]:
         """Return the choices about the whole launch that are worth pricing."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
-        reason = DoesNotFit("nothing of it fits")
+        reason = Unsupported("nothing of it fits")
         for each in self._pipeline.passes:
             if each.asks:
                 break
@@ -49,7 +54,7 @@ class Candidates:
                 for decisions in offered if each.is_forced(state) else [*offered, state]:
                     try:
                         graph = self._pipeline.run(decisions, last=each.name)[-1][1]
-                    except DoesNotFit as why:
+                    except Unsupported as why:
                         reason = why
                         continue
                     if each.is_worth(graph, decisions):
@@ -63,14 +68,14 @@ class Candidates:
     def _drafts(self) -> list[LaunchPlan]:
         """Return the drafts that fit, the cheapest first."""
         drafts: list[LaunchPlan] = []
-        reason = DoesNotFit("nothing of it fits")
+        reason = Unsupported("nothing of it fits")
         for decisions in self.shapes():
             is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
-            if is_plain and any(draft.decisions.value(Kind.KEEP_TAILS) for draft in drafts):
+            if is_plain and any(draft.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for draft in drafts):
                 continue  # packed rows of most of the network take fewer matmuls
             try:
                 drafts.append(self._draft(decisions))
-            except DoesNotFit as why:
+            except Unsupported as why:
                 reason = why
         if not drafts:
             raise reason
@@ -81,15 +86,15 @@ class Candidates:
         images = ceil_div(self._pictures, decisions.value(Kind.PACK_IMAGES, default=1))
         refused: list[Choice] = []
         while True:
-            pricing = Pricing(self._clock, images, refused)
-            layout = self._pipeline.lower(decisions, pricing.answer)
+            cheapest = CheapestOptions(self._cost_model, images, refused)
+            layout = self._pipeline.lower(decisions, cheapest.answer)
             plan = self._pipeline.launch(decisions, self._pictures, layout)
             footprint = Footprint(plan.emitted, plan.layout)
-            if footprint.peak[0] <= self._room:
+            if footprint.peak[0] <= self._budget_bytes:
                 break
-            decisions, refused = make_smaller(plan, footprint, refused, self._room)
-        price = pricing.total(plan.graph) * images + self._clock.loading(layout.loaded_numbers)
-        return replace(plan, decisions=decisions.having(*pricing.made), nanoseconds=price)
+            decisions, refused = make_smaller(plan, footprint, refused, self._budget_bytes)
+        cost = cheapest.total(plan.graph) * images + self._cost_model.loading(layout.loaded_numbers)
+        return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
     def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
         """Return a draft's decisions in three ways, as far as they fit.
@@ -97,7 +102,7 @@ class Candidates:
         For as many images at a time as fit; with the weights staying in SBUF for passes of fewer images; in stages.
         """
         decisions, graph = draft.decisions, draft.graph
-        staging = Staging(self._pipeline, draft, self._pictures, self._room)
+        staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
         whole = staging.whole(decisions)
         if staging.images == 1:
             return [whole]
@@ -109,12 +114,12 @@ class Candidates:
         columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
         passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
         held = sum(draft.layout.bytes_of(n)[0] for n in range(len(graph.nodes)))
-        if passes > 1 and held <= self._room // 2:
-            stay = decisions.having(Choice(Kind.STAY))
+        if passes > 1 and held <= self._budget_bytes // 2:
+            stay = decisions.having(Choice(Kind.RESIDENT_WEIGHTS))
             at_once = min(staging.whole(stay).value(Kind.STAGE), ceil_div(staging.images, passes))
-            staying = with_stages(stay, graph, [StageOf(staging.nodes, at_once)])
-            if staging.fits(staying):
-                found.insert(0, staying)
+            resident = with_stages(stay, graph, [StageOf(staging.nodes, at_once)])
+            if staging.fits(resident):
+                found.insert(0, resident)
         return found
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from ..child_python import python_command
 from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import VARIABLE
-from .graph import DoesNotFit, Graph, Node
+from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
-from .plan_cache import PlanRecord
+from .plan_cache import TuningRecord
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class PlanRequest:
 
     graph: Graph
     forms: Sequence[Form]
-    room: int
+    budget_bytes: int
     target: str
     cores: int
     pictures: int
     most: int
 
 
-def decide_elsewhere(request: PlanRequest) -> PlanRecord:
-    """Return the plan that another process made; DoesNotFit where it found none, RuntimeError where it failed."""
+def decide_elsewhere(request: PlanRequest) -> TuningRecord:
+    """Return the plan that another process made; Unsupported where it found none, RuntimeError where it failed."""
     command = python_command(__name__, "main")
     hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}
@@ -49,8 +49,8 @@ def decide_elsewhere(request: PlanRequest) -> PlanRecord:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
         raise RuntimeError(f"planning in another process failed: {said[-1]}") from None
     if "reason" in answer:
-        raise DoesNotFit(answer["reason"])
-    return PlanRecord.from_json(answer)
+        raise Unsupported(answer["reason"])
+    return TuningRecord.from_json(answer)
 
 
 def hollow_graph(graph: Graph) -> Graph:
@@ -71,17 +71,19 @@ def _no_numbers() -> np.ndarray:
 def main() -> None:
     """Answer the request on standard input."""
     from ..kernels.nki_source import use_nki
+    from .cost_model import CostModel
     from .launch_plan import LaunchPlanner
     from .plan_cache import PlanCache
-    from .price import Clock
 
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
-    clock = Clock(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None), request.most)
+    cost_model = CostModel(request.target, request.graph.itemsize, request.cores)
+    planner = LaunchPlanner(
+        request.graph, request.forms, request.budget_bytes, cost_model, PlanCache(None), request.most
+    )
     try:
         plan = planner.plan(request.pictures)
-        answer = PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions).to_json()
-    except DoesNotFit as why:
+        answer = TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions).to_json()
+    except Unsupported as why:
         answer = {"reason": str(why)}
     json.dump(answer, sys.stdout)

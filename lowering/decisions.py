@@ -1,7 +1,7 @@
 """Choices about a launch: enough to lower it again without pricing anything.
 
 A choice is a value, of one of the kinds below. Passes that have options for a node ask which one to take
-(`Question`); the answer is that of the choices made before, or that of prices (pricing.py).
+(`Question`); the answer is that of the choices made before, or that of prices (cheapest_options.py).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Kind(Enum):
     BANDS is of the last node of a region: its first node, and the number of bands of rows. FORM is a form and the bytes
     for what is combined of the input. STAGE is of the last node of a stage, or of the launch for the last stage: images
     along the free axis in a pass. FILL_TAPS: partitions from one tap of the input to the next, which one DMA brings.
-    EARLY_LOADS: eighths of SBUF that values and weights may fill. WARM_UP: (operation of the node, matmuls of zeros
-    before it) of some. Others are numbers, or True.
+    PREFETCH: eighths of SBUF that values and weights may fill. WARM_UP: (operation of the node, matmuls of
+    zeros before it) of some. Others are numbers, or True.
     """
 
-    KEEP_TAILS = "keep_tails"  # of expansions, so that their rows are packed
+    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # of expansions, so that their rows are packed
     PAD_CHANNELS = "pad_channels"
     PACK_ROWS = "pack_rows"
     SPLIT_PHASES = "split_phases"
@@ -34,14 +34,14 @@ class Kind(Enum):
     SPILL = "spill"  # a value to HBM
     BANDS = "bands"
     FORM = "form"
-    NARROW = "narrow"  # a value in 8 bits
+    FP8 = "fp8"  # a value in 8 bits
     COPIES = "copies"  # of the input, for its taps
     FILL_TAPS = "fill_taps"
-    TURN_SCORES = "turn_scores"
-    SHARE_SUMS = "share_sums"
+    CLASSES_ON_PARTITIONS = "classes_on_partitions"
+    SPLIT_ACCUMULATION = "split_accumulation"
     STAGE = "stage"
-    STAY = "stay"  # the weights of a stage, for all its passes
-    EARLY_LOADS = "early_loads"
+    RESIDENT_WEIGHTS = "resident_weights"  # the weights of a stage, for all its passes
+    PREFETCH = "prefetch"
     WARM_UP = "warm_up"
 
 
@@ -183,8 +183,8 @@ def _node(data: Sequence[Any]) -> NodeId:
 
 
 def _form(data: Sequence[Any]) -> tuple[str, int]:
-    form, room = data
-    return str(form), int(room)
+    form, budget_bytes = data
+    return str(form), int(budget_bytes)
 
 
 def _bands(data: Sequence[Any]) -> tuple[NodeId, int]:
@@ -207,5 +207,5 @@ _READERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.FORM: _form,
     Kind.BANDS: _bands,
     Kind.WARM_UP: _counts,
-    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.EARLY_LOADS), int),
+    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.PREFETCH), int),
 }

@@ -47,17 +47,17 @@ def _form_of(parts: Sequence[Node]) -> str | None:
     """Return the form of a layer, or of the parts that it runs in, and what shares the Tensor Engine."""
     convolutions = [each for part in parts if (each := part.operation.convolved) is not None]
     if not convolutions:
-        return "8-bit weights" if any(part.has_narrow_weights for part in parts) else None
+        return "8-bit weights" if any(part.has_fp8_weights for part in parts) else None
     first = convolutions[0]
     loads = [part.operation.kernel_columns for part in parts if isinstance(part.operation, TapsLoad)]
     taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)
-    rows = max(first.row_groups.count, first.rows_at_once)
+    rows = max(first.row_fold.count, first.rows_at_once)
     words = [first.form.value]
-    if first.weights.narrow:
+    if first.weights.is_fp8:
         words.append("8-bit weights")
-    if first.narrow:
+    if first.is_fp8:
         words.append("8-bit output")
-    if first.groups > 1 and first.form is Form.DIRECT and first.row_groups.count == 1:
+    if first.groups > 1 and first.form is Form.DIRECT and first.row_fold.count == 1:
         words.append("diagonals")
     if taps > 1:
         words.append(f"{taps} taps a matmul")

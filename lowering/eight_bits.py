@@ -9,7 +9,7 @@ The kernel multiplies sums by scales that take the operands' own in and the valu
 activation; the bounds of a clip are divided by it, and bound it. No instruction scales what another activation leaves:
 its value is written as it is, a scale of 1, where calibration has seen magnitudes that this is right for.
 
-What may cost more than it saves is in 8 bits where that is quicker (passes/narrow_values.py): values behind a clip or
+What may cost more than it saves is in 8 bits where that is quicker (passes/store_as_fp8.py): values behind a clip or
 such an activation, weights of layers with groups, and what these compute and read.
 """
 
@@ -26,8 +26,8 @@ from ..models.network import Network
 from .graph import Graph, Node
 from .lazy import LazyArray
 
-NARROW = np.dtype(ml_dtypes.float8_e4m3)
-LARGEST = float(ml_dtypes.finfo(NARROW).max)  # type: ignore[no-untyped-call]
+FP8 = np.dtype(ml_dtypes.float8_e4m3)
+LARGEST = float(ml_dtypes.finfo(FP8).max)  # type: ignore[no-untyped-call]
 HEADROOM = 8.0
 SCALABLE = ("identity", "relu", "leaky_relu", "abs")  # activations of which f(a x) = a f(x) for a above 0
 LEAST_UNSCALED = 0.25  # the least largest magnitude at a scale of 1: steps of numbers near 0 are 1 / 128 of it
@@ -46,7 +46,7 @@ class EightBits:
     are_all: bool = False
 
 
-def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:
+def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:
     """Return the graph of a network with weights and values in 8 bits.
 
     `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers have weights in 8 bits, those
@@ -63,23 +63,23 @@ def narrow_graph(graph: Graph, network: Network, layers: dict[int, str], eight_b
     nodes = list(graph.nodes)
     for number in chosen:
         if number in with_groups:
-            nodes[number] = replace(nodes[number], may_have_narrow_weights=True)
+            nodes[number] = replace(nodes[number], may_have_fp8_weights=True)
         elif getattr(nodes[number].operation, "groups", 1) == 1:
-            nodes[number] = nodes[number].changed(weights=WeightsAt(narrow=True))
+            nodes[number] = nodes[number].changed(weights=WeightsAt(is_fp8=True))
     narrow = graph.with_nodes(nodes)
     if not eight_bits.values:
         return narrow
     for number, name in layers.items():
-        largest = _largest(eight_bits, nodes[number], name) if narrow_together(narrow, number) == {number} else None
+        largest = _largest(eight_bits, nodes[number], name) if fp8_together(narrow, number) == {number} else None
         if largest is None:
             continue
         operation = nodes[number].convolution
         readers = {reader for reader, _ in graph.readers(number)}
         is_free = operation.groups == 1 and operation.activation.name in SCALABLE
         if is_free and not readers.intersection(with_groups):
-            nodes[number] = replace(nodes[number], largest=largest).changed(narrow=True)
+            nodes[number] = replace(nodes[number], largest=largest).changed(is_fp8=True)
         else:
-            nodes[number] = replace(nodes[number], largest=largest, may_be_narrow=True)
+            nodes[number] = replace(nodes[number], largest=largest, may_be_fp8=True)
     return graph.with_nodes(nodes)
 
 
@@ -109,7 +109,7 @@ def _usable(scales: np.ndarray) -> np.ndarray:
 
 def scale_of_value(graph: Graph, part: int) -> np.float32:
     """Return the scale of a node's value: 1 of one that is not in 8 bits."""
-    if part < 0 or not graph.nodes[part].operation.narrow:
+    if part < 0 or not graph.nodes[part].operation.is_fp8:
         return np.float32(1)
     largest = graph.nodes[part].largest
     assert largest is not None
@@ -121,14 +121,14 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     `Columns` (kernels/convolution/sums.py)."""
     operation, bias = node.operation.filtered, node.numbers[0]
     assert operation is not None and node.filters is not None
-    if not operation.weights.narrow and not operation.narrow:
+    if not operation.weights.is_fp8 and not operation.is_fp8:
         return [bias]
     first, *addend = (scale_of_value(graph, parts[0]) for parts in operation.sources)
     own = np.float32(1)
-    if operation.narrow:
+    if operation.is_fp8:
         own = scale_of_value(Graph((node,), graph.image, graph.itemsize), 0)
     weights = np.ones(len(bias), np.float32)
-    if operation.weights.narrow:
+    if operation.weights.is_fp8:
         weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed at once have the same filters
     sums = weights * first
     columns = [bias / own, sums / own]
@@ -155,7 +155,7 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
     ]
 
 
-def narrow_together(graph: Graph, number: int) -> set[int]:
+def fp8_together(graph: Graph, number: int) -> set[int]:
     """Return the convolutions whose values can be in 8 bits if they all are, among them `number`: the parts of a layer
     that are read as one. None where a reader does not multiply by 8-bit weights, and may not."""
     found = {number}
@@ -165,7 +165,7 @@ def narrow_together(graph: Graph, number: int) -> set[int]:
         node, readers = graph.nodes[last], graph.readers(last)
         if node.operation.convolved is None or node.output is not None or node.memory is not Memory.SBUF:
             return set()
-        if not readers or not all(_reads_narrow(graph.nodes[reader]) for reader, _ in readers):
+        if not readers or not all(_reads_fp8(graph.nodes[reader]) for reader, _ in readers):
             return set()
         others = {part for reader, operand in readers for part in graph.nodes[reader].sources[operand]} - found
         if any(part < 0 or graph.nodes[part].name != node.name for part in others):
@@ -175,6 +175,6 @@ def narrow_together(graph: Graph, number: int) -> set[int]:
     return found
 
 
-def _reads_narrow(node: Node) -> bool:
+def _reads_fp8(node: Node) -> bool:
     """True if a node can read values in 8 bits."""
-    return node.has_narrow_weights or (node.may_have_narrow_weights and len(node.sources) == 1)
+    return node.has_fp8_weights or (node.may_have_fp8_weights and len(node.sources) == 1)

@@ -17,30 +17,30 @@ from ..kernels.program import (
     Memory,
     Operation,
     Parts,
-    Place,
     Program,
     Rows,
     Stage,
     Windows,
+    WriteRegion,
 )
 from ..kernels.tiling.packing import ceil_div
 from .bands import BandPlan, banded, windows_of
-from .graph import DoesNotFit, Graph, Node
-from .rooms import outline, room_of, store_of
+from .buffers import buffer_of, outline, store_of
+from .graph import Graph, Node, Unsupported
 from .schedule import Region, Schedule
 
 BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
 
 
 @dataclass(frozen=True)
-class Emitted:
+class LoweredProgram:
     """A program, and the node of the graph that each of its operations is for."""
 
     program: Program
     nodes: tuple[int, ...]
 
 
-def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
+def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
     """Return the program of a graph for a number of pictures."""
     images = ceil_div(pictures, graph.packed)
     emission = _Emission(graph, schedule)
@@ -51,7 +51,7 @@ def emit(graph: Graph, pictures: int, schedule: Schedule) -> Emitted:
         emission.add_nodes(first, stage.end, number)
         stages.append(Stage(tuple(emission.operations[start:]), min(stage.at_once, images)))
         first = stage.end
-    return Emitted(Program(tuple(stages), graph.packed, pictures), tuple(emission.nodes))
+    return LoweredProgram(Program(tuple(stages), graph.packed, pictures), tuple(emission.nodes))
 
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
@@ -61,9 +61,9 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
         yield first, min(rows, first + each)
 
 
-def _staying(operation: Filtered) -> dict[str, Any]:
+def _resident_weights(operation: Filtered) -> dict[str, Any]:
     """Return the fields of an operation whose weights stay."""
-    return {"weights": replace(operation.weights, stay=True)}
+    return {"weights": replace(operation.weights, are_resident=True)}
 
 
 class _Emission:
@@ -76,7 +76,7 @@ class _Emission:
         self._graph, self._schedule = graph, schedule
         self._places: dict[int, int] = {}
         self._stage = 0
-        self._rooms: dict[int, int] = {}  # of nodes that others write
+        self._buffers: dict[int, int] = {}  # of nodes that others write
         self._loaded: dict[int, int] = {}  # nodes in HBM, by the operation of this stage that loads them whole
 
     def add_nodes(self, first: int, end: int, stage: int) -> None:
@@ -96,23 +96,23 @@ class _Emission:
         """Append a node that computes all rows of its value at a time."""
         self._number = number
         node = self._node(number)
-        if number in self._rooms:  # its phases have written it
-            self._places[number] = self._rooms[number]
+        if number in self._buffers:  # its phases have written it
+            self._places[number] = self._buffers[number]
             return
         operation = replace(node.operation, sources=self._sources(node))
         whole = self._interleaved(number)
         if whole is not None:
             reader, phase = whole
-            if reader not in self._rooms:
-                self._rooms[reader] = self._add_room(reader)
+            if reader not in self._buffers:
+                self._buffers[reader] = self._add_buffer(reader)
             step = self._graph.nodes[reader].operation.step_between
-            self._append(replace(operation, into=Place(self._rooms[reader], divmod(phase, step[1]), step)))
+            self._append(replace(operation, into=WriteRegion(self._buffers[reader], divmod(phase, step[1]), step)))
             return
         if self._memory(number) is None:
             self._places[number] = self._append(operation)
         else:
-            self._places[number] = self._add_room(number)
-            self._write(operation, Place(self._places[number]))
+            self._places[number] = self._add_buffer(number)
+            self._write(operation, WriteRegion(self._places[number]))
         self._return(number)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
@@ -140,13 +140,13 @@ class _Emission:
     def _add_region(self, region: Region) -> None:
         """Append nodes that run band by band; the last one's value is put together in a room."""
         last = region.end - 1
-        room = self._add_room(last)
+        buffer = self._add_buffer(last)
         for rows in band_rows(self._graph.nodes[last].operation.rows, region.bands):
-            self._add_band(region.first, region.end, rows, room)
-        self._places[last] = room
+            self._add_band(region.first, region.end, rows, buffer)
+        self._places[last] = buffer
         self._return(last)
 
-    def _add_band(self, first: int, end: int, rows: Rows, room: int) -> None:
+    def _add_band(self, first: int, end: int, rows: Rows, buffer: int) -> None:
         """Append nodes [first, end) for some rows of the last of them, in a room; their weights stay."""
         plan = BandPlan(self._graph, first, end, rows)
         for number in range(first, end):
@@ -159,10 +159,10 @@ class _Emission:
                 windows=windows_of(self._graph, number, plan, first),
             )
             if operation.filtered is not None:
-                operation = replace(operation, **_staying(operation.filtered))
+                operation = replace(operation, **_resident_weights(operation.filtered))
             operation = self._with_loads(node, operation)
             if number == end - 1:
-                self._write(operation, Place(room, (plan.rows[number][0], 0)))
+                self._write(operation, WriteRegion(buffer, (plan.rows[number][0], 0)))
             else:
                 self._places[number] = self._append(operation)
 
@@ -172,14 +172,14 @@ class _Emission:
         if node.output is None or node.operation.has_answers or self._memory(number) is Memory.OUTPUT:
             return
         value = self._places[number]
-        room = self._append(room_of(node.operation, Memory.OUTPUT), number)
-        self._append(store_of(node.operation, value, Place(room)), number)
+        buffer = self._append(buffer_of(node.operation, Memory.OUTPUT), number)
+        self._append(store_of(node.operation, value, WriteRegion(buffer)), number)
 
     def _node(self, number: int) -> Node:
         node = self._graph.nodes[number]
         operation = node.operation
-        if self._stage in self._schedule.staying and operation.filtered is not None:
-            return node.changed(**_staying(operation.filtered))
+        if self._stage in self._schedule.resident_weights and operation.filtered is not None:
+            return node.changed(**_resident_weights(operation.filtered))
         return node
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:
@@ -226,7 +226,7 @@ class _Emission:
         margin = value.margin
         return Load(
             **outline(value) | {"rows": rows[1] - rows[0]},
-            narrow=value.narrow,
+            is_fp8=value.is_fp8,
             margin=(
                 margin[0] if rows[0] == 0 else 0,
                 margin[1],
@@ -260,23 +260,23 @@ class _Emission:
         own = self._schedule.stage_of(number)
         return any(self._schedule.stage_of(reader) > own for reader, _ in self._graph.readers(number))
 
-    def _add_room(self, number: int) -> int:
+    def _add_buffer(self, number: int) -> int:
         operation = self._graph.nodes[number].operation
         memory = self._memory(number) or Memory.SBUF
         if operation.loads_taps:
-            raise DoesNotFit("the taps of an input are loaded by each stage that reads them")
-        room = replace(room_of(operation, memory), whole_batch=self._is_read_later(number))
+            raise Unsupported("the taps of an input are loaded by each stage that reads them")
+        buffer = replace(buffer_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
             copies = getattr(operation, "copies", Copies())
             heights = tuple(self._graph.heights((number,)))
-            room = replace(room, margin=operation.margin, heights=heights, copies=copies)
-        return self._append(room, number)
+            buffer = replace(buffer, margin=operation.margin, heights=heights, copies=copies)
+        return self._append(buffer, number)
 
-    def _write(self, operation: Operation, place: Place) -> None:
+    def _write(self, operation: Operation, place: WriteRegion) -> None:
         """Append an operation that writes to a room: into HBM a convolution does so itself, others are stored."""
-        room = self.operations[place.room].room
-        assert room is not None
-        if room.memory is Memory.SBUF or operation.writes_hbm:
+        buffer = self.operations[place.buffer].buffer
+        assert buffer is not None
+        if buffer.memory is Memory.SBUF or operation.writes_hbm:
             self._append(replace(operation, into=place))
             return
         value = self._append(replace(operation, margin=(0, 0, 0, 0)))

@@ -13,7 +13,7 @@ from ..kernels.program import (
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.instructions.checks import MAX_STRIDE
 from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
-from .emit import Emitted
+from .emit import LoweredProgram
 from .weights import WeightLayout
 
 UNREACHABLE = 1 << 40  # bytes: of images that are further apart than instructions can step
@@ -23,12 +23,12 @@ SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is t
 class Footprint:
     """The memory of a program, operation by operation."""
 
-    def __init__(self, emitted: Emitted, layout: WeightLayout) -> None:
+    def __init__(self, emitted: LoweredProgram, layout: WeightLayout) -> None:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
         self._beside: list[int] = []  # of each operation, once the peak is known
-        self._staying = {id(stage): self._staying_in(stage) for stage in emitted.program.stages}
+        self._resident_weights = {id(stage): self._staying_in(stage) for stage in emitted.program.stages}
         self._last = {
             part: number
             for number, operation in enumerate(self._operations)
@@ -37,7 +37,7 @@ class Footprint:
         }
         for number, operation in enumerate(self._operations):  # a room is there until it is written and read
             if operation.into is not None:
-                self._last[operation.into.room] = max(number, self._last.get(operation.into.room, 0))
+                self._last[operation.into.buffer] = max(number, self._last.get(operation.into.buffer, 0))
 
     @cached_property
     def peak(self) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class Footprint:
     def beside_weights(self, number: int) -> int:
         """Return the bytes of a partition that are taken during an operation, without weights that do not stay."""
         _ = self.peak
-        return self._beside[number] + self._staying[id(self._stages[number])]
+        return self._beside[number] + self._resident_weights[id(self._stages[number])]
 
     def node_of(self, number: int) -> int:
         """Return the node that an operation is for."""
@@ -77,43 +77,43 @@ class Footprint:
         operation = self._operations[number]
         if operation.has_answers or operation.into is not None:
             return 0
-        if operation.room is not None and operation.room.memory is not Memory.SBUF:
+        if operation.buffer is not None and operation.buffer.memory is not Memory.SBUF:
             return 0
         top, _, bottom, _ = operation.margin
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * operation.columns_held
         images = self._images(number, operation)
-        together = 2 if operation.narrow and tiles > 1 else 1  # tiles whose rows take turns
+        together = 2 if operation.is_fp8 and tiles > 1 else 1  # tiles whose rows take turns
         if images > 1 and together * elements > MAX_STRIDE:
             return UNREACHABLE
         return tiles * images * elements * self._itemsize(number)
 
     def _itemsize(self, number: int) -> int:
-        return 1 if self._operations[number].narrow else self._graph.itemsize
+        return 1 if self._operations[number].is_fp8 else self._graph.itemsize
 
     def _images(self, number: int, operation: Operation) -> int:
         """Return the images along the free axis of an operation's value."""
         program = self._emitted.program
-        if operation.room is not None and operation.room.whole_batch:
+        if operation.buffer is not None and operation.buffer.whole_batch:
             return ceil_div(program.pictures, operation.packed)
         return self._stages[number].at_once * (program.packed // operation.packed)
 
     def _weights(self, number: int) -> int:
         operation = self._operations[number]
-        staying = self._staying[id(self._stages[number])]
-        if operation.filtered is None or operation.filtered.weights.stay:
-            return staying
+        resident_weights = self._resident_weights[id(self._stages[number])]
+        if operation.filtered is None or operation.filtered.weights.are_resident:
+            return resident_weights
         whole, needed = self._layout.bytes_of(self.node_of(number))
         convolution = operation.convolved
         in_groups = convolution is not None and (convolution.group_bytes > 0 or convolution.rows_at_once > 1)
-        return staying + (whole if in_groups else needed)
+        return resident_weights + (whole if in_groups else needed)
 
     def _staying_in(self, stage: Stage) -> int:
         """Return the bytes of a partition of the weights that stay in a stage."""
         offsets = {
             operation.filtered.weights: node
             for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
-            if own is stage and operation.filtered is not None and operation.filtered.weights.stay
+            if own is stage and operation.filtered is not None and operation.filtered.weights.are_resident
         }
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
@@ -140,5 +140,5 @@ class Footprint:
         part = operation.sources[0][0]
         if part < 0:
             return True
-        room = self._operations[part].room
-        return room is not None and room.memory is not Memory.SBUF
+        buffer = self._operations[part].buffer
+        return buffer is not None and buffer.memory is not Memory.SBUF

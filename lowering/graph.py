@@ -25,7 +25,7 @@ from .arrangement import AS_GIVEN, Arrangement
 from .lazy import LazyArray
 
 
-class DoesNotFit(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
+class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
     """Reason why a network is not one launch; the message is a clause for the user."""
 
 
@@ -53,8 +53,8 @@ class Node:
     all parts, read or not. `shown`: shapes of its input and output, as tables show them. `filters`: [Cout, Cin /
     groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
     `in_bands`: its value is put together from bands of rows. `output`: which output of the launch its value is, None
-    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_narrow`, can be where
-    that is quicker. `may_have_narrow_weights`: in 8 bits, where its first operand is. `direct`: the operation before it
+    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_fp8`, can be where
+    that is quicker. `may_have_fp8_weights`: in 8 bits, where its first operand is. `direct`: the operation before it
     was given another form, None where it was not.
     """
 
@@ -68,8 +68,8 @@ class Node:
     in_bands: bool = False
     output: int | None = None
     largest: LazyArray | None = None
-    may_be_narrow: bool = False
-    may_have_narrow_weights: bool = False
+    may_be_fp8: bool = False
+    may_have_fp8_weights: bool = False
     direct: Operation | None = None
     id: NodeId = NodeId(-1)
 
@@ -94,10 +94,10 @@ class Node:
         return replace(self, operation=replace(self.operation, **fields))
 
     @property
-    def has_narrow_weights(self) -> bool:
+    def has_fp8_weights(self) -> bool:
         """True if its weights are in 8 bits."""
         filtered = self.operation.filtered
-        return filtered is not None and filtered.weights.narrow
+        return filtered is not None and filtered.weights.is_fp8
 
     def is_depthwise(self) -> bool:
         """True if it is a convolution by one filter or more for each channel."""
@@ -261,7 +261,7 @@ def _short(value: Any) -> str:
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, WeightsAt):
-        flags = "".join(f" {name}" for name in ("stay", "narrow") if getattr(value, name))
+        flags = "".join(f" {name}" for name in ("are_resident", "is_fp8") if getattr(value, name))
         return f"{len(value.loads)} loads from {value.loads[0].offset}{flags}" if value.loads else flags.strip()
     fields = getattr(value, "__dataclass_fields__", None)
     if fields is None:

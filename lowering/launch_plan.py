@@ -16,11 +16,11 @@ from ..kernels.nki_source import use_nki
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.machine.host import uncollected
 from .candidates import Candidates
+from .cost_model import CostModel
 from .decide import PlanRequest, decide_elsewhere
-from .graph import DoesNotFit, Graph
+from .graph import Graph, Unsupported
 from .pipeline import LaunchPlan, Pipeline
-from .plan_cache import PlanCache, PlanRecord, key_of
-from .price import Clock
+from .plan_cache import PlanCache, TuningRecord, key_of
 from .search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
@@ -33,22 +33,22 @@ MOST_TRIED_AS_MORE = 1_500  # instructions of a launch of one picture for which 
 class LaunchPlanner:
     """Some nodes that are one launch; the input is an image (C, H, W).
 
-    DoesNotFit where they cannot be one launch. `forms`: of convolutions, beside the direct one. `room`: bytes of a
-    partition of SBUF. `most`: instructions, to which zeros that keep the Tensor Engine warm may bring a launch.
+    Unsupported where they cannot be one launch. `forms`: of convolutions, beside the direct one. `budget_bytes`: of
+    each SBUF partition. `most`: instructions, to which zeros that keep the Tensor Engine warm may bring a launch.
     """
 
     def __init__(
         self,
         graph: Graph,
         forms: Sequence[Form],
-        room: int,
-        clock: Clock,
+        budget_bytes: int,
+        cost_model: CostModel,
         cache: PlanCache,
         most: int = UNBOUNDED,
     ) -> None:
-        self._pipeline = Pipeline(graph, tuple(forms), room)
-        self._clock, self._cache, self._most = clock, cache, most
-        self._key = key_of(graph, clock.target, self._pipeline.forms, room, clock.cores, most)
+        self._pipeline = Pipeline(graph, tuple(forms), budget_bytes)
+        self._cost_model, self._cache, self._most = cost_model, cache, most
+        self._key = key_of(graph, cost_model.target, self._pipeline.forms, budget_bytes, cost_model.cores, most)
         self._came = graph.image
         last = graph.nodes[-1]
         self.output, self.last = last.operation.shape, last.name
@@ -77,7 +77,7 @@ class LaunchPlanner:
         plan = self.plan(pictures)
         first, last = self._pipeline.graph.nodes[0].name, self.last
         passes = self._pipeline.run(plan.decisions)
-        graphs = [(LAYERS, self._pipeline.graph), *passes, ("lay_out", plan.graph)]
+        graphs = [(LAYERS, self._pipeline.graph), *passes, ("lay_out_weights", plan.graph)]
         return ShownLaunch(
             name=first if first == last else f"{first} to {last}",
             kernel="run_network",
@@ -97,7 +97,7 @@ class LaunchPlanner:
 
         Two cores have half of the pictures each.
         """
-        cores = self._clock.cores
+        cores = self._cost_model.cores
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
             with contextlib.suppress(Exception):  # whatever is wrong with a record, the launch is planned anew
@@ -112,14 +112,14 @@ class LaunchPlanner:
             request = PlanRequest(
                 graph=pipeline.graph,
                 forms=pipeline.forms,
-                room=pipeline.room,
-                target=self._clock.target,
-                cores=self._clock.cores,
+                budget_bytes=pipeline.budget_bytes,
+                target=self._cost_model.target,
+                cores=self._cost_model.cores,
                 pictures=pictures,
                 most=self._most,
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
-        self._cache.put(self._key_of(pictures), PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions))
+        self._cache.put(self._key_of(pictures), TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions))
         return plan
 
     def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
@@ -134,33 +134,37 @@ class LaunchPlanner:
                 _LOG.exception("no plan for %d images at a time", pictures)
                 continue
             if more.nanoseconds < plan.nanoseconds:
-                search = Search(self._pipeline, self._clock, 1, self._most)
+                search = Search(self._pipeline, self._cost_model, 1, self._most)
                 search.try_out(more.decisions)
                 plan = min(filter(None, (plan, search.best)), key=lambda each: each.nanoseconds)
         return plan
 
-    def _recorded(self, record: PlanRecord, pictures: int) -> LaunchPlan:
-        cores = self._clock.cores
+    def _recorded(self, record: TuningRecord, pictures: int) -> LaunchPlan:
+        cores = self._cost_model.cores
         plan = self._pipeline.launch(record.decisions, ceil_div(pictures, cores))
         plan = replace(plan, nanoseconds=record.nanoseconds, instructions=record.instructions, cores=cores)
         return plan.on_one_core() if pictures < cores else plan
 
     def _quickest_way(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch for a number of pictures, of which each core has a share if there are enough."""
-        clock, pipeline = self._clock, self._pipeline
-        if pictures >= clock.cores:
-            return self._quickest(ceil_div(pictures, clock.cores))
-        one = LaunchPlanner(pipeline.graph, pipeline.forms, pipeline.room, clock.of_one_core, self._cache, self._most)
+        cost_model, pipeline = self._cost_model, self._pipeline
+        if pictures >= cost_model.cores:
+            return self._quickest(ceil_div(pictures, cost_model.cores))
+        one = LaunchPlanner(
+            pipeline.graph, pipeline.forms, pipeline.budget_bytes, cost_model.of_one_core, self._cache, self._most
+        )
         return one.plan(pictures).on_one_core()
 
     def _quickest(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch for a number of pictures."""
-        reason = DoesNotFit("nothing of it fits")
+        reason = Unsupported("nothing of it fits")
         for eighths in range(8, 4, -1):  # of the room: an operation may need more than the footprint says
-            candidates = Candidates(self._pipeline, self._clock, pictures, self._pipeline.room * eighths // 8)
-            search = Search(self._pipeline, self._clock, pictures, self._most)
+            candidates = Candidates(
+                self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes * eighths // 8
+            )
+            search = Search(self._pipeline, self._cost_model, pictures, self._most)
             try:
                 return search.find(candidates)
-            except DoesNotFit as why:
+            except Unsupported as why:
                 reason = why
         raise reason

@@ -14,17 +14,17 @@ from ..models.layers import Layer
 from . import rules  # noqa: F401 (registers them)
 from .builder import RULES, GraphBuilder
 from .channels import Channels
-from .graph import DoesNotFit, Graph, Node
+from .graph import Graph, Node, Unsupported
 
 
 def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[str, Shape]) -> Graph:
     """Return the graph of a layer whose inputs, each once, are those of a launch. `shapes`: of all values.
 
-    DoesNotFit where the layer has no rule, or there is something that it alone cannot be.
+    Unsupported where the layer has no rule, or there is something that it alone cannot be.
     """
     names = list(dict.fromkeys(layer.inputs))
     if len(names) > MAX_INPUTS:
-        raise DoesNotFit(f"layer {layer.name!r} reads {len(names)} values; a launch has at most {MAX_INPUTS} inputs")
+        raise Unsupported(f"layer {layer.name!r} reads {len(names)} values; a launch has at most {MAX_INPUTS} inputs")
     images = [as_image(shapes[name]) for name in names]
     builder = GraphBuilder(model, dtype, tuple(images), {}, {}, is_whole=False)
     for number, (name, image) in enumerate(zip(names, images)):
@@ -33,7 +33,7 @@ def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[s
         load = Load(name=layer.name, sources=((-1 - number,),), channels=channels, rows=rows, columns=columns)
         builder.nodes.append(Node(load, "load", image, (image, image)))
     if type(layer) not in RULES:
-        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
+        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
     RULES[type(layer)](builder, layer)
     place = builder.places[layer.name]
     if len(place.parts) > 1 or not place.are_plain:

@@ -14,15 +14,15 @@ from ..kernels.tiling.packing import ceil_div, round_up
 from ..models.checks import Shape
 from .arrangement import AS_GIVEN, Arrangement
 from .decisions import Ask, Choice, Decisions, Kind
-from .early_loads import with_early_loads
-from .emit import Emitted, emit
+from .emit import LoweredProgram, emit
 from .graph import Graph
 from .passes import all_passes
 from .passes.base import Pass
 from .passes.check import check_margins, check_order, check_tiles
+from .prefetch import with_prefetches
 from .schedule import Schedule
-from .warming import zeros_by
-from .weights import WeightLayout, lay_out
+from .warmup import zeros_by
+from .weights import WeightLayout, lay_out_weights
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LaunchPlan:
     where nobody has asked. `cores`: that run it, each with `program.pictures` of the batch.
     """
 
-    emitted: Emitted
+    emitted: LoweredProgram
     layout: WeightLayout
     decisions: Decisions
     nanoseconds: float = 0.0
@@ -85,7 +85,7 @@ class LaunchPlan:
             position = self.graph.nodes[number].output
             if operation.has_answers:
                 found[position or 0] = next(left), next(left) if operation.has_scores else None
-            elif operation.room is not None and operation.room.memory is Memory.OUTPUT:
+            elif operation.buffer is not None and operation.buffer.memory is Memory.OUTPUT:
                 assert position is not None
                 found[position] = next(left), None
         return [found[position] for position in sorted(found)]
@@ -122,12 +122,12 @@ class LaunchPlan:
 class Pipeline:
     """Some nodes on their way to a launch: what is the same for every candidate.
 
-    `forms`: of convolutions, beside the direct one. `room`: bytes of a partition of SBUF.
+    `forms`: of convolutions, beside the direct one. `budget_bytes`: bytes of a partition of SBUF.
     """
 
     graph: Graph
     forms: tuple[Form, ...]
-    room: int
+    budget_bytes: int
     passes: tuple[Pass, ...] = field(init=False, compare=False, repr=False)
     _layouts: dict[Hashable, WeightLayout] = field(init=False, default_factory=dict, compare=False, repr=False)
     _known: dict[Hashable, Graph] = field(init=False, default_factory=dict, compare=False, repr=False)
@@ -137,7 +137,7 @@ class Pipeline:
         object.__setattr__(self, "passes", all_passes(self.forms))
 
     def run(self, decisions: Decisions, ask: Ask | None = None, last: str = "") -> list[tuple[str, Graph]]:
-        """Return the graph after each pass, by the pass's name, up to pass `last`; DoesNotFit where one does not apply.
+        """Return the graph after each pass, by its name, up to pass `last`; raise Unsupported if one does not apply.
 
         `ask`: who answers the questions of passes, by default the decisions. Graphs that do not depend on it are made
         once for all decisions that have the same choices until then.
@@ -161,11 +161,11 @@ class Pipeline:
         return done
 
     def _check(self, graph: Graph, after: Pass) -> None:
-        """Check what holds after a pass and those before it; DoesNotFit where tiles do not agree."""
+        """Check what holds after a pass and those before it; Unsupported where tiles do not agree."""
         names = [each.name for each in self.passes]
         ran = names[: names.index(after.name) + 1]
         check_order(graph)
-        if "place" in ran:
+        if "assign_memory" in ran:
             check_tiles(graph)
         if "add_margins" in ran:
             check_margins(graph)
@@ -173,22 +173,22 @@ class Pipeline:
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
         """Return the graph with all passes run, laid out; the one of before where the passes have the same choices."""
         if ask is not None:
-            return lay_out(self.run(decisions, ask)[-1][1])
+            return lay_out_weights(self.run(decisions, ask)[-1][1])
         kinds = {kind for each in self.passes for kind in each.kinds}
         key = tuple(choice for choice in decisions.choices if choice.kind in kinds)
         if key not in self._layouts:
             self._layouts.clear()
-            self._layouts[key] = lay_out(self.run(decisions)[-1][1])
+            self._layouts[key] = lay_out_weights(self.run(decisions)[-1][1])
         return self._layouts[key]
 
     def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
         """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""
         layout = layout or self.lower(decisions)
         emitted = emit(layout.graph, pictures, Schedule.of(decisions, layout.graph))
-        eighths = decisions.value(Kind.EARLY_LOADS)
+        eighths = decisions.value(Kind.PREFETCH)
         if eighths:
-            emitted = with_early_loads(emitted, layout, self.room * eighths // 8)
+            emitted = with_prefetches(emitted, layout, self.budget_bytes * eighths // 8)
         zeros = zeros_by(decisions, emitted, layout.graph)
         if zeros:
-            emitted = replace(emitted, program=replace(emitted.program, warming=zeros))
+            emitted = replace(emitted, program=replace(emitted.program, warmup_matmuls=zeros))
         return LaunchPlan(emitted, layout, decisions)

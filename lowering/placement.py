@@ -18,7 +18,7 @@ from .bands import BandPlan, can_band
 from .decisions import Choice, Decisions, Kind
 from .emit import BAND_UNIT, band_rows
 from .footprint import Footprint
-from .graph import DoesNotFit, Graph
+from .graph import Graph, Unsupported
 from .passes.choose_forms import COMBINED_BYTES
 from .passes.split_means import is_of_whole_image
 from .pipeline import LaunchPlan
@@ -31,11 +31,11 @@ SHARE = 3  # of the room that a whole value at the end of a region may take, as 
 
 
 def make_smaller(
-    plan: LaunchPlan, footprint: Footprint, refused: list[Choice], room: int
+    plan: LaunchPlan, footprint: Footprint, refused: list[Choice], budget_bytes: int
 ) -> tuple[Decisions, list[Choice]]:
     """Return decisions, and choices that are refused, with which a launch of one image at a time takes less of SBUF.
 
-    DoesNotFit where there is nothing left to try.
+    Unsupported where there is nothing left to try.
     """
     needed, fullest = footprint.peak
     number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
@@ -47,17 +47,17 @@ def make_smaller(
         sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
         return decisions, [*refused, *(Choice(Kind.FORM, node.id, (operation.form.value, size)) for size in sizes)]
     if graph.packed == 1:
-        spilled = _spill(plan, footprint, room) if region else None
+        spilled = _spill(plan, footprint, budget_bytes) if region else None
         changed = spilled or (
-            _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, room)
+            _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, budget_bytes)
         )
         if changed is None and not decisions.value(Kind.SPLIT_MEANS) and any(map(is_of_whole_image, graph.nodes)):
             changed = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
         if changed is not None:
             return changed, []
-    raise DoesNotFit(
+    raise Unsupported(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
-        f"{room // 1024} are available"
+        f"{budget_bytes // 1024} are available"
     )
 
 
@@ -81,9 +81,9 @@ def borders(graph: Graph) -> list[int]:
     return found
 
 
-def _new_region(graph: Graph, decisions: Decisions, number: int, room: int) -> Decisions | None:
+def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: int) -> Decisions | None:
     """Return decisions with a region around a node; None where its operations cannot run in bands."""
-    large = room // SHARE
+    large = budget_bytes // SHARE
     found = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
     if found is None:
         return None
@@ -156,7 +156,7 @@ def _in_regions(graph: Graph, decisions: Decisions) -> set[int]:
     return {n for region in regions_of(decisions, graph) for n in range(region.first, region.end)}
 
 
-def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | None:
+def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisions | None:
     """Return decisions with the largest whole value of the peak in HBM, where bands beside such values have little
     room; None where they have enough."""
     graph, decisions = plan.graph, plan.decisions
@@ -168,7 +168,7 @@ def _spill(plan: LaunchPlan, footprint: Footprint, room: int) -> Decisions | Non
         is_value = not graph.nodes[node].operation.is_load
         if is_value and graph.nodes[node].memory is Memory.SBUF and (region is None or region.end == node + 1):
             whole[node] = whole.get(node, 0) + size
-    if sum(whole.values()) <= room // 2:
+    if sum(whole.values()) <= budget_bytes // 2:
         return None
     largest = max(whole, key=lambda node: whole[node])
     return _placed(graph, decisions, schedule.regions, [largest])

@@ -25,12 +25,12 @@ from .cache_folder import user_cache
 from .decisions import Decisions
 from .graph import Graph
 
-_ROOMS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
+_FOLDERS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
 _LARGEST = 16 << 20  # bytes of a plan
 
 
 @dataclass(frozen=True)
-class PlanRecord:
+class TuningRecord:
     """Decisions about a launch, and its predicted nanoseconds and instructions."""
 
     decisions: Decisions
@@ -46,27 +46,27 @@ class PlanRecord:
         }
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> PlanRecord:
+    def from_json(data: dict[str, Any]) -> TuningRecord:
         """Return the record that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
         decisions = Decisions.from_json(data["decisions"])
-        return PlanRecord(decisions, float(data["nanoseconds"]), int(data["instructions"]))
+        return TuningRecord(decisions, float(data["nanoseconds"]), int(data["instructions"]))
 
 
 class PlanCache:
     """Plans by key, in memory and on disk. `folder`: None for none on disk."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.records: dict[str, PlanRecord] = {}
+        self.records: dict[str, TuningRecord] = {}
         self._folder = folder
 
-    def get(self, key: str) -> PlanRecord | None:
+    def get(self, key: str) -> TuningRecord | None:
         """Return the plan of a key; None where there is none that can be read."""
         if key not in self.records and self._folder is not None:
             with contextlib.suppress(Exception):  # anything may be in a file
                 self.records[key] = _read(self._folder / f"{key}.json", key)
         return self.records.get(key)
 
-    def put(self, key: str, record: PlanRecord) -> None:
+    def put(self, key: str, record: TuningRecord) -> None:
         """Keep a plan."""
         self.records[key] = record
         if self._folder is None:
@@ -78,13 +78,13 @@ class PlanCache:
                 file.write(json.dumps({"sha256": _digest(key, plan), "plan": plan}).encode())
 
 
-def _read(path: Path, key: str) -> PlanRecord:
+def _read(path: Path, key: str) -> TuningRecord:
     """Return the plan in a file; OSError, ValueError, TypeError, KeyError or RecursionError where it is not whole."""
     with open_regular(path) as file:
         data = json.loads(file.read(_LARGEST))
     if data["sha256"] != _digest(key, data["plan"]):
         raise ValueError("not the plan that was written")
-    return PlanRecord.from_json(data["plan"])
+    return TuningRecord.from_json(data["plan"])
 
 
 def _digest(key: str, plan: dict[str, Any]) -> str:
@@ -99,8 +99,7 @@ def plan_folder() -> Path | None:
 def key_of(graph: Graph, target: str, *settings: Any) -> str:
     """Return the key of a graph's launch on a target, `settings` being whatever else decides about it."""
     nodes = [
-        (node.operation, node.before, node.memory, node.may_be_narrow, node.may_have_narrow_weights)
-        for node in graph.nodes
+        (node.operation, node.before, node.memory, node.may_be_fp8, node.may_have_fp8_weights) for node in graph.nodes
     ]
     material = (
         nodes,
@@ -122,8 +121,8 @@ def _sources() -> str:
     package = Path(__file__).resolve().parent.parent
     found = (
         Path(folder, name)
-        for room in _ROOMS
-        for folder, _, names in os.walk(package / room)
+        for subpackage in _FOLDERS
+        for folder, _, names in os.walk(package / subpackage)
         for name in names
         if name.endswith(".py")
     )

@@ -35,7 +35,7 @@ class Schedule:
 
     stages: tuple[StageOf, ...]
     regions: tuple[Region, ...] = ()
-    staying: tuple[int, ...] = ()
+    resident_weights: tuple[int, ...] = ()
 
     @staticmethod
     def of(decisions: Decisions, graph: Graph) -> Schedule:
@@ -46,9 +46,9 @@ class Schedule:
 
         at_once = {end_of(node): images for node, images in {None: 1, **decisions.of(Kind.STAGE)}.items()}
         ends = sorted(at_once)
-        staying = sorted(ends.index(end_of(node)) for node in decisions.of(Kind.STAY))
+        resident_weights = sorted(ends.index(end_of(node)) for node in decisions.of(Kind.RESIDENT_WEIGHTS))
         regions = regions_of(decisions, graph)
-        return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions, tuple(staying))
+        return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions, tuple(resident_weights))
 
     def stage_of(self, number: int) -> int:
         """Return the stage that a node runs in."""

@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from ..kernels.places import Pair
+from ..kernels.operation_fields import Pair
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
+from .cost_model import Cost, CostModel
 from .decisions import Choice, Decisions, Kind
-from .graph import DoesNotFit
+from .graph import Unsupported
 from .pipeline import LaunchPlan, Pipeline
-from .price import Clock, Price
 from .schedule import scaled
-from .warming import added, with_zeros
+from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
 LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
 AHEAD = (8, 6)  # eighths of the room
-WARMING_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
+WARMUP_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
 FEWEST_WALKED = 2  # candidates that are walked whatever they take
-BEYOND = (Kind.EARLY_LOADS, Kind.WARM_UP)  # kinds of choices that are tried when the budget is used up
+BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried when the budget is used up
 
 
 class Search:
@@ -33,10 +33,10 @@ class Search:
     if it were.
     """
 
-    def __init__(self, pipeline: Pipeline, clock: Clock, pictures: int, most: int = UNBOUNDED) -> None:
+    def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
         self.best: LaunchPlan | None = None
-        self.reason = DoesNotFit("nothing of it fits")
-        self._pipeline, self._clock, self._pictures, self._most = pipeline, clock, pictures, most
+        self.reason = Unsupported("nothing of it fits")
+        self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
         self._run: Run | None = None  # of the quickest launch, if it is small
         self._last: Run | None = None  # of the one that was tried last
@@ -48,7 +48,7 @@ class Search:
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
-        """Return the quickest launch of some candidates and what is near it; DoesNotFit where none can be walked."""
+        """Return the quickest launch of some candidates and what is near it; Unsupported where none can be walked."""
         for decisions in candidates:
             self.try_out(decisions)
             if self.is_over:
@@ -78,10 +78,10 @@ class Search:
             if self._cannot_be_quicker(plan):
                 return False
             plan = self._walk(plan)
-        except DoesNotFit as why:
+        except Unsupported as why:
             self.reason = why
             return False
-        self._last = self._clock.walked()
+        self._last = self._cost_model.walked()
         if self.best is not None:
             most = max(self._most, self.best.instructions)
             if plan.nanoseconds >= self.best.nanoseconds or plan.instructions > most:
@@ -93,7 +93,7 @@ class Search:
         """Yield decisions that differ from those of a launch in one choice."""
         for each in self._pipeline.passes:
             yield from each.near(best.graph, best.decisions)
-        if max(best.passes) > 1 or best.decisions.of(Kind.STAY):
+        if max(best.passes) > 1 or best.decisions.of(Kind.RESIDENT_WEIGHTS):
             yield scaled(best.decisions, 1, 2)
             yield scaled(best.decisions, 2, 1)
 
@@ -102,12 +102,12 @@ class Search:
 
         That may gain at most what the launch waits for DMAs, and what it takes to fill SBUF with weights.
         """
-        filling = self._clock.loading(self._pipeline.room * PARTITIONS / best.graph.itemsize)
-        if best.decisions.of(Kind.EARLY_LOADS) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
+        filling = self._cost_model.loading(self._pipeline.budget_bytes * PARTITIONS / best.graph.itemsize)
+        if best.decisions.of(Kind.PREFETCH) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
             return
         for eighths in AHEAD:
             if self.best is best:
-                yield best.decisions.having(Choice(Kind.EARLY_LOADS, value=eighths))
+                yield best.decisions.having(Choice(Kind.PREFETCH, value=eighths))
 
     def _warm(self, best: LaunchPlan) -> Iterator[Decisions]:
         """Yield decisions by which the Tensor Engine multiplies zeros where it waits."""
@@ -115,10 +115,10 @@ class Search:
             return
         zeros: tuple[Pair, ...] = ()
         run = self._run
-        for most in WARMING_ROUNDS:
+        for most in WARMUP_ROUNDS:
             if run is None:
                 break
-            more, share = self._clock.zeros(best.program, run)
+            more, share = self._cost_model.zeros(best.program, run)
             if not more or share > most:
                 break
             zeros = added(zeros, more)
@@ -130,7 +130,7 @@ class Search:
         packed = plan.program.packed
         if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.of(Kind.BANDS):
             return False
-        least = self._clock.least(plan.graph, self._pictures // packed)
+        least = self._cost_model.least(plan.graph, self._pictures // packed)
         if least.nanoseconds < self.best.nanoseconds:
             return False
         self._left -= least.instructions
@@ -141,7 +141,7 @@ class Search:
         while True:
             try:
                 return self._priced(plan)
-            except DoesNotFit:
+            except Unsupported:
                 decisions = plan.decisions
                 if all(images == 1 for images in decisions.of(Kind.STAGE).values()):
                     raise
@@ -153,9 +153,9 @@ class Search:
         program = plan.program
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:
-            price = self._price(plan, program.pictures)
-            return replace(plan, nanoseconds=price.nanoseconds, instructions=price.instructions, waiting=price.waiting)
-        once, twice = (self._price(plan, count * period) for count in (1, 2))
+            cost = self._cost(plan, program.pictures)
+            return replace(plan, nanoseconds=cost.nanoseconds, instructions=cost.instructions, waiting=cost.waiting)
+        once, twice = (self._cost(plan, count * period) for count in (1, 2))
         more = program.pictures / period - 1
         return replace(
             plan,
@@ -163,7 +163,7 @@ class Search:
             instructions=round(once.instructions + (twice.instructions - once.instructions) * more),
         )
 
-    def _price(self, plan: LaunchPlan, pictures: int) -> Price:
-        price = self._clock.walk(replace(plan.program, pictures=pictures), plan.layout)
-        self._left -= price.instructions
-        return price
+    def _cost(self, plan: LaunchPlan, pictures: int) -> Cost:
+        cost = self._cost_model.walk(replace(plan.program, pictures=pictures), plan.layout)
+        self._left -= cost.instructions
+        return cost

@@ -56,13 +56,13 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
     schedule = Schedule.of(plan.decisions, plan.graph)
     lines, first = [], 0
     for number, (stage, passes) in enumerate(zip(schedule.stages, plan.passes, strict=True)):
-        staying = ", weights staying in SBUF" if number in schedule.staying else ""
+        note = ", weights staying in SBUF" if number in schedule.resident_weights else ""
         images = stage.at_once * plan.program.packed
-        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}{staying}")
+        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}{note}")
         first = stage.end
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
-    early = sum(len(loads) for stage in plan.program.stages for loads in stage.early)
+    early = sum(len(loads) for stage in plan.program.stages for loads in stage.prefetches)
     if early:
         lines.append(f"{_counted(early, 'load')} of weights before earlier nodes than their own")
     return tuple(lines)

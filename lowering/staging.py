@@ -13,7 +13,7 @@ from ..kernels.program import Memory
 from ..kernels.tiling.packing import ceil_div
 from .decisions import Decisions
 from .footprint import Footprint
-from .graph import DoesNotFit, Graph
+from .graph import Graph, Unsupported
 from .pipeline import LaunchPlan, Pipeline
 from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
@@ -26,8 +26,8 @@ MOST_BORDERS = 4  # that are tried
 class Staging:
     """The stages that a launch of some nodes may have, for a batch of `images` along the free axis of the input."""
 
-    def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, room: int) -> None:
-        self._pipeline, self._draft, self._pictures, self._room = pipeline, draft, pictures, room
+    def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, budget_bytes: int) -> None:
+        self._pipeline, self._draft, self._pictures, self._budget_bytes = pipeline, draft, pictures, budget_bytes
         self.images = ceil_div(pictures, draft.graph.packed)
         self.nodes = len(draft.graph.nodes)
 
@@ -35,9 +35,9 @@ class Staging:
         """True if a launch of these decisions seems to fit SBUF."""
         try:
             plan = self._pipeline.launch(decisions, self._pictures, self._draft.layout)
-        except DoesNotFit:
+        except Unsupported:
             return False
-        return Footprint(plan.emitted, plan.layout).peak[0] <= self._room
+        return Footprint(plan.emitted, plan.layout).peak[0] <= self._budget_bytes
 
     def whole(self, decisions: Decisions) -> Decisions:
         """Return decisions with one stage, of as many images at a time as fit."""
@@ -48,7 +48,7 @@ class Staging:
         graph = self._draft.graph
         regions = Schedule.of(decisions, graph).regions
         inside = {n for region in regions for n in range(region.first + 1, region.end)}
-        ends = [end for end in candidates(graph, self.images, self._room) if end not in inside]
+        ends = [end for end in candidates(graph, self.images, self._budget_bytes) if end not in inside]
         for first, end in enumerate(ends):
             for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
                 tried = self._filled(decisions, cut)
@@ -81,7 +81,7 @@ class Staging:
         return with_stages(decisions, self._draft.graph, stages)
 
 
-def candidates(graph: Graph, images: int, room: int) -> list[int]:
+def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
     """Return where stages may end: after nodes whose values are smaller than those before, for a whole batch."""
     found: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
@@ -89,7 +89,7 @@ def candidates(graph: Graph, images: int, room: int) -> list[int]:
         if node.memory is not Memory.SBUF or (node.operation.has_answers or node.operation.is_load):
             continue
         size = whole_bytes(graph, number) * images * (graph.packed // node.operation.packed)
-        if size <= room // SHARE and (not found or size * SHRINK <= found[-1][1]):
+        if size <= budget_bytes // SHARE and (not found or size * SHRINK <= found[-1][1]):
             found.append((number + 1, size))
     return [end for end, _ in found][:MOST_BORDERS]
 

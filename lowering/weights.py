@@ -11,12 +11,12 @@ import numpy as np
 
 from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
-from ..kernels.program import Convolution, Filtered, Scores, WeightLoad
+from ..kernels.program import Convolution, DenseHead, Filtered, WeightLoad
 from ..kernels.tiling.packing import filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
 from ..simulator.machine.chip import PARTITIONS
-from .eight_bits import NARROW, scaled, scales_of_weights
+from .eight_bits import FP8, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node
 from .row_blocks import multiplied
@@ -28,23 +28,23 @@ class WeightLayout:
     """A graph whose operations know the loads of their weights and where their constants are. Nothing is copied before
     it is asked for.
 
-    `numbers`: of all weights, `narrow`: of those in 8 bits. `columns`: of the constants.
+    `numbers`: of all weights, `is_fp8`: of those in 8 bits. `columns`: of the constants.
     """
 
     graph: Graph
     numbers: int
     columns: int
-    narrow: int = 0
+    fp8_numbers: int = 0
 
     @property
     def sizes(self) -> Sizes:
         """The sizes of what the kernel is given beside its input."""
-        return Sizes(self.numbers, self.columns, self.narrow)
+        return Sizes(self.numbers, self.columns, self.fp8_numbers)
 
     @property
     def loaded_numbers(self) -> float:
         """Weights of the graph's own size that take as long to load as all of them."""
-        return self.numbers + self.narrow / self.graph.itemsize
+        return self.numbers + self.fp8_numbers / self.graph.itemsize
 
     @property
     def arrangement(self) -> Hashable:
@@ -56,21 +56,21 @@ class WeightLayout:
         makers: dict[str, Callable[[], np.ndarray]] = {
             "weights": lambda: self.weights(dtype),
             "channel_constants": self.constants,
-            "weights_fp8": lambda: self._filled(NARROW, is_narrow=True).view(np.uint8),
+            "weights_fp8": lambda: self._filled(FP8, is_fp8=True).view(np.uint8),
         }
         with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
             return {name: makers[name]() for name in self.sizes.specs(dtype)}
 
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return the weights that are not in 8 bits, one load after the other."""
-        return self._filled(dtype, is_narrow=False)
+        return self._filled(dtype, is_fp8=False)
 
-    def _filled(self, dtype: np.dtype[Any], *, is_narrow: bool) -> np.ndarray:
-        whole = np.zeros(self.narrow if is_narrow else self.numbers, dtype)
+    def _filled(self, dtype: np.dtype[Any], *, is_fp8: bool) -> np.ndarray:
+        whole = np.zeros(self.fp8_numbers if is_fp8 else self.numbers, dtype)
         for node in self.graph.nodes:
-            if node.operation.filtered is not None and node.has_narrow_weights == is_narrow:
+            if node.operation.filtered is not None and node.has_fp8_weights == is_fp8:
                 _Filling(self.graph, node).fill(whole, loads_at(node))
-            if isinstance(node.operation, Attention) and node.filters is not None and not is_narrow:
+            if isinstance(node.operation, Attention) and node.filters is not None and not is_fp8:
                 first = node.operation.bias_at
                 whole[first : first + node.filters.size] = node.filters.make().ravel()
         return whole
@@ -98,7 +98,7 @@ class Sizes:
 
     numbers: int
     columns: int
-    narrow: int = 0
+    fp8_numbers: int = 0
 
     def specs(self, dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
         """Return shape and dtype of the operands of `run_network` beside its inputs, by name, without empty ones.
@@ -108,20 +108,20 @@ class Sizes:
         every: dict[str, tuple[Shape, np.dtype[Any]]] = {
             "weights": ((self.numbers,), dtype),
             "channel_constants": ((PARTITIONS, self.columns), np.dtype(np.float32)),
-            "weights_fp8": ((self.narrow,), np.dtype(np.uint8)),
+            "weights_fp8": ((self.fp8_numbers,), np.dtype(np.uint8)),
         }
         return {name: spec for name, spec in every.items() if 0 not in spec[0]}
 
 
-def lay_out(graph: Graph) -> WeightLayout:
+def lay_out_weights(graph: Graph) -> WeightLayout:
     """Give each operation its place in the array of weights and among the constants."""
     nodes: list[Node] = []
     numbers, columns = {False: 0, True: 0}, 0  # weights by whether they are in 8 bits
     for node in graph.nodes:
         operation, filtered = node.operation, node.operation.filtered
         if filtered is not None:
-            loads = placed(loads_of(graph, node), numbers[node.has_narrow_weights])
-            numbers[node.has_narrow_weights] += numbers_of(loads)
+            loads = placed(loads_of(graph, node), numbers[node.has_fp8_weights])
+            numbers[node.has_fp8_weights] += numbers_of(loads)
             node = node.changed(weights=replace(filtered.weights, loads=loads), bias=columns)
         elif operation.numbered is not None:
             node = node.changed(constants=columns)
@@ -151,7 +151,7 @@ def bias_numbers(node: Node) -> int:
 
 def itemsize_of_weights(graph: Graph, node: Node) -> int:
     """Return the bytes of a weight of a node."""
-    return 1 if node.has_narrow_weights else graph.itemsize
+    return 1 if node.has_fp8_weights else graph.itemsize
 
 
 def steps_of(operation: Filtered) -> int:
@@ -192,7 +192,7 @@ class _Filling:
         assert operation is not None and node.filters is not None
         self._groups = operation.filter_groups
         filters = node.filters.make()
-        if node.has_narrow_weights:
+        if node.has_fp8_weights:
             filters = filters / scales_of_weights(filters).reshape(-1, 1, 1, 1)
         self._filters = combined(filters, operation.filter_form)
         self._starts = np.cumsum([0, *heights])
@@ -265,8 +265,8 @@ def _arrangement(node: Node) -> Hashable:
     if filtered is None:
         return own
     assert node.filters is not None
-    narrow = node.has_narrow_weights, operation.narrow, getattr(operation, "by_columns", False)
-    return *own, filtered.taps, filtered.filter_form, node.filters.shape, *narrow
+    variant = node.has_fp8_weights, operation.is_fp8, getattr(operation, "by_columns", False)
+    return *own, filtered.taps, filtered.filter_form, node.filters.shape, *variant
 
 
 def _first_column(node: Node) -> int:
@@ -292,11 +292,11 @@ def columns_of(graph: Graph, node: Node) -> int:
 def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return a node's columns, up to 128 numbers each: biases by partition, those of the scores by column."""
     operation = node.operation
-    if isinstance(operation, Scores) and operation.by_columns:
+    if isinstance(operation, DenseHead) and operation.by_columns:
         (biases,) = scaled(graph, node)
         tiles = [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
         return [*tiles, np.arange(PARTITIONS, dtype=np.float32)]
-    if isinstance(operation, Scores):
+    if isinstance(operation, DenseHead):
         return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
     if isinstance(operation, Convolution):
         tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]

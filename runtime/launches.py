@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..kernels.convolution.forms import DEPTHWISE, QUICKEST, worthwhile
+from ..lowering.config import LoweringConfig
 from ..lowering.describe import forms_by_layer, rows_of
 from ..lowering.eight_bits import EightBits
-from ..lowering.graph import DoesNotFit
-from ..lowering.network_plan import NetworkPlan
+from ..lowering.graph import Unsupported
+from ..lowering.launch_sequence import LaunchSequence
 from ..lowering.pipeline import LaunchPlan
-from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch as ShownLaunch  # re-exported for app, which imports runtime only
 from ..models.checks import INPUT
 from ..models.files import Model
@@ -74,20 +74,20 @@ def plan_launches(
     """
     if dtype == EIGHT_BITS:
         return _in_eight_bits(model, info, options, batch)
-    planning = planning_of(dtype, info, options)
+    config = config_of(dtype, info, options)
     if options.per == "layer":
         _check_one_core(model, info, "as asked for")
-        return LayerLaunches(model, dtype, None, planning)
+        return LayerLaunches(model, dtype, None, config)
     try:
-        launches = NetworkLaunches(model, dtype, planning, options.instructions, batch, info.has_layer_times)
-        return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, planning))
-    except DoesNotFit as reason:
+        launches = NetworkLaunches(model, dtype, config, options.instructions, batch, info.has_layer_times)
+        return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, config))
+    except Unsupported as reason:
         why = str(reason)
     except Exception as fault:  # a bug in planning must not stop the network: single layers still work
         _LOG.exception("%s: no plan of one launch in %s", model.network.name, dtype)
         why = f"its plan failed ({describe_fault(fault)})"
     _check_one_core(model, info, why)
-    return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {why}", planning)
+    return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {why}", config)
 
 
 def describe_fault(fault: Exception) -> str:
@@ -110,14 +110,14 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
     if options.per == "layer":
         raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
     calibration = options.calibration or own_calibration(model.network)
-    planning = planning_of(EIGHT_BITS, info, options)
+    config = config_of(EIGHT_BITS, info, options)
     values = find_target(info.target).generation > 2  # older cores multiply 8 bits no faster than 16
     largest = partial(_largest, calibration, model)
     eight_bits = EightBits(largest, values, are_all=options.eight_bits == "all")
-    planning = replace(planning, eight_bits=eight_bits)
+    config = replace(config, eight_bits=eight_bits)
     try:
-        launches = NetworkLaunches(model, EIGHT_BITS, planning, options.instructions, batch, info.has_layer_times)
-    except DoesNotFit as reason:
+        launches = NetworkLaunches(model, EIGHT_BITS, config, options.instructions, batch, info.has_layer_times)
+    except Unsupported as reason:
         raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
     launches.note = "; ".join(filter(None, [launches.eight_bits_note(calibration.source), launches.note]))
     return launches
@@ -127,22 +127,22 @@ def _largest(calibration: Calibration, model: Model, layer: str) -> float:
     return calibration.trace(model).largest[layer]
 
 
-def planning_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Planning:
+def config_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> LoweringConfig:
     """Return the settings of planning for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
     forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()
-    return Planning(info.target, itemsize, forms, cores=info.lnc)
+    return LoweringConfig(info.target, itemsize, forms, cores=info.lnc)
 
 
 class LayerLaunches:
     """One or more launches for each layer; values between them are in HBM."""
 
-    def __init__(self, model: Model, dtype: str, note: str | None, planning: Planning) -> None:
+    def __init__(self, model: Model, dtype: str, note: str | None, config: LoweringConfig) -> None:
         self.note = note
         self._of_values = not model.network.output.is_labelled
         self._dtype = DTYPES[dtype]
-        self._steps = plan_layers(model, self._dtype, planning)
+        self._steps = plan_layers(model, self._dtype, config)
         for step in self._steps:
             if isinstance(step, KernelStep):
                 _keep(*step.operands)
@@ -194,13 +194,13 @@ class NetworkLaunches:
     """
 
     def __init__(
-        self, model: Model, dtype: str, planning: Planning, instructions: int, batch: int, has_layer_times: bool
+        self, model: Model, dtype: str, config: LoweringConfig, instructions: int, batch: int, has_layer_times: bool
     ) -> None:
-        """See `plan_launches`; DoesNotFit if the kernel cannot express the network."""
+        """See `plan_launches`; Unsupported if the kernel cannot express the network."""
         from .. import kernels  # only after the backend is chosen
 
         self._dtype = NETWORK_DTYPES[dtype]
-        self._plan = NetworkPlan(model, self._dtype, planning, instructions)
+        self._plan = LaunchSequence(model, self._dtype, config, instructions)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
         self._has_layer_times = has_layer_times

@@ -17,11 +17,11 @@ import numpy as np
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import MAX_INPUTS, input_name
-from ..lowering.graph import DoesNotFit, Graph
+from ..lowering.config import LoweringConfig
+from ..lowering.graph import Graph, Unsupported
 from ..lowering.launch_plan import LaunchPlanner
 from ..lowering.layer_graph import computes_nothing, lower_layer
 from ..lowering.pipeline import LaunchPlan
-from ..lowering.planning import Planning
 from ..lowering.show import ShownLaunch
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
@@ -99,7 +99,7 @@ class ProgramStep:
         """Return the launch of a batch; KernelError for a layer that does not fit into the target's memory."""
         try:
             return self.planner.plan(batch)
-        except DoesNotFit as why:
+        except Unsupported as why:
             advice = "; dtypes of 16 bits need about half" if self.dtype.itemsize > 2 else ""
             raise KernelError(f"in {self.dtype.name}, {why}{advice}") from None
 
@@ -120,21 +120,21 @@ def row_of(step: LayerStep) -> Row:
     return Row(step.name, step.kernel, step.input_shapes[0], step.output_shape, step.layers)
 
 
-def plan_layers(model: Model, dtype: np.dtype[Any], planning: Planning) -> tuple[LayerStep, ...]:
+def plan_layers(model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> tuple[LayerStep, ...]:
     """Return the launches of a network in order, with weights cast to `dtype` and laid out for the kernels.
 
-    The last one is the argmax of the leading output, unless that is values. DoesNotFit if a layer has no rule.
+    The last one is the argmax of the leading output, unless that is values. Unsupported if a layer has no rule.
     """
-    return tuple(_Chain(model, dtype, planning).steps)
+    return tuple(_Chain(model, dtype, config).steps)
 
 
 class _Chain:
     """The steps so far, and the source of each layer's value: a step, or the input of the network."""
 
-    def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning) -> None:
+    def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> None:
         self.steps: list[LayerStep] = []
         self._model, self._network = model, model.network
-        self._dtype, self._planning = dtype, planning
+        self._dtype, self._config = dtype, config
         self._shapes = model.network.shapes()
         self._sums: dict[str, KernelStep] = {}  # convolutions that could take a residual sum, by layer
         self._values = {INPUT: INPUT}
@@ -169,7 +169,7 @@ class _Chain:
             "groups": layer.groups,
             "activation": layer.activation,
             "parameters": layer.activation_parameters,
-            "form": "quickest" if any(form.is_minimal for form in self._planning.forms) else Form.DIRECT.value,
+            "form": "quickest" if any(form.is_minimal for form in self._config.forms) else Form.DIRECT.value,
         }
         operands = pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
         step = self._kernel_step(layer, "conv2d", "fused_conv2d_maxpool_packed", operands, parameters)
@@ -279,7 +279,7 @@ class _Chain:
             reads=tuple(self._values[name] for name in names),
             input_shapes=tuple((BATCH, *self._shapes[name]) for name in names),
             output_shape=(BATCH, *self._shapes[layer.name]),
-            planner=self._planning.planner(graph),
+            planner=self._config.planner(graph),
             dtype=self._dtype,
             # a part of a concatenation has no layer
             layers=tuple(own.name for own in self._network.layers if own.name == layer.name),

@@ -30,7 +30,7 @@ OTHERS = {
     ("kernels/matmul.py", 16384): "columns from which warming up is worth its time",
     ("kernels/matmul_plan.py", 512): "columns of a tile, read on import, where the target is not known",
     ("lowering/weight_loads.py", 16384): "bytes of a load, chosen for the DMA engines",
-    ("kernels/places.py", 128): "columns of zeros, chosen for what waits behind them",
+    ("kernels/operation_fields.py", 128): "columns of zeros, chosen for what waits behind them",
     ("kernels/pooling.py", 2048): "elements of a band of rows, chosen for the Vector Engine",
     ("kernels/tiling/tiles.py", 2048): "bytes of HBM from which a descriptor is efficient",
     ("kernels/tiling/windows.py", 16384): "columns that a window may span",

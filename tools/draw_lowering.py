@@ -18,7 +18,12 @@ from ..lowering.passes import all_passes
 from ..lowering.passes.base import Pass
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
-LAST = (Kind.STAGE, Kind.STAY, Kind.EARLY_LOADS, Kind.WARM_UP)  # kinds of choices that no pass carries out
+LAST = (
+    Kind.STAGE,
+    Kind.RESIDENT_WEIGHTS,
+    Kind.PREFETCH,
+    Kind.WARM_UP,
+)  # kinds of choices that no pass carries out
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # width of the boxes, and left edge of those beside them
 STYLE = """
@@ -64,7 +69,7 @@ def boxes() -> Iterator[Box]:
     yield Box("graph", "operations, what each reads, where its value is (lowering/graph.py)", "data")
     for each in all_passes(()):
         yield Box(each.name, words_of(each), "pass", _named(each.kinds))
-    yield Box("lay_out", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
+    yield Box("lay_out_weights", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
     yield Box("emit", "Put operations into stages and bands of rows (lowering/emit.py)", "pass", _named(LAST))
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
@@ -78,7 +83,9 @@ def draw() -> str:
     """Return the picture as SVG, which adapts to light and dark pages."""
     lines = list(boxes())
     height = 2 * LEFT + STEP * len(lines)
-    first, last = (next(n for n, box in enumerate(lines) if box.name == name) for name in ("split_tails", "emit"))
+    first, last = (
+        next(n for n, box in enumerate(lines) if box.name == name) for name in ("split_partial_tiles", "emit")
+    )
     drawn = [part for number, box in enumerate(lines) for part in _box(box, LEFT + STEP * number)]
     top = LEFT + STEP * first
     drawn += _choice(top, STEP * (last - first) + ROW)

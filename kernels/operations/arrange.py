@@ -7,7 +7,7 @@ import nki.language as nl
 
 from ..arrangement import permute_images
 from ..attention_operation import ReshapePixels
-from ..program import NO_SIDES, Border, Interleave, Pad, Rearrange
+from ..program import NO_SIDES, Border, Pad, PixelShuffle, Rearrange
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
 from ..tiling.windows import Span, fill_border
@@ -20,13 +20,13 @@ ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
 def pad(launch, number, operation: Pad, operands):
     """Pad a value with a number, or with rows and columns of its own."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     top, left, bottom, right = operation.padding
     above, before = max(0, -top), max(0, -left)
     rows = value.rows - above - max(0, -bottom)
     columns = value.columns - before - max(0, -right)
     for t in range(len(value.tiles)):
-        result = room.inside(t)
+        result = output.inside(t)
         engine = ENGINES[t % 2]
         down = Span(0, operation.rows, max(0, top), max(0, bottom))
         across = Span(0, operation.columns, max(0, left), max(0, right))
@@ -39,7 +39,7 @@ def pad(launch, number, operation: Pad, operands):
         )
         if operation.border is not Border.NUMBER:
             copy_border(result, operation.border, down, across, engine)
-    return room
+    return output
 
 
 def copy_border(data, border: Border, down: Span, across: Span, engine):
@@ -60,22 +60,22 @@ def border_copies(border: Border, span: Span):
     return [(at, span.head + border.position(at - span.head, extent)) for at in around]
 
 
-def interleave(launch, number, operation: Interleave, operands):
+def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
     """Copy values to rows and columns at equal distances."""
-    room = launch.room_of(operation, operands[0].heights)
+    output = launch.output_of(operation, operands[0].heights)
     down, across = operation.step
     for phase, value in enumerate(operands):
         row, column = divmod(phase, across)
         for t in range(len(value.tiles)):
-            target = room.inside(t)[:, :, row : operation.rows : down, column : operation.columns : across]
+            target = output.inside(t)[:, :, row : operation.rows : down, column : operation.columns : across]
             nisa.tensor_copy(dst=target, src=value.inside(t), engine=ENGINES[phase % 2])
-    return room
+    return output
 
 
 def reshape_pixels(launch, number, operation: ReshapePixels, operands):
     """Reshape the pixels of each channel, through a copy without the margin."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     shape = (operation.rows, operation.columns)
     for t in range(len(value.tiles)):
         source, engine = value.inside(t), ENGINES[t % 2]
@@ -84,11 +84,11 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
             nisa.tensor_copy(dst=copy, src=source, engine=engine)
             source = copy
         if operation.split:
-            _permute_pixels(room.inside(t), source.flatten_dims(2, 3), operation)
+            _permute_pixels(output.inside(t), source.flatten_dims(2, 3), operation)
             continue
         pixels = source.flatten_dims(2, 3).reshape_dim(2, shape)
-        nisa.tensor_copy(dst=room.inside(t), src=pixels, engine=engine)
-    return room
+        nisa.tensor_copy(dst=output.inside(t), src=pixels, engine=engine)
+    return output
 
 
 def _permute_pixels(target, pixels, operation: ReshapePixels):
@@ -129,6 +129,6 @@ def rearrange(launch, number, operation: Rearrange, operands):
     seen = value_in_hbm(
         turned.reshape((value.images, lanes, operation.rows, operation.columns)), operation.packed, value.pictures
     )
-    room = launch.room_of(operation, tile_sizes(lanes, PARTITIONS))
-    load_tiles(room, seen)
-    return room
+    output = launch.output_of(operation, tile_sizes(lanes, PARTITIONS))
+    load_tiles(output, seen)
+    return output

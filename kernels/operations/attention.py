@@ -53,17 +53,17 @@ BANKS_OF_SCORES = 2  # score tiles in PSUM awaiting their exponentials; further 
 
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias) values."""
-    room = launch.room_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
-    work = _Work(launch, operation, operands, room, Bias(launch, operation))
+    output = launch.output_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
+    work = _Work(launch, operation, operands, output, Bias(launch, operation))
     waiting: list[Any] = []  # second halves, delayed behind the first halves of later groups
-    for image in range(room.images):
+    for image in range(output.images):
         for finish in _Image(work, image).halves():
             waiting.append(finish)
             if len(waiting) > GROUPS_AHEAD:
                 waiting.pop(0)()
     for finish in waiting:
         finish()
-    return room
+    return output
 
 
 def _of_whole_words(parts, dtype):
@@ -86,7 +86,7 @@ class _Work:
     launch: Any
     operation: Attention
     operands: Any
-    room: Any
+    output: Any
     bias: Bias
     masks: dict[tuple[int, int, int], nl.NkiTensor] = field(default_factory=dict)
 
@@ -95,14 +95,20 @@ class _Image:
     """Attention of one image."""
 
     def __init__(self, work: _Work, image) -> None:
-        launch, operation, room = work.launch, work.operation, work.room
+        launch, operation, output = work.launch, work.operation, work.output
         queries, keys, values = work.operands
-        self._launch, self._operation, self._room, self._image, self._bias = launch, operation, room, image, work.bias
+        self._launch, self._operation, self._output, self._image, self._bias = (
+            launch,
+            operation,
+            output,
+            image,
+            work.bias,
+        )
         self._queries = Tokens(queries, image, operation.by_rows, is_padded=True, masks=work.masks)
         self._keys = Tokens(keys, image, operation.by_rows)
         self._rows = operation.rows if operation.by_rows else 1
         self._heads = head_pieces(queries.heights, operation.heads)
-        self._out_heads = head_pieces([tile.shape[0] for tile in room.tiles], operation.heads)
+        self._out_heads = head_pieces([tile.shape[0] for tile in output.tiles], operation.heads)
         self._key_tiles = tiles(self._keys.count, PARTITIONS)
         self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
         self._sums: dict[int, nl.NkiTensor] = {}  # by output tile, for the current sequences
@@ -315,7 +321,7 @@ class _Image:
 
     def _store(self, tile, row, block: Tile):
         """Copy the sums of an output tile, for a block of queries or for several sequences, to the output."""
-        sums = self._sums[tile][0 : self._room.tiles[tile].shape[0]]
+        sums = self._sums[tile][0 : self._output.tiles[tile].shape[0]]
         count = min(
             block.size, self._operation.rows * self._operation.columns if self._rows == 1 else self._operation.columns
         )
@@ -327,12 +333,12 @@ class _Image:
 
     def _open_result(self):
         """Return the target of each output tile: the output buffer, or a temporary tile without its margin."""
-        inside = [self._room.inside(t)[:, self._image] for t in range(len(self._room.tiles))]
+        inside = [self._output.inside(t)[:, self._image] for t in range(len(self._output.tiles))]
         if self._operation.by_rows:
             return inside
         if self._operation.rows == 1:
             return [tile[:, 0] for tile in inside]
-        if self._operation.margin == NO_SIDES and set(self._room.margins) == {NO_SIDES}:
+        if self._operation.margin == NO_SIDES and set(self._output.margins) == {NO_SIDES}:
             return [tile.flatten_dims(1, 2) for tile in inside]
         tokens = self._operation.rows * self._operation.columns
         return [sbuf_tile((tile.shape[0], tokens), tile.dtype) for tile in inside]
@@ -341,11 +347,11 @@ class _Image:
         """Copy results in temporary tiles to the output buffer."""
         if self._operation.by_rows or self._operation.rows == 1:
             return
-        if self._operation.margin == NO_SIDES and set(self._room.margins) == {NO_SIDES}:
+        if self._operation.margin == NO_SIDES and set(self._output.margins) == {NO_SIDES}:
             return
         for t, result in enumerate(self._result):
             shaped = result.reshape_dim(1, (self._operation.rows, self._operation.columns))
-            nisa.tensor_copy(dst=self._room.inside(t)[:, self._image], src=shaped, engine=nisa.engine.gpsimd)
+            nisa.tensor_copy(dst=self._output.inside(t)[:, self._image], src=shaped, engine=nisa.engine.gpsimd)
 
     def _evict(self, dst, src):
         self._turn += 1

@@ -13,13 +13,13 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..argmax import SEARCH_WIDTH
-from ..program import Scores
+from ..program import DenseHead
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, sbuf_tile, several_columns, tiles
 
 BEYOND = float(1 << 24)  # larger than any class number, also after rounding
 
 
-def compute_column_scores(launch, number, operation: Scores, value, multiplied):
+def compute_column_scores(launch, number, operation: DenseHead, value, multiplied):
     """Compute the scores of one picture and the first class with the largest score, into HBM.
 
     `multiplied`: the steps of the filter, and of each input tile the weights [partitions, steps, classes].

@@ -17,7 +17,7 @@ from ..convolution.plan import plan_groups, psum_pieces, sum_columns
 from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
-from ..program import Convolution, Place, RowGroups
+from ..program import Convolution, RowFold, WriteRegion
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, sbuf_tile, several_columns
 from .gates import convolve_gates, has_gates
@@ -25,7 +25,7 @@ from .launch import stream_of
 from .load import load
 from .problems import filters_of, finish_of, images_of
 from .row_blocks import convolve_row_blocks
-from .row_groups import blank_rows, blank_tile
+from .row_fold import blank_rows, blank_tile
 from .value import copy_down
 
 
@@ -76,10 +76,10 @@ def _convolve_tiles(launch, number, operation, operands, plan):
     weights.of_tile(0, early=is_starting and launch.loads_early)
     inputs = _inputs(operation, value, plan)
     launch.load_constants()
-    room = launch.room_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))
+    out = launch.output_of(operation, tile_sizes(operation.channels * operation.packed, PARTITIONS))
     order = operation.output_order(value.packed)
-    place = operation.into or Place(room=number)
-    ends = _epilogues(launch, operation, plan, order, weights.reads, room)
+    place = operation.into or WriteRegion(buffer=number)
+    ends = _epilogues(launch, operation, plan, order, weights.reads, out)
     turn = 0
     for index, group in enumerate(plan.groups):
         for out_tile in out_tiles:
@@ -87,20 +87,20 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             phase, row, part = order.position(out_tile.index, PARTITIONS)
             first = group.image * order.phases + phase
             own_rows = ceil_div(operation.rows * operation.pool_size - row, order.rows)
-            filled = _filled(group, ceil_div(room.images - first, order.phases), own_rows)
+            filled = _filled(group, ceil_div(out.images - first, order.phases), own_rows)
             if filled is None:  # the group has no pictures or rows here
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
-            own = Place(place.room, (row, 0), (order.rows, 1))
+            own = WriteRegion(place.buffer, (row, 0), (order.rows, 1))
             down, (step, _) = place.first[0] + place.step[0] * row, place.step
             target = replace(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
             at = place.tile + part  # of the room's tiles
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
-            if room.hbm is None:
-                whole = room.in_phases(at) if room.column_phases > 1 else room.inside(at)
+            if out.hbm is None:
+                whole = out.in_phases(at) if out.column_phases > 1 else out.inside(at)
                 result = _window(whole[0 : out_tile.size], images, target, filled, operation.pool_size)
             else:
-                hbm = _window(room.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
+                hbm = _window(out.hbm[:, lanes].permute((1, 0, 2, 3)), images, target, filled, operation.pool_size)
                 rows = hbm.shape[2]
                 result = sbuf_tile(hbm.shape, launch.dtype_of(operation), name=launch.label(operation))
             added = None
@@ -113,26 +113,26 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             output = OutputTile(result, filled, pieces=pieces, turn=turn, is_last=is_last)
             end = replace(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
-            if index == len(plan.groups) - 1 and not operation.weights.stay:
+            if index == len(plan.groups) - 1 and not operation.weights.are_resident:
                 weights.units[out_tile.index] = {}  # the simulator keeps referenced tiles
             turn += len(pieces)
             warm = None
-            if room.hbm is not None:
-                blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_groups.count, rows)
+            if out.hbm is not None:
+                blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_fold.count, rows)
                 copy_by_hardware(dst=hbm, src=result)
         advance(inputs, index)
-    blank_rows(operation.row_groups, room)
-    copy_down(operation.copies, room)
-    return room
+    blank_rows(operation.row_fold, out)
+    copy_down(operation.copies, out)
+    return out
 
 
-def _epilogues(launch, operation, plan, order, reads, room):
+def _epilogues(launch, operation, plan, order, reads, out):
     """Return the constants for the outputs of each write region's parts."""
     ends: list[Epilogue] = []
     for out_tile in plan.weights.out_tiles:
         part = order.position(out_tile.index, PARTITIONS)[2]
         if part == len(ends):
-            by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], room)
+            by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], out)
             ends.append(_epilogue(launch, operation, part, out_tile.size, by_matmul))
     return ends
 
@@ -155,12 +155,12 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     return epilogue
 
 
-def _adds_by_matmul(operation, plan, reads, room):
+def _adds_by_matmul(operation, plan, reads, out):
     """True if the Tensor Engine adds the addend to scaled sums: with few matmuls it would otherwise wait for the Vector
     Engine. One bank of outputs repays making a diagonal matrix."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
-    enough = room.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
+    enough = out.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 
@@ -179,9 +179,9 @@ def _inputs(operation, value, plan):
 
 def _blanked(operation, group):
     """Return the rows outside the image within one group of outputs."""
-    groups = operation.row_groups
+    groups = operation.row_fold
     is_first, is_last = group.row == 0, group.row + group.rows == operation.rows * operation.pool_size
-    return RowGroups(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
+    return RowFold(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
 
 
 def _filled(group, images, rows):

@@ -13,35 +13,35 @@ MANY_PIXELS = 96  # pixels from which an instruction per image beats one on tens
 def combine(launch, number, operation: Combine, operands):
     """Combine two values; the second may hold one number for each channel of each image."""
     first, second = operands
-    room = launch.room_of(operation, first.heights)
+    output = launch.output_of(operation, first.heights)
     for t in range(len(first.tiles)):
-        _combine_tile(operation, room.inside(t), first.inside(t), second.inside(t))
-    return room
+        _combine_tile(operation, output.inside(t), first.inside(t), second.inside(t))
+    return output
 
 
 def scale_and_shift(launch, number, operation: Affine, operands):
     """Scale and shift a value, and apply an activation."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     name, parameters = operation.activation.name, operation.activation.parameters
     for t in range(len(value.tiles)):
-        result, data = room.inside(t), value.inside(t)
+        result, data = output.inside(t), value.inside(t)
         scale, shift = (_numbers(launch, operation, 2 * t + n, data) for n in range(2))
         if operation.by_element:
             scale_and_shift_tiles(result, data, _on_all(scale, data), _on_all(shift, data), name, parameters)
         else:
             activate(result, data, name, parameters, bias=shift, scale=scale)
-    return room
+    return output
 
 
 def slope(launch, number, operation: Slope, operands):
     """Multiply the numbers below zero by their slopes."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     for t in range(len(value.tiles)):
         data = value.inside(t)
-        slope_below_zero(room.inside(t), data, _on_all(_numbers(launch, operation, t, data), data))
-    return room
+        slope_below_zero(output.inside(t), data, _on_all(_numbers(launch, operation, t, data), data))
+    return output
 
 
 def _numbers(launch, operation, index, data):

@@ -16,13 +16,13 @@ import nki.language as nl
 
 from ..convolution.forms import matrices
 from ..convolution.weights import WeightStream
-from ..places import ZERO_COLUMNS
+from ..operation_fields import ZERO_COLUMNS
 from ..program import LAUNCH_INPUT, Convolution, Memory, Program, WeightLoad, WeightsAt
 from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
 from ..tiling.warm_up import bank_for, is_throttled, make_zeros, multiply_zeros, warm_bank
-from .value import Value, join, make_room, value_in_hbm
+from .value import Value, allocate_value, join, value_in_hbm
 
 
 @dataclass
@@ -47,7 +47,7 @@ class LoadedWeights:
     def of_tile(self, tile, early=False):
         """Return the units of an output tile, in the order of the input tiles that it reads.
 
-        `early`: they are the first of a launch.
+        `prefetches`: they are the first of a launch.
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
@@ -98,7 +98,7 @@ class Launch:
         self.program = program
         self._operations = program.operations
         self.stages = () if program.alone and self._core > 0 else program.stages
-        self.weights, self.narrow_weights = weights
+        self.weights, self.fp8_weights = weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
         self._constants_in_hbm = constants
@@ -106,8 +106,8 @@ class Launch:
         self._diagonal: Any = None
         self._zeros: Any = None
         self.loads_early = True  # the first weights beside the input, triggered by the Scalar Engine
-        self._warming = dict(program.warming)
-        self._staying: dict[WeightsAt, LoadedWeights] = {}
+        self._warmup_matmuls = dict(program.warmup_matmuls)
+        self._resident_weights: dict[WeightsAt, LoadedWeights] = {}
         self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
         self._kept: dict[int, Value] = {}  # buffers for the whole batch, and the scores and classes of the last layer
         self._inputs = [self._seen(x) for x in inputs]
@@ -136,17 +136,17 @@ class Launch:
     def begin_pass(self, first, end, number):
         """Start pass `number` of a stage, on images [first, end) of the input; drop values kept for earlier passes."""
         self._first, self._end, self._pass = first, end, number
-        self._values = {room: self._of_pass(value) for room, value in self._kept.items()}
+        self._values = {buffer: self._of_pass(value) for buffer, value in self._kept.items()}
         for position, value in enumerate(self._inputs):
             self._values[LAUNCH_INPUT - position] = value.of_images(first, end)
         if number == 0:
-            self._staying = {}
+            self._resident_weights = {}
 
     def warm_bank(self, number, partitions, columns):
         """Return a PSUM tile of zeros, at least `columns` columns, for the first sums of operation `number`: the Tensor
         Engine multiplies zeros while it waits for its operands, as it does at the start for the first loads. None if it
         does not."""
-        count, widest = self._warming.get(number, 0), nl.tile_size.psum_bank_fmax
+        count, widest = self._warmup_matmuls.get(number, 0), nl.tile_size.psum_bank_fmax
         if not is_throttled() or not (count or self.is_starting):
             return None
         if self._zeros is None:
@@ -159,7 +159,7 @@ class Launch:
 
     def dtype_of(self, operation):
         """Return the dtype of an operation's value."""
-        return nl.float8_e4m3 if operation.narrow else self.dtype
+        return nl.float8_e4m3 if operation.is_fp8 else self.dtype
 
     def begin_operation(self, number):
         """Advance to operation `number` of the program."""
@@ -184,8 +184,8 @@ class Launch:
             weights, load = operation.weights, operation.weights.loads[early.load]
             self._named += 1
             name = TensorName(f"{operation.name}.{self._named}", early.operation, self._pass, is_early=True)
-            w = self.narrow_weights if weights.narrow else self.weights
-            self._ahead[weights.narrow][load] = load_weights(load, w, copy_by_hardware, name)
+            w = self.fp8_weights if weights.is_fp8 else self.weights
+            self._ahead[weights.is_fp8][load] = load_weights(load, w, copy_by_hardware, name)
 
     def constants(self, rows, first, count=1):
         """Return columns of the constants, float32 [rows, count]."""
@@ -212,28 +212,28 @@ class Launch:
         """Return the pictures of the pass."""
         return self._values[LAUNCH_INPUT].pictures
 
-    def open_room(self, number, room):
+    def open_buffer(self, number, buffer):
         """Return a buffer for the images of the pass: a new one, or its part of a buffer for the whole batch."""
-        if room.memory is Memory.OUTPUT:
+        if buffer.memory is Memory.OUTPUT:
             return self._of_pass(self._kept[number])
-        if not room.whole_batch:
-            return self._new_room(room, self.pictures())
+        if not buffer.whole_batch:
+            return self._allocate_buffer(buffer, self.pictures())
         if number not in self._kept:
-            self._kept[number] = self._new_room(room, self.program.pictures)
+            self._kept[number] = self._allocate_buffer(buffer, self.program.pictures)
         return self._of_pass(self._kept[number])
 
-    def room_of(self, operation, partitions):
+    def output_of(self, operation, partitions):
         """Return the buffer that an operation writes: its `into`, or a new one in SBUF with tiles of `partitions`."""
         if operation.into is None:
-            return make_room(self, operation, self.pictures(), partitions)
-        room = self._values[operation.into.room]
+            return allocate_value(self, operation, self.pictures(), partitions)
+        buffer = self._values[operation.into.buffer]
         if isinstance(operation, Convolution):
-            return room
+            return buffer
         first = operation.into.first[0]
-        return room.of_rows(first, first + operation.rows)
+        return buffer.of_rows(first, first + operation.rows)
 
     def answers(self, number, operation):
-        """Return the outputs of an operation in HBM for the pass's pictures: (scores, classes) for `Answers`,
+        """Return the outputs of an operation in HBM for the pass's pictures: (scores, classes) for `ClassifierHead`,
         (classes,) for `PixelArgmax`."""
         answers = self._answers[number]
         first = self._first * self.program.packed
@@ -242,10 +242,10 @@ class Launch:
 
     def weights_of(self, operation, plan):
         """Return the weights of an operation; resident weights are those of an earlier pass."""
-        found = self._staying.get(operation.weights)
+        found = self._resident_weights.get(operation.weights)
         if found is not None:
             return found
-        w = self.narrow_weights if operation.weights.narrow else self.weights
+        w = self.fp8_weights if operation.weights.is_fp8 else self.weights
         assert w is not None, f"network: {operation.name} reads weights, and none of its dtype were passed"
         out_tiles = range(len(plan.weights.out_tiles))
         units = [unit for load in operation.weights.loads for unit in load.units]
@@ -258,10 +258,10 @@ class Launch:
             units=[{} for _ in out_tiles],
             pitches=[{} for _ in out_tiles],
             identity=self.identity,
-            ahead=self._ahead[operation.weights.narrow],
+            ahead=self._ahead[operation.weights.is_fp8],
         )
-        if operation.weights.stay:
-            self._staying[operation.weights] = opened
+        if operation.weights.are_resident:
+            self._resident_weights[operation.weights] = opened
         return opened
 
     def identity(self):
@@ -303,13 +303,15 @@ class Launch:
             self._kept[number] = value_in_hbm(out[own].reshape(lanes), operation.packed, self.program.pictures)
             self.outputs.append(out)
 
-    def _new_room(self, room, pictures):
-        if room.memory is Memory.SBUF:
-            return make_room(self, room, pictures, room.heights)
-        lanes = room.packed * room.channels
-        images = round_up(pictures, room.packed) // room.packed
-        hbm = nl.ndarray((images, lanes, room.rows, room.columns), dtype=self.dtype_of(room), buffer=nl.private_hbm)
-        return value_in_hbm(hbm, room.packed, pictures)
+    def _allocate_buffer(self, buffer, pictures):
+        if buffer.memory is Memory.SBUF:
+            return allocate_value(self, buffer, pictures, buffer.heights)
+        lanes = buffer.packed * buffer.channels
+        images = round_up(pictures, buffer.packed) // buffer.packed
+        hbm = nl.ndarray(
+            (images, lanes, buffer.rows, buffer.columns), dtype=self.dtype_of(buffer), buffer=nl.private_hbm
+        )
+        return value_in_hbm(hbm, buffer.packed, pictures)
 
     def _of_pass(self, value):
         apart = self.program.packed // value.packed

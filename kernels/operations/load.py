@@ -36,25 +36,25 @@ def load(seen, plan):
 def load_plain(launch, number, operation: Load, operands):
     """Load a value without changing it."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
-    load_tiles(room, value)
-    return room
+    output = launch.output_of(operation, value.heights)
+    load_tiles(output, value)
+    return output
 
 
-def load_tiles(room, value):
+def load_tiles(output, value):
     """Load a value in HBM into the tiles of a room."""
     first = 0
     for t, size in enumerate(value.heights):
-        copy_by_hardware(dst=room.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
+        copy_by_hardware(dst=output.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
         first += size
 
 
 def store(launch, number, operation: Store, operands):
     """Store a value."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
-    store_value(value, room.hbm)
-    return room
+    output = launch.output_of(operation, value.heights)
+    store_value(value, output.hbm)
+    return output
 
 
 def load_taps(launch, number, operation: TapsLoad, operands):

@@ -29,37 +29,37 @@ class _Normalized:
 def normalize_groups(launch, number, operation: GroupNorm, operands):
     """Normalise groups of channels over each image."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
-    norm = _open(launch, operation, value, room)
+    output = launch.output_of(operation, value.heights)
+    norm = _open(launch, operation, value, output)
     each = operation.channels // operation.groups
     group_norm_tiles(norm.targets, norm.sources, norm.parts, each, (norm.scales, norm.shifts, norm.epsilon))
-    return room
+    return output
 
 
 def normalize_pixels(launch, number, operation: LayerNorm, operands):
     """Normalise each pixel over its channels, some pixels of all tiles at a time."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
-    norm = _open(launch, operation, value, room)
+    output = launch.output_of(operation, value.heights)
+    norm = _open(launch, operation, value, output)
     ones = _ones(value, norm.parts)
     for results, data in _blocks(norm.targets, norm.sources):
         layer_norm_tiles(results, data, ones, value.channels, (norm.scales, norm.shifts, norm.epsilon))
-    return room
+    return output
 
 
 def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
     """Divide each channel by the response of those around it, some pixels of all tiles at a time."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     sizes = value.heights
     ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
     parts = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))]
     bands = response_bands(parts, operation.size)
-    targets, sources = ([each.inside(t) for t in range(len(sizes))] for each in (room, value))
+    targets, sources = ([each.inside(t) for t in range(len(sizes))] for each in (output, value))
     response = Response(operation.alpha / operation.size, operation.beta, operation.bias)
     for results, data in _blocks(targets, sources):
         local_response_tiles(results, data, bands, response)
-    return room
+    return output
 
 
 def _blocks(targets, sources):
@@ -72,14 +72,14 @@ def _blocks(targets, sources):
                 yield tuple([_block(tile, some, down, across) for tile in tiles] for tiles in (targets, sources))
 
 
-def _open(launch, operation, value, room):
+def _open(launch, operation, value, output):
     sizes = value.heights
     ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
     epsilon = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
     columns = [operation.constants + 2 * t for t in range(len(sizes))]
     norm = _Normalized(
         sources=[value.inside(t) for t in range(len(sizes))],
-        targets=[room.inside(t) for t in range(len(sizes))],
+        targets=[output.inside(t) for t in range(len(sizes))],
         parts=[Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))],
         scales=[launch.constants(size, column) for size, column in zip(sizes, columns)],
         shifts=[launch.constants(size, column + 1) for size, column in zip(sizes, columns)],

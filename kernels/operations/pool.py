@@ -34,7 +34,7 @@ def pool_means(launch, number, operation: AveragePool, operands):
 
 
 def _pool(launch, operation, value, fill, fold):
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     top, left, bottom, right = operation.padding
     kernel, stride, dilation = operation.kernel, operation.stride, operation.dilation
     window = Window(kernel[0], stride[0], dilation[0], (top, bottom), operation.ceil_mode)
@@ -50,7 +50,7 @@ def _pool(launch, operation, value, fill, fold):
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
-            result = room.inside(t)[:, images.start : images.end]
+            result = output.inside(t)[:, images.start : images.end]
             data = value.inside(t, around)[:, images.start : images.end]
             for band in even_tiles(rows.outputs, pool_band(line, rows.reach, rows.stride)):
                 down = input_span(rows, band, whole(rows.size))
@@ -61,7 +61,7 @@ def _pool(launch, operation, value, fill, fold):
                     if down.head + down.tail + across.head + across.tail > 0:
                         part = _padded(part, down, across, fill)
                 fold(result[:, :, band.start : band.end], part, rows, columns, band)
-    return room
+    return output
 
 
 def _padded(data, rows, columns, fill):

@@ -14,7 +14,7 @@ from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..convolution.row_blocks import on_row_blocks
 from ..convolution.sums import Epilogue, OutputTile, convolve_tile
-from ..program import Convolution, Place
+from ..program import Convolution, WriteRegion
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, itemsize, sbuf_tile
 from .launch import stream_of
@@ -41,8 +41,8 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
     )
     plan = plan_resident(problem, PARTITIONS, heights, keeps_rows=True, combined_bytes=0)
     weights = launch.weights_of(grouped, plan)
-    room = launch.room_of(operation, tile_sizes(operation.channels, PARTITIONS))
-    place = operation.into or Place(room=number)
+    output = launch.output_of(operation, tile_sizes(operation.channels, PARTITIONS))
+    place = operation.into or WriteRegion(buffer=number)
     tiles = []
     warm = launch.warm_bank(number, PARTITIONS, sum_columns(plan))
     for index in range(len(blocks) + 1):
@@ -56,9 +56,9 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
             epilogue = Epilogue(launch.constants(PARTITIONS, operation.bias + block.index))
             convolve_tile(OutputTile(result, plan.groups[0]), [tiles[block.index]], stream, epilogue, warm)
             warm = None
-            _scatter(room, place, result, operation, geometry, block)
-    copy_down(operation.copies, room)
-    return room
+            _scatter(output, place, result, operation, geometry, block)
+    copy_down(operation.copies, output)
+    return output
 
 
 def _gather(launch, value, operation, geometry, block):
@@ -84,9 +84,9 @@ def _gather(launch, value, operation, geometry, block):
     return tile
 
 
-def _scatter(room, place, result, operation, geometry, block):
+def _scatter(output, place, result, operation, geometry, block):
     """Copy the rows of groups to the channels of a block in a room."""
-    whole = room.inside(block.tile)[block.first : block.first + block.size]
+    whole = output.inside(block.tile)[block.first : block.first + block.size]
     (top, left), (down, across) = place.first, place.step
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
     for row in range(geometry.rows):

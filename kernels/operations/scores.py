@@ -9,7 +9,7 @@ from ..bias_activation import softmax_tile
 from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..normalization import log_softmax_tile
-from ..program import NO_SIDES, Answers, Ending, Scores
+from ..program import NO_SIDES, ClassifierHead, DenseHead, Ending
 from ..tiling.tiles import (
     PARTITIONS,
     Tile,
@@ -27,7 +27,7 @@ from .problems import filters_of, finish_of, images_of
 from .value import Value, stored_value
 
 
-def compute_scores(launch, number, operation: Scores, operands):
+def compute_scores(launch, number, operation: DenseHead, operands):
     """Compute scores [images, classes], with softmax or log-softmax if requested, and the first class with the largest
     score, into HBM."""
     (value,) = operands
@@ -94,7 +94,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     bias = launch.constants(sums.shape[0], operation.bias, operation.channels)
     answers = logits[:, :, 0 : operation.channels]
     data = reshaped(sums, (sums.shape[0], rows, operation.channels))
-    if operation.weights.narrow:
+    if operation.weights.is_fp8:
         scale = launch.constants(sums.shape[0], operation.bias + operation.channels, operation.channels)
         nisa.tensor_tensor(dst=answers, data1=data, data2=scale.expand_dim(1).broadcast(1, rows), op=nl.multiply)
         data = answers
@@ -108,7 +108,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     _store(classes[first:end].reshape((part.size, packed)), reshaped(found, (sums.shape[0], len(blocks), packed)))
 
 
-def find_answers(launch, number, operation: Answers, operands):
+def find_answers(launch, number, operation: ClassifierHead, operands):
     """Find the classes in the values of each image, which pass through HBM to put images on the partitions."""
     (value,) = operands
     pictures = value.images * value.packed

@@ -26,37 +26,37 @@ MOST_TILES = 8  # most tiles of a softmax over tiles
 def soften_channels(launch, number, operation: ChannelSoftmax, operands):
     """Compute a softmax of each pixel over runs of its channels."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     heights = value.heights
     if operation.length <= MOST_TILES and len(set(heights)) == 1 and operation.inner % heights[0] == 0:
         each = operation.inner // heights[0]
         for first in range(0, len(heights), operation.length * each):
             for t in range(first, first + each):
-                _soften_tiles(room, value, range(t, t + operation.length * each, each), operation.log)
-        return room
-    work = _Turning(launch, operation, value, room)
+                _soften_tiles(output, value, range(t, t + operation.length * each, each), operation.log)
+        return output
+    work = _Turning(launch, operation, value, output)
     for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
         blocks = list(alike)
         for some in tiles(len(blocks), work.blocks_at_once):
             work.compute(blocks[some.start : some.end])
-    return room
+    return output
 
 
 def soften_rows(launch, number, operation: RowSoftmax, operands):
     """Compute a softmax of each row, some rows of some images at a time."""
     (value,) = operands
-    room = launch.room_of(operation, value.heights)
+    output = launch.output_of(operation, value.heights)
     most = max(1, ROW_ELEMENTS // value.columns)
     for t in range(len(value.tiles)):
-        target, source = room.inside(t), value.inside(t)
+        target, source = output.inside(t), value.inside(t)
         for down in even_tiles(value.rows, most):
             for some in even_tiles(value.images, max(1, most // down.size)):
                 own = (slice(None), slice(some.start, some.end), slice(down.start, down.end))
                 _soften(target[own], source[own], operation.log)
-    return room
+    return output
 
 
-def _soften_tiles(room, value, own, is_log):
+def _soften_tiles(output, value, own, is_log):
     """Compute a softmax over tiles, each partition and pixel by itself."""
     for some, down, across, _ in _blocks(value, ROW_ELEMENTS):
         block = (some, down, across)
@@ -74,7 +74,7 @@ def _soften_tiles(room, value, own, is_log):
         else:
             nisa.reciprocal(dst=last, data=sums)
         for t, each in zip(own, lower if is_log else grown):
-            dst = _block_of(room.inside(t), block)
+            dst = _block_of(output.inside(t), block)
             nisa.tensor_tensor(dst=dst, data1=each, data2=last, op=nl.subtract if is_log else nl.multiply)
 
 
@@ -125,12 +125,12 @@ class _Turning:
     pixels: the Tensor Engine writes whole words of PSUM.
     """
 
-    def __init__(self, launch, operation: ChannelSoftmax, value, room) -> None:
+    def __init__(self, launch, operation: ChannelSoftmax, value, output) -> None:
         self._operation, self._dtype = operation, launch.dtype
         self._heights = value.heights
         self._lanes = sum(self._heights)
         self._sources = [value.inside(t) for t in range(len(self._heights))]
-        self._targets = [room.inside(t) for t in range(len(self._heights))]
+        self._targets = [output.inside(t) for t in range(len(self._heights))]
         is_odd = any(size % 2 for size in self._heights) or value.images * value.rows * value.columns == 1
         self._turned_dtype = nl.float32 if is_odd else launch.dtype
         bytes_of_block = self._lanes * itemsize(transposed_dtype(self._turned_dtype))

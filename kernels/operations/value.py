@@ -115,7 +115,7 @@ def join(values):
     )
 
 
-def make_room(launch, operation, pictures, partitions, is_blank=True):
+def allocate_value(launch, operation, pictures, partitions, is_blank=True):
     """Allocate SBUF tiles of `partitions` each for a value; zero its margin if `is_blank`."""
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
@@ -147,7 +147,7 @@ def _tiles(launch, operation, shapes):
     dtype = launch.dtype_of(operation)
     while len(tiles) < len(shapes):
         shape = shapes[len(tiles)]
-        if operation.narrow and len(tiles) + 1 < len(shapes) and shapes[len(tiles) + 1] == shape:
+        if operation.is_fp8 and len(tiles) + 1 < len(shapes) and shapes[len(tiles) + 1] == shape:
             partitions, images, rows, columns = shape
             both = sbuf_tile((partitions, images, rows, 2, columns), dtype, name=launch.label(operation))
             tiles += [both[:, :, :, 0], both[:, :, :, 1]]

@@ -4,27 +4,35 @@ from collections.abc import Sequence
 
 from ...kernels.convolution.forms import Form
 from .add_margins import AddMargins
+from .assign_memory import AssignMemory
 from .base import Pass, in_order
 from .choose_forms import ChooseForms
-from .group_input import GroupInput
 from .load_taps import LoadInput, LoadTaps
-from .narrow_values import NarrowValues
 from .pack_images import PackImages
 from .pack_rows import PackRows
 from .pack_taps import PackTaps
 from .pad_channels import PadChannels
-from .place import PlaceValues
-from .share_sums import ShareSums
+from .put_classes_on_partitions import PutClassesOnPartitions
+from .split_accumulation import SplitAccumulation
 from .split_columns import SplitColumns
 from .split_means import SplitMeans
+from .split_partial_tiles import SplitPartialTiles
 from .split_phases import SplitPhases
-from .split_tails import SplitTails
-from .turn_scores import TurnScores
+from .store_as_fp8 import StoreAsFp8
+from .stream_input import StreamInput
 
 
 def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
     """Return the passes in the order in which they run; `forms` of filters are chosen among, beside the direct one."""
-    by_choice = (SplitTails(), PadChannels(), PackRows(), SplitPhases(), SplitMeans(), PackImages(), PlaceValues())
-    always = (LoadInput(), LoadTaps(), GroupInput(), SplitColumns(), AddMargins(forms))
-    by_price = (ChooseForms(forms), NarrowValues(), PackTaps(), TurnScores(), ShareSums())
+    by_choice = (
+        SplitPartialTiles(),
+        PadChannels(),
+        PackRows(),
+        SplitPhases(),
+        SplitMeans(),
+        PackImages(),
+        AssignMemory(),
+    )
+    always = (LoadInput(), LoadTaps(), StreamInput(), SplitColumns(), AddMargins(forms))
+    by_price = (ChooseForms(forms), StoreAsFp8(), PackTaps(), PutClassesOnPartitions(), SplitAccumulation())
     return in_order((*by_choice, *always, *by_price))

@@ -16,7 +16,7 @@ class AddMargins(Pass):
     """Zeros around each value are reserved, as operations read it in any of `forms`."""
 
     name = "add_margins"
-    needs = ("group_input", "split_columns")
+    needs = ("stream_input", "split_columns")
 
     def __init__(self, forms: Sequence[Form]) -> None:
         self._with_forms = any(form.is_minimal for form in forms)
@@ -51,10 +51,10 @@ def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
 def with_wide_weights(graph: Graph, node: Node) -> Node | None:
     """Return a node with weights that may be combined, which those in 8 bits may not; None where it reads values that
     only 8-bit weights multiply."""
-    if not node.has_narrow_weights:
+    if not node.has_fp8_weights:
         return node
     read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]
     convolution = node.operation.convolved
-    if convolution is None or any(each.operation.narrow or each.may_be_narrow for each in read):
+    if convolution is None or any(each.operation.is_fp8 or each.may_be_fp8 for each in read):
         return None
-    return node.changed(weights=replace(convolution.weights, narrow=False))
+    return node.changed(weights=replace(convolution.weights, is_fp8=False))

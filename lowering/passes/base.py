@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ..decisions import Ask, Choice, Decisions, Kind
-from ..graph import DoesNotFit, Graph
+from ..graph import Graph, Unsupported
 
 
 class Pass(ABC):
@@ -24,7 +24,7 @@ class Pass(ABC):
 
     @abstractmethod
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
-        """Return the graph after the pass; DoesNotFit where a choice does not apply."""
+        """Return the graph after the pass; Unsupported where a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """Return the choices about the launch beside none, for a graph on which earlier passes ran by `decisions`."""
@@ -56,7 +56,7 @@ class SwitchedPass(Pass):
             return graph
         changed = self.change(graph, decisions)
         if changed is None:
-            raise DoesNotFit(f"{self.name} does not apply")
+            raise Unsupported(f"{self.name} does not apply")
         return changed
 
     @abstractmethod

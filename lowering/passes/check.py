@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernels.tiling.packing import tile_sizes
 from ...simulator.machine.chip import PARTITIONS
-from ..graph import DoesNotFit, Graph
+from ..graph import Graph, Unsupported
 from .add_margins import wanted_margins
 
 
@@ -16,7 +16,7 @@ def check_order(graph: Graph) -> None:
 
 
 def check_tiles(graph: Graph) -> None:
-    """DoesNotFit where an operation combines values whose channels are cut into other tiles."""
+    """Unsupported where an operation combines values whose channels are cut into other tiles."""
     for node in graph.nodes:
         operation = node.operation
         if not operation.combines:
@@ -24,7 +24,7 @@ def check_tiles(graph: Graph) -> None:
         channels = operation.channels * operation.packed
         own = tile_sizes(channels, PARTITIONS) if operation.cuts_channels else graph.heights(operation.sources[0])
         if own != graph.heights(operation.sources[1]):
-            raise DoesNotFit(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")
+            raise Unsupported(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")
 
 
 def check_margins(graph: Graph) -> None:

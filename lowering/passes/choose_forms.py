@@ -58,7 +58,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
     for number, node in enumerate(graph.nodes):
         minimal = [form for form in forms if form.is_minimal]
         wide = with_wide_weights(graph, node)
-        tried = [_in_form(graph, wide, form, room) for form in minimal for room in COMBINED_BYTES if wide is not None]
+        tried = [_in_form(graph, wide, form, size) for form in minimal for size in COMBINED_BYTES if wide is not None]
         tried += [_in_row_blocks(graph, node, form) for form in forms if form.rows > 1]
         tried += [_with_made_diagonals(graph, node) for form in forms if form is Form.MADE]
         candidates = {each.operation: each for each in tried if each is not None}
@@ -106,7 +106,7 @@ def _is_alone(graph: Graph, node: Node) -> bool:
     operation = node.convolution
     if len(operation.sources) > 1 or operation.packed > 1 or graph.packed_in(node) > 1:
         return False
-    if operation.is_scaled or operation.rows_at_once > 1 or operation.row_groups.count > 1 or operation.pool_size > 1:
+    if operation.is_scaled or operation.rows_at_once > 1 or operation.row_fold.count > 1 or operation.pool_size > 1:
         return False
     if (
         node.memory is not Memory.SBUF
@@ -117,7 +117,7 @@ def _is_alone(graph: Graph, node: Node) -> bool:
     return not any(graph.nodes[part].operation.loads_taps for part in operation.sources[0])
 
 
-def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
+def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node | None:
     """Return a node in a form; None where it cannot take it."""
     operation = node.operation.convolved
     if operation is None or not operation.can_be_combined:
@@ -141,9 +141,11 @@ def _in_form(graph: Graph, node: Node, form: Form, room: int) -> Node | None:
         needed = ((together + operation.kernel[0]) * input_room(form) + together) * (wide + 3) * size
         if needed > (operation.group_bytes - RESERVED_BYTES) // 2:
             return None
-    if not loaded and room > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
+    if not loaded and combined_bytes > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
         return None  # all of it fits the smaller room
-    return node.changed(form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or room)
+    return node.changed(
+        form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or combined_bytes
+    )
 
 
 def _all_combined(graph: Graph, node: Node, form: Form) -> int:

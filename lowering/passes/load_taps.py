@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, Load, PixelArgmax, Rearrange, Scores, TapsLoad
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, DenseHead, Load, PixelArgmax, Rearrange, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..decisions import Ask, Decisions
 from ..graph import Graph, Node, prepend
 from .base import Pass
-from .group_input import WHOLE_BYTES
+from .stream_input import WHOLE_BYTES
 
 FEWEST_CHANNELS = 8  # that a convolution is given however many images are packed: the most are 16
 
@@ -25,7 +25,7 @@ class LoadInput(Pass):
     """An input that no convolution loads is loaded by an operation of its own."""
 
     name = "load_input"
-    needs = ("split_tails",)
+    needs = ("split_partial_tiles",)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
@@ -50,7 +50,7 @@ def load_input(graph: Graph) -> Graph:
         return graph
     if len(readers) == 1 and readers[0][1] == 0:
         reader = graph.nodes[readers[0][0]]
-        if isinstance(reader.operation, (Convolution, Load, PixelArgmax, Scores)) and reader.sources[0] == (
+        if isinstance(reader.operation, (Convolution, Load, PixelArgmax, DenseHead)) and reader.sources[0] == (
             LAUNCH_INPUT,
         ):
             return graph

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.program import (
+    DenseHead,
     Packing,
-    Scores,
 )
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Choice, Decisions, Kind
@@ -87,7 +87,7 @@ def _can_pack(graph: Graph, images: int) -> bool:
             return False
         if of_input > 1 and operation.channels > PARTITIONS and operation.channels % PARTITIONS:
             return False
-        if isinstance(operation, Scores) and of_input * operation.channels > PSUM_BANK_FLOATS:
+        if isinstance(operation, DenseHead) and of_input * operation.channels > PSUM_BANK_FLOATS:
             return False
         if any(each != of_input for each in of_operands[0]):
             return False

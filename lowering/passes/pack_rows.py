@@ -30,7 +30,7 @@ from ..graph import Graph, Node
 from .base import SwitchedPass
 from .pad_channels import NOT_OF_ZERO
 from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of
-from .split_tails import split_tails
+from .split_partial_tiles import split_partial_tiles
 
 FEWEST_GROUPS = 2  # of rows, below which there is little to gain
 MOST_FILLED = 1.125  # rows of groups for each row of the image that leaves them
@@ -41,7 +41,7 @@ class PackRows(SwitchedPass):
     """Rows are packed, with those of expansions that keep their tails."""
 
     name = "pack_rows"
-    needs = ("split_tails", "load_input", "pad_channels")
+    needs = ("split_partial_tiles", "load_input", "pad_channels")
     kinds = (Kind.PACK_ROWS,)
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
@@ -50,23 +50,27 @@ class PackRows(SwitchedPass):
 
     def is_forced(self, decisions: Decisions) -> bool:
         """See `Pass`: tails are kept, and channels padded, for packed rows alone."""
-        return bool(decisions.value(Kind.KEEP_TAILS) or decisions.value(Kind.PAD_CHANNELS))
+        return bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or decisions.value(Kind.PAD_CHANNELS))
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
         """See `Pass`."""
         if not decisions.value(Kind.PACK_ROWS):
             return True
-        return has_packed_expansions(graph) if decisions.value(Kind.KEEP_TAILS) else has_packed_rows(graph)
+        return (
+            has_packed_expansions(graph) if decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) else has_packed_rows(graph)
+        )
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
         """See `Pass`: packed rows of expansions take fewer matmuls than those of others alone."""
-        if not any(state.value(Kind.KEEP_TAILS) for state in states):
+        if not any(state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for state in states):
             return states
-        return [state for state in states if state.value(Kind.KEEP_TAILS) or not state.value(Kind.PACK_ROWS)]
+        return [
+            state for state in states if state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or not state.value(Kind.PACK_ROWS)
+        ]
 
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
         """See `SwitchedPass`."""
-        return pack_rows(graph, bool(decisions.value(Kind.KEEP_TAILS)))
+        return pack_rows(graph, bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS)))
 
 
 def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
@@ -92,13 +96,13 @@ def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
 def has_packed_rows(graph: Graph) -> bool:
     """True if the rows of any convolution are packed."""
     operations = [node.operation.convolved for node in graph.nodes]
-    return any(each.row_groups.count > 1 for each in operations if each is not None)
+    return any(each.row_fold.count > 1 for each in operations if each is not None)
 
 
 def has_packed_expansions(graph: Graph) -> bool:
     """True if the rows of any expansion are packed."""
     operations = [node.operation.convolved for node in graph.nodes]
-    return any(each.row_groups.count > 1 < each.groups for each in operations if each is not None)
+    return any(each.row_fold.count > 1 < each.groups for each in operations if each is not None)
 
 
 def _split_pools(graph: Graph) -> Graph:
@@ -125,7 +129,7 @@ def _split_pools(graph: Graph) -> Graph:
                 channels=operation.channels,
                 rows=operation.rows,
                 columns=operation.columns,
-                narrow=operation.narrow,
+                is_fp8=operation.is_fp8,
                 kernel=(2, 2),
                 stride=(2, 2),
             )
@@ -167,9 +171,9 @@ def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
         if not unread:
             packed = _candidates(graph, names)
             unread = {graph.nodes[n].name for n in _each(graph, names) if n not in packed}
-            return split_tails(graph, _each(graph, unread)), names - unread
+            return split_partial_tiles(graph, _each(graph, unread)), names - unread
         names -= unread
-        graph = split_tails(graph, _each(graph, unread))
+        graph = split_partial_tiles(graph, _each(graph, unread))
 
 
 def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:

@@ -23,7 +23,7 @@ class PackTaps(Pass):
     """Taps share the partitions where they can, by copies of values in SBUF where these are worth it."""
 
     name = "pack_taps"
-    needs = ("narrow_values",)
+    needs = ("store_as_fp8",)
     kinds = (Kind.COPIES, Kind.FILL_TAPS)
     asks = True
 

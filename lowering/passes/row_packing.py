@@ -11,8 +11,8 @@ from ...kernels.program import (
     LAUNCH_INPUT,
     AveragePool,
     MaxPool,
-    RowGroups,
-    RowGroupsPool,
+    RowFold,
+    RowFoldPool,
 )
 from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
@@ -208,9 +208,9 @@ def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
     groups = _groups(operation.rows, each, offset)
     blanked = lanes.block % QUARTER == 0
     below = groups * each - offset - operation.rows
-    row_groups = RowGroups(each, offset, below) if blanked else RowGroups(each)
+    row_fold = RowFold(each, offset, below) if blanked else RowFold(each)
     numbers = tuple(lanes.ordered(np.tile(numbers, each), 0) for numbers in node.numbers)
-    return replace(node, numbers=numbers).changed(channels=lanes.count, rows=groups, row_groups=row_groups)
+    return replace(node, numbers=numbers).changed(channels=lanes.count, rows=groups, row_fold=row_fold)
 
 
 def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
@@ -326,13 +326,13 @@ def _pack_pool(node: Node, operation: MaxPool, taken: int, given: int | None) ->
     start = taken - operation.padding[0]
     groups = _groups(node.before[1], 2, taken)
     bottom = operation.rows - 1 + (start + operation.kernel[0] - 1) // 2 - (groups - 1)
-    pool = RowGroupsPool(
+    pool = RowFoldPool(
         name=operation.name,
         sources=operation.sources,
         channels=operation.channels,
         rows=operation.rows,
         columns=operation.columns,
-        narrow=operation.narrow,
+        is_fp8=operation.is_fp8,
         kernel=operation.kernel,
         stride=operation.stride,
         dilation=operation.dilation,

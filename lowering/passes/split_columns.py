@@ -20,7 +20,7 @@ class SplitColumns(Pass):
     """Columns are in phases where a pool that moves by several is all that reads them."""
 
     name = "split_columns"
-    needs = ("place",)
+    needs = ("assign_memory",)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
@@ -40,7 +40,7 @@ def split_columns(graph: Graph) -> Graph:
 def _can_be_split(graph: Graph, node: Node) -> bool:
     """True if a node is a convolution that writes whole rows of its value to SBUF by itself."""
     operation = node.operation.convolved
-    if operation is None or graph.itemsize != ITEMSIZE or operation.narrow:
+    if operation is None or graph.itemsize != ITEMSIZE or operation.is_fp8:
         return False
     if operation.groups > 1 or operation.pool_size > 1 or len(operation.sources) > 1 or node.in_bands:
         return False

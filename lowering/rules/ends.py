@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from ...kernels.program import Ending, Scores
+from ...kernels.program import DenseHead, Ending
 from ...kernels.program import PixelArgmax as PixelArgmaxOperation
 from ...models.layers import PixelArgmax, Softmax
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_SCORES, GraphBuilder, lowers
-from ..graph import DoesNotFit, Node
+from ..graph import Node, Unsupported
 from .views import keep
 
 SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
@@ -49,7 +49,7 @@ def end(builder: GraphBuilder) -> None:
     for node in builder.nodes:
         for part in (part for parts in node.sources for part in parts if part >= 0):
             if builder.nodes[part].operation.has_answers:
-                raise DoesNotFit(f"layer {node.name!r} ({node.kind}) reads a softmax")
+                raise Unsupported(f"layer {node.name!r} ({node.kind}) reads a softmax")
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:
@@ -71,7 +71,7 @@ def _is_linear(node: Node) -> bool:
 
 
 def _can_score(node: Node, itemsize: int) -> bool:
-    """True if `Scores` can compute a layer: its output is one number a channel.
+    """True if `DenseHead` can compute a layer: its output is one number a channel.
 
     Larger layers run as others do, and the scores only bring their numbers to where the answers are found.
     """
@@ -90,7 +90,7 @@ def _can_score(node: Node, itemsize: int) -> bool:
 
 def _as_scores(node: Node, ending: Ending) -> Node:
     operation = node.convolution
-    scores = Scores(
+    scores = DenseHead(
         name=operation.name,
         sources=operation.sources,
         channels=operation.channels,

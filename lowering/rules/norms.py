@@ -7,7 +7,7 @@ from ...kernels.program import LayerNorm as LayerNormOperation
 from ...kernels.program import LocalResponseNorm as LocalResponseNormOperation
 from ...models.layers import GroupNorm, LayerNorm, LocalResponseNorm
 from ..builder import GraphBuilder, lowers
-from ..graph import DoesNotFit
+from ..graph import Unsupported
 
 
 @lowers(LayerNorm)
@@ -41,7 +41,7 @@ def local_response_norm(builder: GraphBuilder, layer: LocalResponseNorm) -> None
 
 def _check(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> None:
     if builder.shapes[layer.inputs[0]][0] != layer.channels:
-        raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) normalises the numbers of a flattened image")
+        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) normalises the numbers of a flattened image")
 
 
 def _fields(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...kernels.attention_operation import ReshapePixels
-from ...kernels.program import Convolution, Interleave, Operation, Rearrange
+from ...kernels.program import Convolution, Operation, PixelShuffle, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Transpose
 from ..builder import GraphBuilder, lowers
@@ -157,7 +157,7 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
             builder.places[name], builder.shapes[name] = place.picked(channels), (len(channels), *shape[1:])
             builder.gather(name)
     step = (after[1] // shape[1], after[2] // shape[2])
-    builder.add(Interleave, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
+    builder.add(PixelShuffle, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
 
 
 def _can_split(operation: Operation, channels: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from ...models.files import Model
 from ...version import __version__
 from ..backend import DEVICE_LABEL, DTYPES, ArraySpec, Backend, LaunchResult, split_arguments
 from ..launch_options import LaunchOptions
-from ..launches import planning_of
+from ..launches import config_of
 from ..layer_launches import LayerStep, plan_layers
 from ..session import DEFAULT_BATCH_SIZE, Result, Session
 from ..tolerances import network_tolerance
@@ -176,7 +176,7 @@ def compare_backends(
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
     info = measured.info
-    steps = plan_layers(model, DTYPES[dtype], planning_of(dtype, info, LaunchOptions("layer")))
+    steps = plan_layers(model, DTYPES[dtype], config_of(dtype, info, LaunchOptions("layer")))
     return BackendComparison(result, _merge(both.compared, steps), info.target, info.latency_label)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.tiling.packing import output_blocks, packed_layout
-from ...lowering.eight_bits import HEADROOM, LARGEST, NARROW, SCALABLE, scales_of_weights
+from ...lowering.eight_bits import FP8, HEADROOM, LARGEST, SCALABLE, scales_of_weights
 from ...models import golden
 from ...models.layout import pack_conv2d
 from ...simulator.machine.chip import PARTITIONS
@@ -42,7 +42,7 @@ class Float8Convolution(KernelCase):
         own = self._result_scale
         packed, biases = pack_conv2d(filters.view(np.uint8), bias / own)
         _, columns = pack_conv2d(filters.view(np.uint8), scales * self._scale / own)
-        return x.astype(NARROW).view(np.uint8), packed, biases, columns
+        return x.astype(FP8).view(np.uint8), packed, biases, columns
 
     def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of an operand."""
@@ -51,14 +51,14 @@ class Float8Convolution(KernelCase):
     def expected(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         """Return NumPy's result in float32 for the operands of `arrays`."""
         filters, scales, bias = self._weights(0)
-        x = arrays[0].view(NARROW).astype(np.float32) * self._scale
+        x = arrays[0].view(FP8).astype(np.float32) * self._scale
         w = filters.astype(np.float32) * scales[:, None, None, None]
         parameters = self.parameters
         return golden.conv2d(x, w, bias, parameters["padding"], parameters["pool_size"], parameters["activation"])
 
     def found(self, output: Any) -> np.ndarray:
         """Return the kernel's result as numbers."""
-        return np.asarray(output).view(NARROW).astype(np.float32) * self._result_scale
+        return np.asarray(output).view(FP8).astype(np.float32) * self._result_scale
 
     def _weights(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return filters divided by their channels' scales, these scales, and biases."""
@@ -66,7 +66,7 @@ class Float8Convolution(KernelCase):
         filters = random.standard_normal(self.filters, np.float32) / np.float32(math.sqrt(math.prod(self.filters[1:])))
         scales = scales_of_weights(filters)
         bias = random.standard_normal(len(filters), np.float32)
-        return (filters / scales[:, None, None, None]).astype(NARROW), scales, bias
+        return (filters / scales[:, None, None, None]).astype(FP8), scales, bias
 
 
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:

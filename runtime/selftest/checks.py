@@ -15,9 +15,9 @@ import numpy as np
 
 from ...kernels.program import input_name
 from ...kernels.tiling.packing import round_up
-from ...lowering.network_plan import NetworkPlan
+from ...lowering.config import LoweringConfig
+from ...lowering.launch_sequence import LaunchSequence
 from ...lowering.pipeline import LaunchPlan
-from ...lowering.planning import Planning
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
 from ...models.inputs import ImageInput
@@ -268,8 +268,8 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         name: (value / np.sqrt(max(1, value[0].size)) if value.ndim > 1 else value / 4).astype(dtype).astype(np.float32)
         for name, value in zip(shapes, values)
     }
-    planning = Planning(DEFAULT_TARGET, dtype.itemsize)
-    (part,) = NetworkPlan(Model(network, tensors, {}), dtype, planning, DEFAULT_LAUNCHES.instructions).segments
+    config = LoweringConfig(DEFAULT_TARGET, dtype.itemsize)
+    (part,) = LaunchSequence(Model(network, tensors, {}), dtype, config, DEFAULT_LAUNCHES.instructions).segments
     planned = part.plan(batch)
     (x,) = _draw(dtype, (planned.images, 1, side, side))
     x[batch:] = 0  # filler

@@ -41,7 +41,7 @@ from trninfer.simulator.machine.errors import ReportedOnChipWarning
 from trninfer.simulator.running.kernel import execute
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-NARROW = ("bfloat16", "float16", EIGHT_BITS)
+FP8 = ("bfloat16", "float16", EIGHT_BITS)
 FREE_DIMENSIONS = {"tensor_reduce": 4}  # of an access pattern; 3 for every other instruction ("most instructions")
 ENGINES = (nisa.engine.tensor, nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd)
 
@@ -126,12 +126,12 @@ PACKED = {
 }
 
 LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # of 129 channels, or 513 features
-EXPANSIONS = decide(packs_rows=True, packs_expansions=True)
+EXPANSIONS = decide(packs_rows=True, pack_depthwise_expansions=True)
 ROWS, TAPS = decide(packs_rows=True), decide(copied=ALL)
 GROUPED = decide(forms=tuple((NodeId(number), form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
-FILTERED = decide(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES))
+FILTERED = decide(forms=tuple((number, "pairs", combined_bytes) for number in ALL for combined_bytes in COMBINED_BYTES))
 BANDS = [Region(0, 3, 3)]
-STAYING = Choice(Kind.STAY, NodeId(1)), Choice(Kind.STAY)
+STAYING = Choice(Kind.RESIDENT_WEIGHTS, NodeId(1)), Choice(Kind.RESIDENT_WEIGHTS)
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
     "network of one picture whose taps fill up": ("digits-cnn", 1, decide(copied=ALL, filled_taps=33)),
@@ -158,9 +158,9 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of made diagonals": ("made", 2, decide(forms=((None, Form.MADE.value, 0),))),
 }
 IN_EIGHT_BITS = {
-    "8 bits": ("bounded", 3, decide(narrow=ALL)),
-    "8 bits, packed pictures": ("packed_rows", 4, decide(packed=2, narrow=ALL)),
-    "8 bits, packed expansions": ("expansions", 2, decide(packs_rows=True, packs_expansions=True, narrow=ALL)),
+    "8 bits": ("bounded", 3, decide(fp8=ALL)),
+    "8 bits, packed pictures": ("packed_rows", 4, decide(packed=2, fp8=ALL)),
+    "8 bits, packed expansions": ("expansions", 2, decide(packs_rows=True, pack_depthwise_expansions=True, fp8=ALL)),
     "8 bits, packed rows": ("packed_rows", 2, ROWS),
     "8 bits, no values": ("bounded", 2, Decisions()),
 }
@@ -391,7 +391,7 @@ def dtypes_go_together(steps: list[Step], target: str) -> None:
         dtypes = [tensor.dtype for tensor in others]
         if step.op == "nc_matmul":
             assert dst.dtype == "float32"
-            assert dtypes[:2] == ["float32"] * 2 or all(d in NARROW for d in dtypes[:2]), f"matmul of {dtypes}"
+            assert dtypes[:2] == ["float32"] * 2 or all(d in FP8 for d in dtypes[:2]), f"matmul of {dtypes}"
         if step.engine is nisa.engine.tensor and target == "trn1":
             assert dst.dtype == "float32", f"{step.op} into {dst.dtype}"  # NeuronCore-v2 writes nothing else to PSUM
         elif step.op in ("nc_transpose", "dma_transpose"):

@@ -4,7 +4,7 @@ from typing import Any
 
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.operation import Surroundings
-from trninfer.kernels.program import NO_SIDES, Affine, Answers, Convolution, Load, Place, Scores
+from trninfer.kernels.program import NO_SIDES, Affine, ClassifierHead, Convolution, DenseHead, Load, WriteRegion
 
 
 def around(**fields: Any) -> Surroundings:
@@ -45,8 +45,8 @@ def test_a_convolution_has_what_its_form_makes() -> None:
 
 def test_other_operations_have_what_is_on_its_way() -> None:
     assert Load(**SIZE).scratch_bytes(around()) == 0
-    assert Answers(**SIZE).scratch_bytes(around()) == 300 * 8
-    assert Scores(**SIZE).scratch_bytes(around()) == 0
-    assert Scores(**SIZE).scratch_bytes(around(reads_hbm=True)) == around().loaded_bytes(NO_SIDES)
+    assert ClassifierHead(**SIZE).scratch_bytes(around()) == 300 * 8
+    assert DenseHead(**SIZE).scratch_bytes(around()) == 0
+    assert DenseHead(**SIZE).scratch_bytes(around(reads_hbm=True)) == around().loaded_bytes(NO_SIDES)
     assert Affine(**SIZE, margin=(1, 0, 1, 0)).scratch_bytes(around()) == 8 * 3 * 2 * 12 * 20
-    assert Affine(**SIZE, into=Place(0)).scratch_bytes(around()) == 0
+    assert Affine(**SIZE, into=WriteRegion(0)).scratch_bytes(around()) == 0

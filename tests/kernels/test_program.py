@@ -11,7 +11,7 @@ from lowered import decide, decided
 from random_networks import residual
 from trninfer.kernels import program
 from trninfer.kernels.network import BODIES
-from trninfer.kernels.program import Convolution, Operation, OutputOrder, Program, Scores, Stage
+from trninfer.kernels.program import Convolution, DenseHead, Operation, OutputOrder, Program, Stage
 
 OPERATIONS = [
     kind
@@ -25,7 +25,7 @@ def test_the_images_of_a_phase_are_neighbours_in_the_input() -> None:
     operation = Convolution(name="a", channels=48, rows=1, columns=1, packed=2)
     assert operation.output_order(8) == OutputOrder(4, 1, 2, 48)
     assert dataclasses.replace(operation, rows_at_once=4).output_order(2) == OutputOrder(1, 4, 2, 48)
-    scores = Scores(name="a", channels=10, rows=1, columns=1)
+    scores = DenseHead(name="a", channels=10, rows=1, columns=1)
     assert scores.output_order(8) == OutputOrder(1, 1, 8, 10)
 
 

@@ -13,7 +13,7 @@ from random_networks import conv, ending_in_dense
 from trninfer.lowering import rules  # noqa: F401 (registers them)
 from trninfer.lowering.builder import RULES
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding.md"
 BLOCK = re.compile(r"^`((?:\w+/)+\w+)\.py`[:;].*?\n+```python\n(.*?)^```", re.M | re.S)
@@ -44,7 +44,7 @@ def test_the_example_of_a_layer_computes_what_its_golden_model_does(files: dict[
     layer_file, rule_file = files
     flip = load(layer_file, files[layer_file]).ChannelFlip
     network = ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3), flip("flipped"), conv("b", 8, 4, 3)])
-    with pytest.raises(DoesNotFit, match=r"layer 'flipped' \(channel_flip\) has no lowering rule"):
+    with pytest.raises(Unsupported, match=r"layer 'flipped' \(channel_flip\) has no lowering rule"):
         graph_of(network)
     load(rule_file, files[rule_file])
     for dtype in ("float32", "bfloat16"):

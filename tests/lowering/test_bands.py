@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 from lowered import after, assert_right, decide, graph_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Affine, AveragePool, Border, Combine, Convolution, MaxPool, Operation, Pad, Scores
+from trninfer.kernels.program import (
+    Affine,
+    AveragePool,
+    Border,
+    Combine,
+    Convolution,
+    DenseHead,
+    MaxPool,
+    Operation,
+    Pad,
+)
 from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, reach_of, windows_of
-from trninfer.lowering.graph import DoesNotFit, Graph, Node
+from trninfer.lowering.graph import Graph, Node, Unsupported
 from trninfer.lowering.passes.load_taps import load_taps
 from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine as CombineLayer
@@ -71,7 +81,7 @@ def test_a_band_reads_all_that_its_rows_reach_and_no_more(node: Node, data: st.D
     band = banded(node, (first, end), reach)
     assert isinstance(band, (Convolution, MaxPool))
     if max(read) < 0 or min(read) >= reach.rows:
-        with pytest.raises(DoesNotFit, match="padding alone"):
+        with pytest.raises(Unsupported, match="padding alone"):
             reach.inside  # noqa: B018
         return
     start, last = reach.inside
@@ -104,7 +114,7 @@ def test_operations_of_a_whole_image_are_not_cut() -> None:
         AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0)),  # means of two rows at the border
         AveragePool(**image, kernel=(2, 2), ceil_mode=True),
         Affine(**image, by_element=True),
-        Scores(**{**image, "rows": 1}),
+        DenseHead(**{**image, "rows": 1}),
     ]
     cut = [
         AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0), count_include_pad=True),

@@ -8,8 +8,8 @@ from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Convolution, MaxPool
 from trninfer.lowering import rules  # noqa: F401 (registers them)
 from trninfer.lowering.builder import RULES, GraphBuilder
-from trninfer.lowering.graph import DoesNotFit
-from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.models.layers import LAYER_KINDS, ChannelShuffle, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
@@ -102,5 +102,5 @@ def test_a_kind_without_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(RULES, Pool)
     layers = (Pool("p", "max", (2, 2), (2, 2)), Flatten("f"), Dense("d", 18, 2))
     network = Network("n", picture(3, 6), layers, labels(2))
-    with pytest.raises(DoesNotFit, match=r"layer 'p' \(pool\) has no lowering rule"):
+    with pytest.raises(Unsupported, match=r"layer 'p' \(pool\) has no lowering rule"):
         lower_layers(model_of(network), np.dtype(np.float32))

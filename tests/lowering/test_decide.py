@@ -16,23 +16,25 @@ import trninfer
 from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decide import PlanRequest, decide_elsewhere, hollow_graph, main
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
-from trninfer.lowering.plan_cache import PlanCache, PlanRecord
-from trninfer.lowering.price import Clock
+from trninfer.lowering.plan_cache import PlanCache, TuningRecord
 
 GRAPH = graph_of(ending_in_dense((3, 6, 6), [conv("a", 3, 8, 3), conv("b", 8, 16, 3)]))
 REQUEST = PlanRequest(GRAPH, (Form.PAIRS,), 150_000, "trn2", 1, 3, 50_000)
-NO_ROOM = replace(REQUEST, room=1000)
+NO_ROOM = replace(REQUEST, budget_bytes=1000)
 
 
-def planned_here(request: PlanRequest) -> PlanRecord:
+def planned_here(request: PlanRequest) -> TuningRecord:
     """The plan that this process makes."""
-    clock = Clock(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(request.graph, request.forms, request.room, clock, PlanCache(None), request.most)
+    cost_model = CostModel(request.target, request.graph.itemsize, request.cores)
+    planner = LaunchPlanner(
+        request.graph, request.forms, request.budget_bytes, cost_model, PlanCache(None), request.most
+    )
     plan = planner.plan(request.pictures)
-    return PlanRecord(plan.decisions, plan.nanoseconds, plan.instructions)
+    return TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions)
 
 
 def test_another_process_finds_the_same_plan() -> None:
@@ -67,11 +69,11 @@ def answered(request: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 @pytest.mark.parametrize("request_", [REQUEST, replace(REQUEST, target="trn3", pictures=1, cores=2)])
 def test_a_plan_is_printed_as_it_is_recorded(request_: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PlanRecord.from_json(answered(request_, monkeypatch)) == planned_here(request_)
+    assert TuningRecord.from_json(answered(request_, monkeypatch)) == planned_here(request_)
 
 
 def test_why_there_is_no_plan_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DoesNotFit) as here:
+    with pytest.raises(Unsupported) as here:
         planned_here(NO_ROOM)
     assert answered(NO_ROOM, monkeypatch) == {"reason": str(here.value)}
 
@@ -91,7 +93,7 @@ class Interpreter:
 def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = Interpreter(tmp_path, monkeypatch)
     python.says(r'{"reason": "layer \"a\" has no room"}'.replace("\\", "\\\\"))
-    with pytest.raises(DoesNotFit, match=r'^layer "a" has no room$'):
+    with pytest.raises(Unsupported, match=r'^layer "a" has no room$'):
         decide_elsewhere(REQUEST)
     python.says("", r"Traceback\nValueError: of no use\n", 1)
     with pytest.raises(RuntimeError, match=r"^planning in another process failed: ValueError: of no use$"):

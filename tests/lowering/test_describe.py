@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Convolution, MaxPool, Operation, RowGroups, RowGroupsPool, TapsLoad
+from trninfer.kernels.program import Convolution, MaxPool, Operation, RowFold, RowFoldPool, TapsLoad
 from trninfer.kernels.tiling.packing import Taps
 from trninfer.lowering.describe import LayerRow, forms_by_layer, rows_of
 from trninfer.lowering.graph import Graph, Node
@@ -22,10 +22,10 @@ def said(*operations: Operation) -> list[str | None]:
 def test_what_is_said_of_a_layer_is_how_it_multiplies_its_filters() -> None:
     assert said(MaxPool(**ALIKE, kernel=(2, 2))) == [None]
     assert said(CONV) == ["direct"]
-    pool = RowGroupsPool(
+    pool = RowFoldPool(
         **ALIKE, kernel=(2, 2), stride=(2, 2), dilation=(1, 1), padding=(0,) * 4, start=0, offset=0, image_rows=3
     )
-    assert said(replace(CONV, form=Form.PAIRS, row_groups=RowGroups(2, 1, 0)), pool) == ["pairs, 2 rows packed"]
+    assert said(replace(CONV, form=Form.PAIRS, row_fold=RowFold(2, 1, 0)), pool) == ["pairs, 2 rows packed"]
     load = TapsLoad(**ALIKE, kernel_columns=3)
     assert said(load, replace(CONV, taps=Taps(3, 1, 42), packed=2)) == ["direct, 9 taps a matmul, 2 images packed"]
     parts = replace(CONV, groups=8), replace(CONV, groups=8, taps=Taps(3, 1, 32))

@@ -8,14 +8,14 @@ import pytest
 from lowered import decide
 from random_networks import labels, model_of, picture
 from trninfer import kernels, simulator
-from trninfer.kernels.program import Convolution, Scores
+from trninfer.kernels.program import Convolution, DenseHead
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, scales_of_weights
 from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.lowering.pipeline import Pipeline
 from trninfer.lowering.schedule import Region
-from trninfer.lowering.weights import lay_out
+from trninfer.lowering.weights import lay_out_weights
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
@@ -46,11 +46,13 @@ def graph_of(values: bool = True, are_all: bool = False) -> Graph:
 
 
 def node_of(graph: Graph, name: str) -> Node:
-    return next(node for node in graph.nodes if node.name == name and isinstance(node.operation, (Convolution, Scores)))
+    return next(
+        node for node in graph.nodes if node.name == name and isinstance(node.operation, (Convolution, DenseHead))
+    )
 
 
 def names(graph: Graph, *, of_values: bool) -> list[str]:
-    found = [node.name for node in graph.nodes if (node.operation.narrow if of_values else node.has_narrow_weights)]
+    found = [node.name for node in graph.nodes if (node.operation.is_fp8 if of_values else node.has_fp8_weights)]
     return list(dict.fromkeys(found))
 
 
@@ -97,13 +99,13 @@ def test_a_layer_in_bfloat16_scales_its_value_alone() -> None:
 
 
 def test_weights_are_in_two_arrays() -> None:
-    layout = lay_out(graph_of())
+    layout = lay_out_weights(graph_of())
     operands = layout.operands(BFLOAT16)
     weights, constants, narrow = operands["weights"], operands["channel_constants"], operands["weights_fp8"]
     assert weights.dtype == BFLOAT16 and narrow.dtype == np.uint8 and constants.dtype == np.float32
     assert {n: (array.shape, array.dtype) for n, array in operands.items()} == layout.sizes.specs(BFLOAT16)
     assert np.abs(narrow.view(ml_dtypes.float8_e4m3).astype(np.float32)).max() == LARGEST
-    plain = lay_out(lower_layers(model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5))), BFLOAT16))
+    plain = lay_out_weights(lower_layers(model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5))), BFLOAT16))
     assert list(plain.sizes.specs(BFLOAT16)) == ["weights", "channel_constants"]
 
 
@@ -138,9 +140,9 @@ def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
     graph = lower_layers(model, BFLOAT16, EightBits(largest.__getitem__, values=True))
     pipeline = Pipeline(graph, (), find_target("trn2").usable_sbuf_bytes)
     plan = pipeline.launch(decisions.having(Choice(Kind.STAGE, value=2)), 2)
-    assert any(node.operation.narrow for node in plan.graph.nodes)
+    assert any(node.operation.is_fp8 for node in plan.graph.nodes)
     for node in plan.graph.nodes:
-        if isinstance(node.operation, (Convolution, Scores)):
+        if isinstance(node.operation, (Convolution, DenseHead)):
             assert {len(column) for column in scaled(plan.graph, node)} == {len(node.numbers[0])}
     packed = plan.arrange(x, (3, 16, 16), BFLOAT16)
     run = simulator.run(

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, decided, graph_of, pipeline_of
 from random_networks import chains, conv, ending_in_dense, few_channels, graphs, joined_channels, model_of, with_outputs
 from trninfer.kernels.program import (
+    Buffer,
     Convolution,
+    DenseHead,
     Load,
     MaxPool,
     Memory,
     Operation,
     Program,
-    Room,
-    Scores,
     Store,
     TapsLoad,
 )
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.emit import BAND_UNIT, band_rows, emit
-from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.graph import Graph, Unsupported
 from trninfer.lowering.placement import borders, can_run_in_bands
 from trninfer.lowering.schedule import Region, Schedule, StageOf
 from trninfer.models.layers import Conv2d, Pool
@@ -59,13 +59,13 @@ def schedules(draw: st.DrawFn, graph: Graph, decisions: Decisions) -> Decisions:
     passes = [StageOf(end, draw(st.integers(1, 3))) for end in stages]
     last = draw(st.integers(1, 3))
     ends = [None, *(graph.nodes[stage.end - 1].id for stage in passes)]
-    staying = [Choice(Kind.STAY, ends[n]) for n in draw(st.sets(st.integers(0, len(ends) - 1)))]
-    made = decide(graph, regions=regions, in_hbm=in_hbm, stages=passes, at_once=last, others=staying)
+    resident_weights = [Choice(Kind.RESIDENT_WEIGHTS, ends[n]) for n in draw(st.sets(st.integers(0, len(ends) - 1)))]
+    made = decide(graph, regions=regions, in_hbm=in_hbm, stages=passes, at_once=last, others=resident_weights)
     return decisions.having(*made.choices)
 
 
 def can_be_in_hbm(graph: Graph, number: int) -> bool:
-    return not isinstance(graph.nodes[number].operation, (Scores, TapsLoad, Load))
+    return not isinstance(graph.nodes[number].operation, (DenseHead, TapsLoad, Load))
 
 
 @settings(max_examples=100)
@@ -85,7 +85,7 @@ def test_any_schedule_computes_what_the_golden_model_does(
     )
     try:
         decisions = applicable(network, flags, batch)
-    except DoesNotFit:  # too many channels to be laid out anew
+    except Unsupported:  # too many channels to be laid out anew
         reject()
     graph = pipeline_of(model_of(network), dtype).run(decisions)[-1][1]
     decisions = data.draw(schedules(graph, decisions))
@@ -93,7 +93,7 @@ def test_any_schedule_computes_what_the_golden_model_does(
     event(f"{len(decisions.of(Kind.BANDS))} regions")
     try:
         assert_right(network, decisions, batch, dtype)
-    except DoesNotFit:
+    except Unsupported:
         event("does not fit")
 
 
@@ -113,7 +113,7 @@ def kinds_of(program: Program) -> list[type[Operation]]:
 
 def test_nodes_of_one_stage_are_its_operations() -> None:
     program = emitted(three(), Schedule((StageOf(4, 4),)))
-    assert kinds_of(program) == [Convolution, MaxPool, Convolution, Scores]
+    assert kinds_of(program) == [Convolution, MaxPool, Convolution, DenseHead]
     assert [operation.sources for operation in program.operations] == [((-1,),), ((0,),), ((1,),), ((2,),)]
     assert [stage.at_once for stage in program.stages] == [4]
     assert emitted(three(), Schedule((StageOf(4, 40),))).stages[0].at_once == 6  # not more than there are
@@ -121,26 +121,30 @@ def test_nodes_of_one_stage_are_its_operations() -> None:
 
 def test_a_value_that_a_later_stage_reads_has_a_room_for_the_batch() -> None:
     program = emitted(three(), Schedule((StageOf(2, 2), StageOf(4, 3))))
-    assert kinds_of(program) == [Convolution, Room, MaxPool, Convolution, Scores]
-    room, pool, last = program.operations[1:4]
-    assert isinstance(room, Room) and room.whole_batch and room.memory is Memory.SBUF and room.heights == (8,)
-    assert pool.into is not None and pool.into.room == 1 and last.sources == ((1,),)
+    assert kinds_of(program) == [Convolution, Buffer, MaxPool, Convolution, DenseHead]
+    buffer, pool, last = program.operations[1:4]
+    assert isinstance(buffer, Buffer) and buffer.whole_batch and buffer.memory is Memory.SBUF and buffer.heights == (8,)
+    assert pool.into is not None and pool.into.buffer == 1 and last.sources == ((1,),)
     assert [len(stage.operations) for stage in program.stages] == [3, 2]
 
 
 def test_weights_stay_for_the_passes_of_their_stage() -> None:
-    program = emitted(three(), Schedule((StageOf(2, 2), StageOf(4, 3)), staying=(1,)))
-    stay = [operation.weights.stay for operation in program.operations if isinstance(operation, (Convolution, Scores))]
+    program = emitted(three(), Schedule((StageOf(2, 2), StageOf(4, 3)), resident_weights=(1,)))
+    stay = [
+        operation.weights.are_resident
+        for operation in program.operations
+        if isinstance(operation, (Convolution, DenseHead))
+    ]
     assert stay == [False, True, True]
 
 
 def test_the_last_value_of_a_region_is_put_together_from_bands() -> None:
     program = emitted(three(), Schedule((StageOf(4, 2),), (Region(0, 2, 3),)))
-    assert kinds_of(program) == [Room, *[Convolution, MaxPool] * 3, Convolution, Scores]
+    assert kinds_of(program) == [Buffer, *[Convolution, MaxPool] * 3, Convolution, DenseHead]
     bands = [operation for operation in program.operations if isinstance(operation, MaxPool)]
     assert [(each.into.first[0], each.rows) for each in bands if each.into] == [(0, 4), (4, 4), (8, 2)]
     convolutions = [operation for operation in program.operations[1:7] if isinstance(operation, Convolution)]
-    assert [each.rows for each in convolutions] == [8, 8, 4] and all(each.weights.stay for each in convolutions)
+    assert [each.rows for each in convolutions] == [8, 8, 4] and all(each.weights.are_resident for each in convolutions)
     assert [each.windows for each in convolutions] == [(((0, 9),),), (((7, 17),),), (((15, 20),),)]  # with halos
     assert [each.padding for each in convolutions] == [(1, 1, 0, 1), (0, 1, 0, 1), (0, 1, 1, 1)]
     assert program.operations[7].sources == ((0,),)
@@ -153,9 +157,9 @@ def test_values_in_hbm_are_stored_and_loaded() -> None:
         nodes[number] = replace(nodes[number], memory=Memory.HBM)
     program = emitted(graph.with_nodes(nodes), Schedule((StageOf(4, 1),)))
     # A convolution writes to HBM and reads from it by itself; a pool is stored, and what it reads loaded.
-    assert kinds_of(program) == [Room, Convolution, Load, Room, MaxPool, Store, Convolution, Scores]
+    assert kinds_of(program) == [Buffer, Convolution, Load, Buffer, MaxPool, Store, Convolution, DenseHead]
     first, _, load, second, pool, store, last, _ = program.operations
-    assert isinstance(first, Room) and isinstance(second, Room)
+    assert isinstance(first, Buffer) and isinstance(second, Buffer)
     assert {first.memory, second.memory} == {Memory.HBM} and not first.heights
     assert (load.sources, pool.sources, store.sources, last.sources) == (((0,),), ((2,),), ((4,),), ((3,),))
 
@@ -163,15 +167,15 @@ def test_values_in_hbm_are_stored_and_loaded() -> None:
 def test_the_last_value_of_a_part_of_a_network_is_returned() -> None:
     first, last = three().nodes[:2]
     program = emitted(three().with_nodes([first, replace(last, output=0)]), Schedule((StageOf(2, 2),)))
-    assert kinds_of(program) == [Convolution, Room, MaxPool, Store]
-    room = program.operations[1]
-    assert isinstance(room, Room) and room.memory is Memory.OUTPUT
+    assert kinds_of(program) == [Convolution, Buffer, MaxPool, Store]
+    buffer = program.operations[1]
+    assert isinstance(buffer, Buffer) and buffer.memory is Memory.OUTPUT
 
 
 def test_a_value_that_is_read_and_returned_is_stored_beside() -> None:
     first, *others = three().nodes
     program = emitted(three().with_nodes([replace(first, output=1), *others]), Schedule((StageOf(4, 2),)))
-    assert kinds_of(program) == [Convolution, Room, Store, MaxPool, Convolution, Scores]
+    assert kinds_of(program) == [Convolution, Buffer, Store, MaxPool, Convolution, DenseHead]
     assert program.operations[3].sources == ((0,),)
 
 
@@ -179,7 +183,7 @@ def test_a_value_in_hbm_that_is_returned_is_read_there() -> None:
     first, *others = three().nodes
     graph = three().with_nodes([replace(first, output=1, memory=Memory.HBM), *others])
     program = emitted(graph, Schedule((StageOf(4, 2),)))
-    assert kinds_of(program) == [Room, Convolution, Load, MaxPool, Convolution, Scores]
+    assert kinds_of(program) == [Buffer, Convolution, Load, MaxPool, Convolution, DenseHead]
     assert program.operations[0].memory is Memory.OUTPUT and program.operations[2].sources == ((0,),)
 
 
@@ -192,7 +196,7 @@ def test_each_operation_is_of_a_node() -> None:
 def test_a_later_stage_does_not_read_taps() -> None:
     graph = decided(ending_in_dense((1, 12, 12), [conv("a", 1, 8, 3)]), Decisions()).graph
     assert isinstance(graph.nodes[0].operation, TapsLoad)
-    with pytest.raises(DoesNotFit, match="taps of an input"):
+    with pytest.raises(Unsupported, match="taps of an input"):
         emit(graph, 2, Schedule((StageOf(1, 1), StageOf(len(graph.nodes), 1))))
 
 

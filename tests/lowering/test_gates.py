@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, decided, graph_of
 from random_networks import model_of, picture
 from trninfer.kernels.program import AveragePool, Combine
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.price import Clock
-from trninfer.lowering.warming import with_zeros
+from trninfer.lowering.warmup import with_zeros
 from trninfer.models.files import Model
 from trninfer.models.layers import Combine as Combination
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
@@ -99,6 +99,6 @@ def test_the_gates_of_many_channels_are_quicker_at_once() -> None:
     (number,) = [n for n, node in enumerate(graph.nodes) if getattr(node.operation, "is_gate", False)]
     nodes = list(graph.nodes)
     nodes[number] = nodes[number].changed(is_gate=False)
-    clock = Clock("trn2", 2)
-    at_once, apart = (clock.price(each, number, 1).nanoseconds for each in (graph, graph.with_nodes(nodes)))
+    cost_model = CostModel("trn2", 2)
+    at_once, apart = (cost_model.cost(each, number, 1).nanoseconds for each in (graph, graph.with_nodes(nodes)))
     assert at_once < apart, (at_once, apart)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lowered import graph_of, number_of
 from random_networks import conv, ending_in_dense
-from trninfer.kernels.program import Convolution, Load, Memory, Scores
+from trninfer.kernels.program import Convolution, DenseHead, Load, Memory
 from trninfer.lowering.graph import Node, matches, prepend
 from trninfer.models.layers import Combine, Concat, Pool
 
@@ -67,4 +67,4 @@ def test_lines_name_node_operation_operands_shape_fields_and_layer() -> None:
 def test_an_operation_matches_by_kind_and_fields() -> None:
     first = TWO.nodes[0].operation
     assert matches(first, Convolution) and matches(first, Convolution, channels=200, name="a")
-    assert not matches(first, Scores) and not matches(first, Convolution, channels=8)
+    assert not matches(first, DenseHead) and not matches(first, Convolution, channels=8)

@@ -10,13 +10,13 @@ from lowered import answers, convolution_of, decide, graph_of, id_of, nanosecond
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.candidates import Candidates
+from trninfer.lowering.config import LoweringConfig
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.graph import Graph, Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
-from trninfer.lowering.plan_cache import PlanCache, PlanRecord
-from trninfer.lowering.planning import Planning
-from trninfer.lowering.price import Clock
+from trninfer.lowering.plan_cache import PlanCache, TuningRecord
 from trninfer.lowering.search import Search
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
@@ -24,14 +24,18 @@ from trninfer.models.network import Network
 
 NETWORK = ending_in_dense((3, 8, 8), [conv("a", 3, 16, 3), conv("b", 16, 8, 3)])
 MODEL, GRAPH = model_of(NETWORK), graph_of(NETWORK)
-ROOM = Planning("trn2", 4, cache=PlanCache(None)).room
+ROOM = LoweringConfig("trn2", 4, cache=PlanCache(None)).budget_bytes
 F4 = np.dtype(np.float32)
 
 
 def planner(
-    graph: Graph = GRAPH, cores: int = 1, cache: PlanCache | None = None, forms: tuple[Form, ...] = (), room: int = ROOM
+    graph: Graph = GRAPH,
+    cores: int = 1,
+    cache: PlanCache | None = None,
+    forms: tuple[Form, ...] = (),
+    budget_bytes: int = ROOM,
 ) -> LaunchPlanner:
-    return LaunchPlanner(graph, forms, room, Clock("trn2", 4, cores), cache or PlanCache(None))
+    return LaunchPlanner(graph, forms, budget_bytes, CostModel("trn2", 4, cores), cache or PlanCache(None))
 
 
 CACHE, OF_TWO = PlanCache(None), PlanCache(None)
@@ -73,8 +77,8 @@ def refusing(made: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan
     def refuse(*_: object) -> None:
         raise AssertionError("priced")
 
-    monkeypatch.setattr(made._clock, "walk", refuse)
-    monkeypatch.setattr(made._clock, "price", refuse)
+    monkeypatch.setattr(made._cost_model, "walk", refuse)
+    monkeypatch.setattr(made._cost_model, "cost", refuse)
     return made
 
 
@@ -84,7 +88,7 @@ def test_what_was_decided_before_is_not_priced_again(one: LaunchPlanner, monkeyp
     again = refusing(planner(cache=CACHE), monkeypatch).plan(6)
     assert (again.decisions, again.program) == (plan.decisions, plan.program)
     assert (again.nanoseconds, again.instructions) == (plan.nanoseconds, plan.instructions)
-    for other in (planner(cache=CACHE, forms=(Form.PAIRS,)), planner(cache=CACHE, room=ROOM - 1024)):
+    for other in (planner(cache=CACHE, forms=(Form.PAIRS,)), planner(cache=CACHE, budget_bytes=ROOM - 1024)):
         with pytest.raises(AssertionError, match="priced"):
             refusing(other, monkeypatch).plan(6)
     with pytest.raises(AssertionError, match="priced"):
@@ -94,7 +98,7 @@ def test_what_was_decided_before_is_not_priced_again(one: LaunchPlanner, monkeyp
 def test_a_record_that_does_not_apply_is_made_anew(plans: dict[int, LaunchPlan]) -> None:
     cache = PlanCache(None)
     made = planner(cache=cache)
-    cache.put(made._key_of(1), PlanRecord(decide(pads_channels=True, splits_phases=True), 1.0, 1))
+    cache.put(made._key_of(1), TuningRecord(decide(pads_channels=True, splits_phases=True), 1.0, 1))
     plan = made.plan(1)
     assert plan.decisions == plans[1].decisions and plan.nanoseconds == plans[1].nanoseconds
     record = cache.get(made._key_of(1))
@@ -119,21 +123,21 @@ def test_inputs_are_arranged_for_all_pictures(one: LaunchPlanner) -> None:
 def test_a_launch_is_shown_with_its_name_and_its_passes(one: LaunchPlanner) -> None:
     shown = one.show(6)
     assert (shown.name, shown.kernel, shown.pictures) == ("a to dense", "run_network", 6)
-    assert shown.passes[0].name == "layers" and shown.passes[-1].name == "lay_out"
+    assert shown.passes[0].name == "layers" and shown.passes[-1].name == "lay_out_weights"
     single = planner(graph_of(Network("n", picture(3, 4, 4), (Flatten("f"), Dense("only", 48, 3)), labels(3))))
     assert single.show(1).name == "only"
 
 
 def test_what_no_room_holds_is_told() -> None:
-    with pytest.raises(DoesNotFit, match=r"KiB of an SBUF partition; \d+ are available"):
-        planner(room=13 * 1024).plan(1)
+    with pytest.raises(Unsupported, match=r"KiB of an SBUF partition; \d+ are available"):
+        planner(budget_bytes=13 * 1024).plan(1)
 
 
 def shapes_of(network: Network) -> set[tuple[bool, bool]]:
     """Whether the candidates for a network pack rows, and those of expansions."""
-    candidates = Candidates(Pipeline(graph_of(network), (), ROOM), Clock("trn2", 4), 1, ROOM)
+    candidates = Candidates(Pipeline(graph_of(network), (), ROOM), CostModel("trn2", 4), 1, ROOM)
     shapes = candidates.shapes()
-    return {(bool(each.value(Kind.PACK_ROWS)), bool(each.value(Kind.KEEP_TAILS))) for each in shapes}
+    return {(bool(each.value(Kind.PACK_ROWS)), bool(each.value(Kind.PACK_DEPTHWISE_EXPANSIONS))) for each in shapes}
 
 
 def test_rows_are_packed_with_their_expansions_where_they_can_be_or_not_at_all() -> None:
@@ -171,9 +175,9 @@ def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(t
     for pictures, passes in ((6, 1), (13, 2)):
         tried.clear()
         planner(graph_of(network)).plan(pictures)
-        staying = {each.value(Kind.STAGE) for each in tried[:2] if each.of(Kind.STAY)}
-        assert staying == (set() if passes == 1 else {-(-pictures // passes)})
-        assert any(not each.of(Kind.STAY) for each in tried)
+        resident_weights = {each.value(Kind.STAGE) for each in tried[:2] if each.of(Kind.RESIDENT_WEIGHTS)}
+        assert resident_weights == (set() if passes == 1 else {-(-pictures // passes)})
+        assert any(not each.of(Kind.RESIDENT_WEIGHTS) for each in tried)
 
 
 def test_two_cores_have_half_of_the_pictures_each() -> None:
@@ -208,7 +212,7 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
 def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) -> None:
     layers = [conv("a", 3, channels, 3), conv("b", channels, channels, 3, groups=channels), conv("c", channels, 12, 1)]
     network = ending_in_dense((3, side, side), [*layers])
-    tried = LaunchPlanner(replace(graph_of(network), is_whole=True), (), ROOM, Clock("trn2", 4), PlanCache(None))
+    tried = LaunchPlanner(replace(graph_of(network), is_whole=True), (), ROOM, CostModel("trn2", 4), PlanCache(None))
     one, *more = (tried.plan(pictures).nanoseconds for pictures in (1, 2, 4))
     assert all(one <= 1.02 * each for each in more), (one, more)  # a blank picture is not quite a picture
 
@@ -221,5 +225,5 @@ def test_a_slow_plan_of_one_picture_becomes_that_of_two(monkeypatch: pytest.Monk
         return replace(plan, nanoseconds=10 * plan.nanoseconds) if pictures == 1 else plan
 
     monkeypatch.setattr(LaunchPlanner, "_quickest_way", slow)
-    tried = LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, Clock("trn2", 4), PlanCache(None))
+    tried = LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, CostModel("trn2", 4), PlanCache(None))
     assert tried.plan(1).nanoseconds <= 1.01 * tried.plan(2).nanoseconds

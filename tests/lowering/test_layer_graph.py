@@ -6,7 +6,7 @@ from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.builder import RULES
-from trninfer.lowering.graph import DoesNotFit, Graph
+from trninfer.lowering.graph import Graph, Unsupported
 from trninfer.lowering.layer_graph import as_image, computes_nothing, lower_layer
 from trninfer.models.layers import ChannelShuffle, Combine, Concat, Layer, Pool, Reshape
 
@@ -44,7 +44,7 @@ def test_a_view_computes_nothing() -> None:
 
 def test_a_kind_without_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(RULES, Pool)
-    with pytest.raises(DoesNotFit, match=r"layer 'p' \(pool\) has no lowering rule"):
+    with pytest.raises(Unsupported, match=r"layer 'p' \(pool\) has no lowering rule"):
         graph_of(Pool("p", "max", (2, 2), (2, 2)))
 
 

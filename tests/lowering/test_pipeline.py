@@ -10,7 +10,7 @@ from lowered import decide, decided, pipeline_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.passes.base import in_order
 from trninfer.lowering.passes.pack_images import PackImages
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
@@ -55,7 +55,7 @@ def test_needs_that_are_circular_or_missing_are_reported() -> None:
     [(decide(pads_channels=True), "pad_channels"), (decide(splits_phases=True), "split_phases")],
 )
 def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> None:
-    with pytest.raises(DoesNotFit, match=f"^{name} does not apply$"):
+    with pytest.raises(Unsupported, match=f"^{name} does not apply$"):
         pipeline_of(model_of(ending_in_dense((64, 5, 5), [conv("a", 64, 128, 3)]))).run(decisions)
 
 
@@ -93,7 +93,7 @@ def test_channels_in_other_tiles_are_not_combined() -> None:
     other = graph.nodes[number].sources[1][0]
     wider = graph.with_nodes(node.changed(channels=200) if n == other else node for n, node in enumerate(graph.nodes))
     pipeline = Pipeline(wider, (), 1 << 17)
-    with pytest.raises(DoesNotFit, match=r"layer '.*' \(.*\) combines are in other tiles"):
+    with pytest.raises(Unsupported, match=r"layer '.*' \(.*\) combines are in other tiles"):
         pipeline.run(Decisions())
 
 

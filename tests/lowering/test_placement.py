@@ -24,7 +24,7 @@ from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.emit import BAND_UNIT
 from trninfer.lowering.footprint import Footprint
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.placement import (
@@ -56,16 +56,16 @@ def network(side: int = 64) -> Network:
     return Network("n", picture(3, side, side), layers, labels(3))
 
 
-def smaller(plan: LaunchPlan, room: int) -> tuple[Decisions, list[Choice]]:
-    return make_smaller(plan, Footprint(plan.emitted, plan.layout), [], room)
+def smaller(plan: LaunchPlan, budget_bytes: int) -> tuple[Decisions, list[Choice]]:
+    return make_smaller(plan, Footprint(plan.emitted, plan.layout), [], budget_bytes)
 
 
-def smaller_at(plan: LaunchPlan, number: int, room: int) -> Decisions:
+def smaller_at(plan: LaunchPlan, number: int, budget_bytes: int) -> Decisions:
     """Decisions as if SBUF were fullest where a node runs."""
     footprint = Footprint(plan.emitted, plan.layout)
     at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
     footprint.__dict__["peak"] = (1 << 20, at)
-    return make_smaller(plan, footprint, [], room)[0]
+    return make_smaller(plan, footprint, [], budget_bytes)[0]
 
 
 def peak(plan: LaunchPlan) -> int:
@@ -103,10 +103,10 @@ def test_what_a_launch_returns_is_whole_but_for_the_last_of_a_region() -> None:
 def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> None:
     """As planning does: each time that all does not fit, what is fullest is made smaller."""
     plan = decided(network(128), Decisions(), at_once=1)
-    room = peak(plan) * 4 // 5
+    budget_bytes = peak(plan) * 4 // 5
     bands, plans = [], [plan]
-    while peak(plans[-1]) > room:
-        decisions, refused = smaller(plans[-1], room)
+    while peak(plans[-1]) > budget_bytes:
+        decisions, refused = smaller(plans[-1], budget_bytes)
         assert refused == []
         (region,) = regions_of(decisions, plan.graph)
         bands.append(region.bands)
@@ -169,17 +169,17 @@ def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
 
 @settings(max_examples=25)
 @given(graphs(), st.sampled_from([12, 1 << 20]))
-def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network, room: int) -> None:
+def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network, budget_bytes: int) -> None:
     """The value of its last node is whole: others read no other one of it, wherever it is fullest."""
     try:
         plan = decided(random_network, Decisions(), at_once=1)
-    except DoesNotFit:
+    except Unsupported:
         reject()
     last = plan.graph.last_readers()
     for number in {Footprint(plan.emitted, plan.layout).node_of(n) for n in range(len(plan.program.operations))}:
         try:
-            (region, *_) = regions_of(smaller_at(plan, number, room), plan.graph) or (None,)
-        except DoesNotFit:
+            (region, *_) = regions_of(smaller_at(plan, number, budget_bytes), plan.graph) or (None,)
+        except Unsupported:
             continue
         if region is not None:
             around = {number, *(reader for reader, _ in plan.graph.readers(number))}  # of a load: who reads it
@@ -210,8 +210,8 @@ def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
     wide = ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)])
     pipeline = pipeline_of(model_of(wide), forms=(Form.SQUARES,))
     number, named = (find(pipeline.lower(Decisions()).graph, "b") for find in (number_of, id_of))
-    for room in COMBINED_BYTES:
-        plan = pipeline.launch(decide(forms=((named, "squares", room),)), 1)
+    for budget_bytes in COMBINED_BYTES:
+        plan = pipeline.launch(decide(forms=((named, "squares", budget_bytes),)), 1)
         if nodes_of(plan.graph, "b")[0].operation.form is Form.DIRECT:  # type: ignore[attr-defined]
             continue  # all that is combined fits the smaller room
         footprint = Footprint(plan.emitted, plan.layout)
@@ -220,7 +220,7 @@ def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
         earlier = [Choice(Kind.FORM, id_of(plan.graph, "a"), ("pairs", 1))]
         decisions, refused = make_smaller(plan, footprint, earlier, 1)
         assert decisions == plan.decisions
-        assert refused == [*earlier, Choice(Kind.FORM, named, ("squares", room))]
+        assert refused == [*earlier, Choice(Kind.FORM, named, ("squares", budget_bytes))]
         break
     else:
         raise AssertionError("no room takes the form")
@@ -229,7 +229,9 @@ def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
 def test_what_cannot_be_cut_is_told_with_its_needs() -> None:
     dense = Network("n", picture(3, 60, 60), (Flatten("flat"), Dense("wide", 3 * 60 * 60, 900)), labels(900))
     plan = decided(dense, Decisions())
-    with pytest.raises(DoesNotFit, match=r"layer 'wide' \(dense\) needs \d+ KiB of an SBUF partition; 2 are available"):
+    with pytest.raises(
+        Unsupported, match=r"layer 'wide' \(dense\) needs \d+ KiB of an SBUF partition; 2 are available"
+    ):
         smaller(plan, 2048)
 
 
@@ -237,7 +239,7 @@ def test_images_side_by_side_do_not_run_in_bands() -> None:
     few = ending_in_dense((3, 32, 32), [Conv2d("a", 3, 8, (3, 3)), Conv2d("b", 8, 8, (3, 3))])
     plan = decided(few, decide(packed=4), 4)
     assert plan.graph.packed == 4
-    with pytest.raises(DoesNotFit, match="KiB of an SBUF partition"):
+    with pytest.raises(Unsupported, match="KiB of an SBUF partition"):
         smaller(plan, 1024)
 
 
@@ -252,7 +254,7 @@ def test_regions_have_no_more_bands_than_their_rows_allow() -> None:
             assert plan.graph.nodes[region.end - 1].operation.rows > BAND_UNIT * (region.bands - 1)
         try:
             decisions, _ = smaller(plan, 16)
-        except DoesNotFit as why:
+        except Unsupported as why:
             assert "KiB of an SBUF partition; 0 are available" in str(why)
             break
     assert [region.end - region.first for region in regions_of(decisions, plan.graph)[:end]] == [1] * end

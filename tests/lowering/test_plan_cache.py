@@ -11,12 +11,12 @@ import pytest
 from lowered import decide, graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.graph import NodeId
 from trninfer.lowering.launch_plan import LaunchPlanner
-from trninfer.lowering.plan_cache import PlanCache, PlanRecord, _digest, digest_of, key_of, plan_folder
-from trninfer.lowering.planning import Planning
+from trninfer.lowering.plan_cache import PlanCache, TuningRecord, _digest, digest_of, key_of, plan_folder
 
-RECORD = PlanRecord(decide(packs_rows=True, packed=4, copied=(NodeId(2),)), 12.5, 99)
+RECORD = TuningRecord(decide(packs_rows=True, packed=4, copied=(NodeId(2),)), 12.5, 99)
 GRAPH = graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)]))
 
 
@@ -40,10 +40,12 @@ def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
 
 FORGED = [
     ("pack_images", None, 0), ("pack_images", None, -1), ("pack_images", None, 3), ("pack_images", None, "x"),
-    ("stage", [99], 1), ("stage", None, 0), ("stage", None, -1), ("stage", None, 10**30), ("stay", [99], True),
+    ("stage", [99], 1), ("stage", None, 0), ("stage", None, -1), ("stage", None, 10**30),
+    ("resident_weights", [99], True),
     ("form", [0], ["no form", 0]), ("form", [99], ["direct", 0]), ("form", [0], 1), ("bands", [0], [[99], 2]),
     ("bands", [0], [[0], 0]), ("bands", [0], [[0], -1]), ("bands", None, 1), ("warm_up", [0], [[0, 10**30]]),
-    ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("early_loads", None, 10**30), ("fill_taps", None, 7),
+    ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("prefetch", None, 10**30),
+    ("fill_taps", None, 7),
     ("copies", [None], True), ("spill", [-1], True), ("unknown", None, True), ("pack_rows", None, 2), None,
 ]  # fmt: skip
 
@@ -63,7 +65,7 @@ def test_a_forged_plan_is_made_anew(tmp_path: Path, change: Any) -> None:
 
 
 def planner(cache: PlanCache) -> LaunchPlanner:
-    return Planning("trn2", 4, cache=cache).planner(GRAPH)
+    return LoweringConfig("trn2", 4, cache=cache).planner(GRAPH)
 
 
 def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 from lowered import decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering import search as searching
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.pipeline import LaunchPlan
-from trninfer.lowering.price import Clock
 from trninfer.lowering.schedule import StageOf, scaled
 from trninfer.lowering.search import Search
 
@@ -18,7 +18,7 @@ MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16
 
 
 def search_of(pictures: int = 4) -> Search:
-    return Search(pipeline_of(MODEL), Clock("trn2", 4), pictures)
+    return Search(pipeline_of(MODEL), CostModel("trn2", 4), pictures)
 
 
 def staged(at_once: int) -> Decisions:
@@ -44,20 +44,20 @@ def test_improving_never_makes_it_slower() -> None:
 
 
 def test_what_cannot_be_quicker_is_not_walked() -> None:
-    search, clock = search_of(), Clock("trn2", 4)
+    search, cost_model = search_of(), CostModel("trn2", 4)
     graph = pipeline_of(MODEL).lower(staged(4)).graph
-    search._clock = clock
+    search._cost_model = cost_model
     assert search.try_out(staged(1)) and search.best is not None
     for number in range(len(graph.nodes)):
-        clock.price(graph, number, 4)
-    least = clock.least(graph, 4)
+        cost_model.cost(graph, number, 4)
+    least = cost_model.least(graph, 4)
     search.best = replace(search.best, nanoseconds=least.nanoseconds)
-    clock.walk = Mock(side_effect=AssertionError("walked"))  # type: ignore[method-assign]
+    cost_model.walk = Mock(side_effect=AssertionError("walked"))  # type: ignore[method-assign]
     left = search._left
     assert not search.try_out(staged(4)) and search._left == left - least.instructions
     search.best = replace(search.best, nanoseconds=least.nanoseconds + 1)
     with pytest.raises(AssertionError, match="walked"):
-        search.try_out(decide(at_once=4, staying=True))
+        search.try_out(decide(at_once=4, resident_weights=True))
 
 
 def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
@@ -105,16 +105,16 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
     walked: list[int] = []
 
     def walk(plan: LaunchPlan) -> LaunchPlan:
-        walked.append(plan.decisions.value(Kind.EARLY_LOADS))
+        walked.append(plan.decisions.value(Kind.PREFETCH))
         if not times[walked[-1]]:
-            raise DoesNotFit("too much")
+            raise Unsupported("too much")
         return replace(plan, nanoseconds=times[walked[-1]])
 
     monkeypatch.setattr(search, "_walk", walk)
     monkeypatch.setattr(search, "_cannot_be_quicker", lambda plan: False)
-    monkeypatch.setattr(search._clock, "loading", lambda numbers: filling)
+    monkeypatch.setattr(search._cost_model, "loading", lambda numbers: filling)
     search.improve(search._early)
-    return [*walked, search.best.decisions.value(Kind.EARLY_LOADS)]
+    return [*walked, search.best.decisions.value(Kind.PREFETCH)]
 
 
 def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:

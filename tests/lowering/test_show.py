@@ -5,19 +5,19 @@ import pytest
 from lowered import graph_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.decisions import Kind
-from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.pipeline import Pipeline
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
 from trninfer.lowering.show import LAYERS, show_passes
 
 NETWORK = ending_in_dense((3, 12, 12), [conv("a", 3, 8, 3), conv("b", 8, 8, 3)])
 
 
-def plan_of(most: int = 50_000) -> NetworkPlan:
-    planning = Planning("trn2", 4, (Form.PAIRS,), PlanCache(None))
-    return NetworkPlan(model_of(NETWORK), np.dtype(np.float32), planning, most)
+def plan_of(most: int = 50_000) -> LaunchSequence:
+    config = LoweringConfig("trn2", 4, (Form.PAIRS,), PlanCache(None))
+    return LaunchSequence(model_of(NETWORK), np.dtype(np.float32), config, most)
 
 
 @pytest.mark.parametrize("batch", [1, 5])

@@ -65,6 +65,6 @@ def test_maps_keep_their_table() -> None:
 def test_gates_by_powers_are_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     network = gated("silu", 8, 3)
     by_powers = nanoseconds(planned(network, dtype="bfloat16"), "bfloat16")
-    monkeypatch.setattr("trninfer.lowering.network_plan.spare_tables", lambda graph: graph)
+    monkeypatch.setattr("trninfer.lowering.launch_sequence.spare_tables", lambda graph: graph)
     by_table = nanoseconds(planned(network, dtype="bfloat16"), "bfloat16")
     assert by_powers < 0.95 * by_table

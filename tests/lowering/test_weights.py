@@ -19,10 +19,10 @@ from random_networks import (
     residual,
 )
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Affine, Convolution, Norm, Scores, Slope
+from trninfer.kernels.program import Affine, Convolution, DenseHead, Norm, Slope
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.lazy import LazyArray
-from trninfer.lowering.weights import in_pieces, lay_out, loads_of
+from trninfer.lowering.weights import in_pieces, lay_out_weights, loads_of
 from trninfer.models import load_model
 from trninfer.models.layers import Conv2d, Dense, Flatten
 from trninfer.models.network import Network
@@ -46,12 +46,12 @@ def test_every_weight_is_there_once(network: Network, flags: Decisions) -> None:
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     graph = layout.graph
     operations = [node.operation for node in graph.nodes]
-    places = [each.weights.loads[0].offset for each in operations if isinstance(each, (Convolution, Scores))]
+    places = [each.weights.loads[0].offset for each in operations if isinstance(each, (Convolution, DenseHead))]
     assert places == sorted(places)
     whole = layout.weights(FLOAT32)
     assert whole.shape == (max(1, layout.numbers),)
     ends = [*places[1:], layout.numbers]
-    owners = [node for node in graph.nodes if isinstance(node.operation, (Convolution, Scores))]
+    owners = [node for node in graph.nodes if isinstance(node.operation, (Convolution, DenseHead))]
     for first, end, node in zip(places, ends, owners, strict=True):
         assert node.filters is not None
         operation = node.operation
@@ -71,7 +71,7 @@ def test_every_number_has_a_column(network: Network, flags: Decisions) -> None:
     taken: set[int] = set()
     for node in layout.graph.nodes:
         operation = node.operation
-        if isinstance(operation, Scores):
+        if isinstance(operation, DenseHead):
             own = columns[:, operation.bias : operation.bias + operation.channels]
             np.testing.assert_array_equal(own, np.tile(node.numbers[0], (PARTITIONS, 1)))
             first, count = operation.bias, operation.channels
@@ -108,8 +108,8 @@ def test_alike_arrangements_have_equal_arrays(network: Network, one: Decisions, 
 def test_forms_have_weights_of_their_own(form: Form) -> None:
     pipeline = pipeline_of(residual(72), forms=(form,))
     direct = pipeline.lower(Decisions())
-    rooms = (28 * 1024, 12 * 1024)
-    other = pipeline.lower(decide(forms=tuple((n, form.value, room) for n in ALL for room in rooms)))
+    buffers = (28 * 1024, 12 * 1024)
+    other = pipeline.lower(decide(forms=tuple((n, form.value, budget_bytes) for n in ALL for budget_bytes in buffers)))
     assert direct.arrangement != other.arrangement
     number = next(n for n, node in enumerate(other.graph.nodes) if getattr(node.operation, "form", None) is form)
     each = 12 if form is Form.PAIRS else 16
@@ -123,7 +123,7 @@ def test_values_in_hbm_are_read_by_weights_of_their_own() -> None:
 
 def test_bytes_of_a_partition_are_those_of_all_tiles_and_of_the_largest() -> None:
     layers = (Conv2d("a", 130, 300, (3, 3)), Flatten("flat"), Dense("b", 300 * 4, 3))
-    layout = lay_out(graph_of(Network("n", picture(130, 4, 4), layers, labels(3))))
+    layout = lay_out_weights(graph_of(Network("n", picture(130, 4, 4), layers, labels(3))))
     assert layout.bytes_of(0) == (4 * 2 * 9 * 300, 4 * 2 * 9 * (128 + 44))  # the last two are loaded together
     loads = loads_of(layout.graph, layout.graph.nodes[0])
     assert sum(load.rows * load.elements for load in loads) == 9 * 130 * 300
@@ -135,8 +135,8 @@ def test_nothing_is_copied_before_it_is_asked_for() -> None:
 
     graph = graph_of(load_model("digits-cnn"))
     unread = graph.with_nodes(replace(node, filters=LazyArray(node.filters.shape, refuse)) for node in graph.nodes)  # type: ignore[union-attr]
-    layout = lay_out(unread)
-    assert layout.numbers == lay_out(graph).numbers and layout.arrangement == lay_out(graph).arrangement
+    layout = lay_out_weights(unread)
+    assert layout.numbers == lay_out_weights(graph).numbers and layout.arrangement == lay_out_weights(graph).arrangement
     with pytest.raises(MemoryError):
         layout.weights(FLOAT32)
 

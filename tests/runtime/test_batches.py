@@ -16,7 +16,7 @@ import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
 from trninfer.lowering.decisions import Choice, Decisions, Kind
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.search import Search
@@ -46,7 +46,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, name: str, choices: Callable[[Launch
 
     def offer(search: Search, best: LaunchPlan) -> Iterator[Decisions]:
         for choice in choices(best):
-            with contextlib.suppress(DoesNotFit):
+            with contextlib.suppress(Unsupported):
                 decisions = best.decisions.having(choice)
                 search.best = search._walk(search._pipeline.launch(decisions, search._pictures))
                 search._run = None
@@ -59,7 +59,7 @@ def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     seed: int, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 3 == 2:
-        forced(monkeypatch, "_early", lambda best: [Choice(Kind.EARLY_LOADS, value=9)])
+        forced(monkeypatch, "_early", lambda best: [Choice(Kind.PREFETCH, value=9)])
     if seed % 2 == 1:
         forced(
             monkeypatch,

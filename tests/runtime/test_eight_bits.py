@@ -13,9 +13,9 @@ from batched_networks import BoundedNetwork, RandomNetwork
 from random_networks import model_of, picture
 from trninfer.inference.running import PatientSession
 from trninfer.lowering import weights as laid_out
+from trninfer.lowering.cheapest_options import CheapestOptions
 from trninfer.lowering.decisions import Kind, Option, Question
 from trninfer.lowering.eight_bits import scaled
-from trninfer.lowering.pricing import Pricing
 from trninfer.models import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import ImportOptions, import_network
@@ -94,15 +94,15 @@ def test_random_networks_are_answered_as_onnx_runtime_answers_them(seed: int, tm
         assert error <= network_tolerance(EIGHT_BITS) * max(1.0, np.abs(expected).max()), network.words
 
 
-PRICED = Pricing.answer
+PRICED = CheapestOptions.answer
 
 
-def narrow_wherever_possible(pricing: Pricing, question: Question) -> Option:
+def fp8_wherever_possible(cheapest: CheapestOptions, question: Question) -> Option:
     """Answer as priced, but that values are in 8 bits wherever they can be."""
-    if question.kind is not Kind.NARROW:
-        return PRICED(pricing, question)
+    if question.kind is not Kind.FP8:
+        return PRICED(cheapest, question)
     option = question.options[-1]
-    pricing.made.append(question.choice(option))
+    cheapest.made.append(question.choice(option))
     return option
 
 
@@ -110,7 +110,7 @@ def narrow_wherever_possible(pricing: Pricing, question: Question) -> Option:
 def test_whatever_may_be_in_eight_bits_is_right(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random networks of one launch, or shared by two cores, all of whose values are that can be."""
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path))
-    monkeypatch.setattr(Pricing, "answer", narrow_wherever_possible)
+    monkeypatch.setattr(CheapestOptions, "answer", fp8_wherever_possible)
     network = BoundedNetwork(seed, most=24)
     path = network.saved(tmp_path)
     golden = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

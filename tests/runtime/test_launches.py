@@ -20,7 +20,7 @@ from random_networks import (
 )
 from trninfer import kernels, simulator
 from trninfer.lowering.launch_plan import LaunchPlanner
-from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.models import load_model
 from trninfer.models.files import Model
@@ -31,7 +31,7 @@ from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 from trninfer.runtime.backend import KernelError
 from trninfer.runtime.launch_options import LaunchOptions
-from trninfer.runtime.launches import plan_launches, planning_of
+from trninfer.runtime.launches import config_of, plan_launches
 from trninfer.runtime.layer_launches import specs_of
 from trninfer.runtime.model_flops import operations, row_operations
 from trninfer.runtime.session import Session
@@ -175,8 +175,8 @@ def test_a_row_a_layer_that_add_up() -> None:
     assert sum(row.share for row in result.layers) == pytest.approx(1)
     whole = SimulatedBackend("trn2")
     model, dtype = load_model("digits-cnn"), np.dtype(np.float32)
-    planning = planning_of("float32", whole.info, LaunchOptions())
-    (segment,) = NetworkPlan(model, dtype, planning, LaunchOptions().instructions).segments
+    config = config_of("float32", whole.info, LaunchOptions())
+    (segment,) = LaunchSequence(model, dtype, config, LaunchOptions().instructions).segments
     planned = segment.plan(48)
     x = segment.arrange(np.zeros((48, *model.network.input.shape), dtype), planned, dtype)
     operands = planned.layout.operands(dtype)
@@ -268,7 +268,7 @@ def test_two_cores_answer_as_one_does(instructions: int, one_launch: None) -> No
 def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
     model = load_model("digits-cnn")
     backend = SimulatedBackend("trn2", lnc=2)
-    plan = NetworkPlan(model, np.dtype(np.float32), planning_of("float32", backend.info, LaunchOptions()), 50_000)
+    plan = LaunchSequence(model, np.dtype(np.float32), config_of("float32", backend.info, LaunchOptions()), 50_000)
     planned = plan.segments[0].plan(6)
     assert (planned.cores, planned.program.pictures) == (2, 3)
     result = backend.time(
@@ -279,8 +279,8 @@ def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
 
 def test_two_cores_write_nothing_twice() -> None:
     model = load_model("digits-cnn")
-    planning = planning_of("float32", SimulatedBackend("trn2", lnc=2).info, LaunchOptions())
-    (segment,) = NetworkPlan(model, np.dtype(np.float32), planning, 50_000).segments
+    config = config_of("float32", SimulatedBackend("trn2", lnc=2).info, LaunchOptions())
+    (segment,) = LaunchSequence(model, np.dtype(np.float32), config, 50_000).segments
     for batch in (1, 3):
         planned = segment.plan(batch)
         x = segment.arrange(np.zeros((batch, *model.network.input.shape), np.float32), planned, np.dtype(np.float32))

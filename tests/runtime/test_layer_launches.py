@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer.kernels.convolution.forms import Form
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
 from trninfer.models.checks import INPUT
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -220,8 +220,8 @@ def test_every_activation_after_every_layer_that_takes_one(activation: str) -> N
 
 
 def steps_of(network: Network, dtype: str = "float32", forms: tuple[Form, ...] = ()) -> tuple[LayerStep, ...]:
-    planning = Planning("trn2", DTYPES[dtype].itemsize, forms, PlanCache(None))
-    return plan_layers(model_of(network), DTYPES[dtype], planning)
+    config = LoweringConfig("trn2", DTYPES[dtype].itemsize, forms, PlanCache(None))
+    return plan_layers(model_of(network), DTYPES[dtype], config)
 
 
 def test_steps_read_what_layers_read_and_views_launch_nothing() -> None:

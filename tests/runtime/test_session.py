@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Model, Network, Softmax, run_network
 from trninfer.models.layout import pack_conv2d
 from trninfer.models.outputs import Output
@@ -57,8 +57,8 @@ PICTURES = Network(
 
 
 def steps_of(network: Network) -> tuple[LayerStep, ...]:
-    planning = Planning("trn2", FLOAT32.itemsize, cache=PlanCache(None))
-    return plan_layers(random_model(network), FLOAT32, planning)
+    config = LoweringConfig("trn2", FLOAT32.itemsize, cache=PlanCache(None))
+    return plan_layers(random_model(network), FLOAT32, config)
 
 
 def session(network: Network, dtype: str = "float32", batch_size: int = 4, launches: str = "layer") -> Session:

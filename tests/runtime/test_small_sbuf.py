@@ -9,8 +9,8 @@ import numpy as np
 import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
-from trninfer.lowering.passes import group_input, place
-from trninfer.lowering.planning import Planning
+from trninfer.lowering.config import LoweringConfig
+from trninfer.lowering.passes import assign_memory, stream_input
 from trninfer.models import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.runtime.session import Session
@@ -27,8 +27,8 @@ SEEDS = (15, 29, 438, 446)  # of networks with gates, means and batch norms in b
 @pytest.fixture
 def small_sbuf(monkeypatch: pytest.MonkeyPatch, one_launch: None) -> Iterator[None]:
     """28 KiB of a partition, of which convolutions from HBM fill at most 10 at a time."""
-    monkeypatch.setattr(Planning, "room", 28 * 1024)
-    for module in (group_input, place):
+    monkeypatch.setattr(LoweringConfig, "budget_bytes", 28 * 1024)
+    for module in (stream_input, assign_memory):
         monkeypatch.setattr(module, "GROUP_BYTES", 10 * 1024)
     yield
 

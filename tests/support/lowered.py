@@ -11,16 +11,16 @@ from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Operation
 from trninfer.lowering.arrangement import image_of
+from trninfer.lowering.config import LoweringConfig
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.describe import rows_of
 from trninfer.lowering.eight_bits import EightBits
-from trninfer.lowering.graph import DoesNotFit, Graph, Node, NodeId
-from trninfer.lowering.network_plan import NetworkPlan, lower_layers
+from trninfer.lowering.graph import Graph, Node, NodeId, Unsupported
+from trninfer.lowering.launch_sequence import LaunchSequence, lower_layers
 from trninfer.lowering.passes.pack_images import choices_of
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
-from trninfer.lowering.price import Clock
 from trninfer.lowering.schedule import Region, Schedule, StageOf
 from trninfer.models.checks import INPUT, Shape
 from trninfer.models.files import Model
@@ -43,7 +43,7 @@ def decide(
     graph: Graph | None = None,
     *,
     packs_rows: bool = False,
-    packs_expansions: bool = False,
+    pack_depthwise_expansions: bool = False,
     pads_channels: bool = False,
     splits_phases: bool = False,
     splits_means: bool = False,
@@ -54,12 +54,12 @@ def decide(
     filled_taps: int = 0,
     forms: Iterable[tuple[NodeId | None, str, int]] = (),
     copied: Iterable[NodeId | None] = (),
-    narrow: Iterable[NodeId | None] = (),
+    fp8: Iterable[NodeId | None] = (),
     sums: Iterable[NodeId | None] = (),
     in_hbm: Iterable[int] = (),
     regions: Iterable[Region] = (),
     stages: Iterable[StageOf] = (),
-    staying: bool = False,
+    resident_weights: bool = False,
     others: Iterable[Choice] = (),
 ) -> Decisions:
     """Decisions by their kinds: of the launch, and for some nodes, or ALL. Numbers are those of nodes of a graph, or of
@@ -69,29 +69,29 @@ def decide(
         return NodeId(number) if graph is None else graph.nodes[number].id
 
     of_launch = {
-        Kind.PACK_ROWS: packs_rows or packs_expansions,
-        Kind.KEEP_TAILS: packs_expansions,
+        Kind.PACK_ROWS: packs_rows or pack_depthwise_expansions,
+        Kind.PACK_DEPTHWISE_EXPANSIONS: pack_depthwise_expansions,
         Kind.PAD_CHANNELS: pads_channels,
         Kind.SPLIT_PHASES: splits_phases,
         Kind.SPLIT_MEANS: splits_means,
         Kind.PACK_IMAGES: packed if packed > 1 else 0,
         Kind.STAGE: at_once,
-        Kind.EARLY_LOADS: ahead,
+        Kind.PREFETCH: ahead,
         Kind.FILL_TAPS: filled_taps,
-        Kind.TURN_SCORES: turns_scores,
-        Kind.STAY: staying,
+        Kind.CLASSES_ON_PARTITIONS: turns_scores,
+        Kind.RESIDENT_WEIGHTS: resident_weights,
     }
     of_nodes = {
         Kind.COPIES: copied,
-        Kind.NARROW: narrow,
-        Kind.SHARE_SUMS: sums,
+        Kind.FP8: fp8,
+        Kind.SPLIT_ACCUMULATION: sums,
         Kind.SPILL: map(named, in_hbm),
     }
     return Decisions(
         (
             *(Choice(kind, value=value) for kind, value in of_launch.items() if value),
             *(Choice(kind, node) for kind, nodes in of_nodes.items() for node in nodes),
-            *(Choice(Kind.FORM, node, (form, room)) for node, form, room in forms),
+            *(Choice(Kind.FORM, node, (form, budget_bytes)) for node, form, budget_bytes in forms),
             *(Choice(Kind.STAGE, named(stage.end - 1), stage.at_once) for stage in stages),
             *(Choice(Kind.BANDS, named(each.end - 1), (named(each.first), each.bands)) for each in regions),
             *others,
@@ -160,8 +160,8 @@ def planned(
 ) -> LaunchPlan:
     """The quickest launch of a network that is one."""
     model = network if isinstance(network, Model) else model_of(network)
-    planning = Planning(target, DTYPES[dtype].itemsize, tuple(forms), PlanCache(None))
-    (segment,) = NetworkPlan(model, DTYPES[dtype], planning, INSTRUCTIONS).segments
+    config = LoweringConfig(target, DTYPES[dtype].itemsize, tuple(forms), PlanCache(None))
+    (segment,) = LaunchSequence(model, DTYPES[dtype], config, INSTRUCTIONS).segments
     return segment.plan(batch)
 
 
@@ -197,7 +197,7 @@ def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -
     for kind in (Kind.SPLIT_PHASES, Kind.PAD_CHANNELS):
         try:
             pipeline.run(decisions)
-        except DoesNotFit:
+        except Unsupported:
             decisions = decisions.without(kind)
     graph = dict(pipeline.run(decisions))["load_taps"]
     images = max((images for images in choices_of(graph, batch) if images <= packed), default=1)
@@ -206,7 +206,7 @@ def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -
 
 def nanoseconds(plan: LaunchPlan, dtype: str = "float32", target: str = "trn2") -> float:
     """The predicted time of a launch."""
-    return Clock(target, DTYPES[dtype].itemsize).walk(plan.program, plan.layout).nanoseconds
+    return CostModel(target, DTYPES[dtype].itemsize).walk(plan.program, plan.layout).nanoseconds
 
 
 def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32", target: str = "trn2") -> np.ndarray:

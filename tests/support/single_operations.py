@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels.network import run_network
-from trninfer.kernels.places import Memory
+from trninfer.kernels.operation_fields import Memory
 from trninfer.kernels.program import (
     LAUNCH_INPUT,
-    Answers,
+    Buffer,
+    ClassifierHead,
     Load,
     Operation,
-    Place,
     Program,
-    Room,
     Stage,
     Store,
     WeightLoad,
+    WriteRegion,
     input_name,
 )
 from trninfer.lowering.weight_loads import placed, weight_loads
@@ -95,16 +95,16 @@ def run_program(
 def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options: Any) -> Any:
     """Return the value [B, C, H, W] of the last operation, or its (scores, classes); the options of `run_program`."""
     last = operations[-1]
-    if isinstance(last, Answers):
+    if isinstance(last, ClassifierHead):
         return run_program(operations, *inputs, **options)
     count = len(operations)
     name, size = last.name, {"channels": last.channels, "rows": last.rows, "columns": last.columns}
-    room = Room(name=name, **size, packed=last.packed, memory=Memory.OUTPUT)
-    store = Store(name=name, **size, packed=last.packed, sources=((count - 1,),), into=Place(room=count))
-    return run_program([*operations, room, store], *inputs, **options)[0]
+    buffer = Buffer(name=name, **size, packed=last.packed, memory=Memory.OUTPUT)
+    store = Store(name=name, **size, packed=last.packed, sources=((count - 1,),), into=WriteRegion(buffer=count))
+    return run_program([*operations, buffer, store], *inputs, **options)[0]
 
 
-def lay_out(units: list[dict[int, NDArray[Any]]]) -> LaidOut:
+def lay_out_weights(units: list[dict[int, NDArray[Any]]]) -> LaidOut:
     """Return the weights of an operation as they are loaded: of each output tile the units [rows, matrices, outputs]
     of the input tiles that it reads."""
     rows = {t: unit.shape[0] for own in units for t, unit in own.items()}

@@ -15,7 +15,7 @@ def test_a_network_pass_by_pass(cli, picture_model: Path) -> None:
     assert told.status == 0 and told.out.startswith("tiny-cnn: bfloat16, a batch of 8, trn3\n")
     heads = [line.partition(":")[0] for line in told.out.splitlines() if line[:1].strip()]
     names = ["layers", *(each.name for each in all_passes(()))]
-    assert heads[3:] == [*names, "lay_out", "schedule"]
+    assert heads[3:] == [*names, "lay_out_weights", "schedule"]
     document = cli(*words, "--format", "json").json()
     ((launch,),) = [network["launches"] for network in document["lowering"]]
     assert launch["predicted_us"] == pytest.approx(document["total_us"] - document["layers"][0]["latency_us"])
@@ -42,7 +42,7 @@ def test_single_kernels_have_no_passes(cli, feature_model: Path) -> None:
 
 def test_a_table_for_programs_leaves_it_to_standard_error(cli, feature_model: Path) -> None:
     told = cli(*SHOW, feature_model, "--format", "csv")
-    assert told.out.startswith("name,") and "split_tails" not in told.out and "\nsplit_tails" in told.err
+    assert told.out.startswith("name,") and "split_partial_tiles" not in told.out and "\nsplit_tails" in told.err
 
 
 @pytest.mark.parametrize(

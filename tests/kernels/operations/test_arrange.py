@@ -7,7 +7,7 @@ import pytest
 from nki_tensors import counted
 from single_operations import load_of, run_operations
 from trninfer.kernels.operations.arrange import border_copies
-from trninfer.kernels.program import Border, Interleave, Pad, Rearrange
+from trninfer.kernels.program import Border, Pad, PixelShuffle, Rearrange
 from trninfer.kernels.tiling.windows import Span
 
 FROM_LOAD = ((0,),)
@@ -53,7 +53,7 @@ def test_each_place_around_is_a_copy_of_one_inside() -> None:
 def test_values_take_turns(step: tuple[int, int]) -> None:
     phases = step[0] * step[1]
     x = counted(2, phases * 3, 4, 5)
-    out = Interleave(
+    out = PixelShuffle(
         name="i",
         channels=3,
         rows=4 * step[0],

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_arrays import normal, small_integers
-from single_operations import columns_of, lay_out, load_of, run_operations
-from trninfer.kernels.program import Load, Scores
+from single_operations import columns_of, lay_out_weights, load_of, run_operations
+from trninfer.kernels.program import DenseHead, Load
 
 F32 = np.float32
 
@@ -19,7 +19,7 @@ def scored(x: Any, w: Any, bias: Any, target: str = "trn2") -> Any:
     classes, channels = w.shape[:2]
     steps = w.reshape(classes, channels, -1).transpose(1, 2, 0)
     units = {t: steps[first : first + 128] for t, first in enumerate(range(0, channels, 128))}
-    last = Scores(
+    last = DenseHead(
         name="s",
         channels=classes,
         rows=1,
@@ -30,7 +30,7 @@ def scored(x: Any, w: Any, bias: Any, target: str = "trn2") -> Any:
         sources=((0,),),
     )
     constants = columns_of([9.0], bias, np.arange(128))
-    return run_operations([load_of(x), last], x, weights=lay_out([units]), constants=constants, target=target)
+    return run_operations([load_of(x), last], x, weights=lay_out_weights([units]), constants=constants, target=target)
 
 
 @settings(max_examples=40)

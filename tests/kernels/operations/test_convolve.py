@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from random_arrays import normal
-from single_operations import columns_of, lay_out, load_of, run_operations, run_program
-from trninfer.kernels.places import Memory
+from single_operations import columns_of, lay_out_weights, load_of, run_operations, run_program
+from trninfer.kernels.operation_fields import Memory
 from trninfer.kernels.program import (
     LAUNCH_INPUT,
     Activation,
+    Buffer,
     Convolution,
     Copies,
     Operation,
     Pad,
-    Place,
-    Room,
+    WriteRegion,
 )
 from trninfer.kernels.tiling.packing import Taps
 
@@ -75,7 +75,7 @@ def test_from_sbuf_to_sbuf(target: str, channels: int, outputs: int, size: tuple
     x, w, bias = operands(channels, outputs, size)
     expected = convolved(x, w, bias, **fields)
     load = load_of(x, margin=fields.get("padding", (0, 0, 0, 0)))
-    options = {"constants": columns_of([3], bias), "weights": lay_out(units_of(w)), "target": target}
+    options = {"constants": columns_of([3], bias), "weights": lay_out_weights(units_of(w)), "target": target}
     assert_close(run_operations([load, operation_of(expected, w, bias=1, **fields)], x, **options), expected)
 
 
@@ -87,17 +87,17 @@ def test_from_hbm(group_bytes: int, pool_size: int) -> None:
     expected = convolved(x, w, bias, (1, 1, 1, 1), (1, 1), pool_size)
     fields = {"padding": (1, 1, 1, 1), "pool_size": pool_size, "group_bytes": group_bytes}
     conv = operation_of(expected, w, sources=((LAUNCH_INPUT,),), **fields)
-    assert_close(run_operations([conv], x, constants=columns_of(bias), weights=lay_out(units_of(w))), expected)
+    assert_close(run_operations([conv], x, constants=columns_of(bias), weights=lay_out_weights(units_of(w))), expected)
 
 
 def test_to_hbm() -> None:
     """A tile at a time, into a room there."""
     x, w, bias = operands(20, 130, (12, 10))
     expected = convolved(x, w, bias)
-    out = Room(name="c", channels=130, rows=10, columns=8, memory=Memory.OUTPUT)
-    conv = operation_of(expected, w, into=Place(room=1))
+    out = Buffer(name="c", channels=130, rows=10, columns=8, memory=Memory.OUTPUT)
+    conv = operation_of(expected, w, into=WriteRegion(buffer=1))
     program: list[Operation] = [load_of(x), out, conv]
-    (found,) = run_program(program, x, constants=columns_of(bias), weights=lay_out(units_of(w)))
+    (found,) = run_program(program, x, constants=columns_of(bias), weights=lay_out_weights(units_of(w)))
     assert_close(found, expected)
 
 
@@ -110,7 +110,10 @@ def test_packed_images(packed_out: int) -> None:
     firsts = range(0, 4, packed_out)
     phases = [whole[:, :, first : first + packed_out].reshape(32, -1, 16 * packed_out) for first in firsts]
     conv = operation_of(expected, w, packed=packed_out, taps=Taps(1, 1, 32))
-    options = {"constants": columns_of(np.tile(bias, packed_out)), "weights": lay_out([{0: phase} for phase in phases])}
+    options = {
+        "constants": columns_of(np.tile(bias, packed_out)),
+        "weights": lay_out_weights([{0: phase} for phase in phases]),
+    }
     assert_close(run_operations([load_of(x, 0, 4), conv], x, packed=4, at_once=1, **options), expected)
 
 
@@ -120,7 +123,7 @@ def test_an_addend_goes_before_the_activation() -> None:
     conv = operation_of(expected, w, padding=(1, 1, 1, 1), sources=((0,), (0,)))
     sums = convolved(x, w, bias + 100, (1, 1, 1, 1)) - 100  # nothing is below zero there
     found = run_operations(
-        [load_of(x, margin=(1, 1, 1, 1)), conv], x, constants=columns_of(bias), weights=lay_out(units_of(w))
+        [load_of(x, margin=(1, 1, 1, 1)), conv], x, constants=columns_of(bias), weights=lay_out_weights(units_of(w))
     )
     assert_close(found, np.maximum(sums + x, 0))
 
@@ -129,13 +132,13 @@ def test_a_place_of_its_own_in_a_room() -> None:
     """Every other row and every third column, from the second on; all else stays."""
     x, w, bias = operands(4, 5, (4, 5), kernel=(1, 1))
     expected = convolved(x, w, bias)
-    room = Room(name="r", channels=5, rows=9, columns=14, heights=(5,))
+    buffer = Buffer(name="r", channels=5, rows=9, columns=14, heights=(5,))
     whole = normal((2, 5, 9, 14), F32, 5)
-    fill = load_of(whole, 1, into=Place(room=1))
-    conv = operation_of(expected, w, into=Place(room=1, first=(1, 1), step=(2, 3)))
+    fill = load_of(whole, 1, into=WriteRegion(buffer=1))
+    conv = operation_of(expected, w, into=WriteRegion(buffer=1, first=(1, 1), step=(2, 3)))
     same = Pad(name="r", channels=5, rows=9, columns=14, padding=(0, 0, 0, 0), sources=((1,),))
-    options = {"constants": columns_of(bias), "weights": lay_out(units_of(w))}
-    found = run_operations([load_of(x), room, fill, conv, same], x, whole, **options)
+    options = {"constants": columns_of(bias), "weights": lay_out_weights(units_of(w))}
+    found = run_operations([load_of(x), buffer, fill, conv, same], x, whole, **options)
     whole[:, :, 1:8:2, 1:14:3] = expected
     assert_close(found, whole)
 
@@ -149,6 +152,6 @@ def test_copies_for_the_filter_rows_that_follow() -> None:
     first = operation_of(between, w, copies=Copies(2, 1, 32))
     taps = np.concatenate([after[:, :, 0], after[:, :, 1]], axis=1).transpose(1, 2, 0)  # (row, channel) to a column
     last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1)
-    weights = [lay_out(units_of(w)), lay_out([{0: taps.reshape(64, -1, 3)}])]
+    weights = [lay_out_weights(units_of(w)), lay_out_weights([{0: taps.reshape(64, -1, 3)}])]
     found = run_operations([load_of(x), first, last], x, constants=columns_of(bias, second), weights=weights)
     assert_close(found, expected)

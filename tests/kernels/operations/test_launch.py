@@ -13,16 +13,16 @@ from single_operations import load_of
 from trninfer import kernels, simulator
 from trninfer.kernels.operations.launch import Launch, make_diagonals
 from trninfer.kernels.operations.load import load_plain
-from trninfer.kernels.program import Load, Program, Room
+from trninfer.kernels.program import Buffer, Load, Program
 from trninfer.runtime.layer_launches import specs_of
 
 F32 = np.float32
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
 
 
-def bytes_loaded(pictures: int, staying: bool = False) -> int:
+def bytes_loaded(pictures: int, resident_weights: bool = False) -> int:
     """Bytes that a launch in passes of one picture each loads, beside its pictures."""
-    plan = decided(MODEL, decide(staying=staying), pictures, at_once=1)
+    plan = decided(MODEL, decide(resident_weights=resident_weights), pictures, at_once=1)
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
     run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
     return sum(each.dma.bytes for each in run.program if each.dma is not None and each.dma.load)
@@ -32,7 +32,7 @@ def bytes_loaded(pictures: int, staying: bool = False) -> int:
 def test_weights_that_stay_are_loaded_once(pictures: int) -> None:
     once, twice = (bytes_loaded(count) for count in (1, 2))
     each = twice - once  # of another pass: its picture and all weights
-    kept = [bytes_loaded(count, staying=True) for count in (pictures, pictures + 1)]
+    kept = [bytes_loaded(count, resident_weights=True) for count in (pictures, pictures + 1)]
     image = kept[1] - kept[0]
     assert 0 < image < each / 4
     assert kept[0] == once + (pictures - 1) * image
@@ -88,18 +88,18 @@ def test_constants_are_loaded_once_when_they_are_first_read() -> None:
 
 
 def test_a_room_of_the_whole_batch_outlives_its_pass() -> None:
-    room = Room(name="r", channels=3, rows=2, columns=2, heights=(3,), whole_batch=True)
+    buffer = Buffer(name="r", channels=3, rows=2, columns=2, heights=(3,), whole_batch=True)
     with on("trn2"):
         launch = launched(Program((), 2, 4), (4, 3, 2, 2))  # two packed in the input, none in the room
         for number in range(2):
             launch.begin_pass(number, number + 1, number)
-            part = launch.open_room(0, room)
+            part = launch.open_buffer(0, buffer)
             assert (part.images, part.pictures) == (2, 2)
             part.tiles[0].write(np.full((3, 2, 2, 2), number, F32))
         launch.begin_pass(0, 2, 0)
-        whole = launch.open_room(0, room).tiles[0].values
+        whole = launch.open_buffer(0, buffer).tiles[0].values
         np.testing.assert_array_equal(whole[0, :, 0, 0], [0, 0, 1, 1])
-        own = launch.open_room(1, replace(room, whole_batch=False))
+        own = launch.open_buffer(1, replace(buffer, whole_batch=False))
         assert own.images == 4 and own.tiles[0].values is not whole
 
 

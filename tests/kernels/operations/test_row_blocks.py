@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from random_arrays import normal
-from single_operations import lay_out, load_of, run_operations
+from single_operations import lay_out_weights, load_of, run_operations
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
-from trninfer.kernels.program import Activation, Convolution, Pad, Place, Room
+from trninfer.kernels.program import Activation, Buffer, Convolution, Pad, WriteRegion
 
 F32 = np.float32
 
@@ -68,17 +68,17 @@ def check(
         numbers = np.zeros((form.rows, each), F32)
         numbers[:, : block.size] = bias[128 * block.tile + block.first :][: block.size]
         constants[:, 1 + block.index] = numbers.reshape(-1)
-    weights = lay_out([{number: unit} for number, unit in enumerate(toeplitz(w, conv, heights))])
+    weights = lay_out_weights([{number: unit} for number, unit in enumerate(toeplitz(w, conv, heights))])
     load = load_of(x, margin=fields["padding"])
     if into is None:
         found = run_operations([load, conv], x, constants=constants, weights=weights)
     else:
         whole = normal((2, channels, 3 * expected.shape[2] + 1, 2 * expected.shape[3]), F32, 5)
         sizes = dict(zip(("channels", "rows", "columns"), whole.shape[1:]))
-        room = Room(name="r", **sizes, heights=tuple(heights))
+        buffer = Buffer(name="r", **sizes, heights=tuple(heights))
         same = Pad(name="p", **sizes, padding=(0, 0, 0, 0), sources=((1,),))
-        fill = load_of(whole, 1, into=Place(room=1))
-        found = run_operations([load, room, fill, conv, same], x, whole, constants=constants, weights=weights)
+        fill = load_of(whole, 1, into=WriteRegion(buffer=1))
+        found = run_operations([load, buffer, fill, conv, same], x, whole, constants=constants, weights=weights)
         down, across = into.first
         whole[:, :, down :: into.step[0], across :: into.step[1]][:, :, : expected.shape[2]] = expected
         expected = whole
@@ -102,4 +102,4 @@ def test_rows_of_few_channels(form: Form, channels: int, size: Any, kernel: Any,
 
 @pytest.mark.parametrize("form", ROW_BLOCKS)
 def test_into_every_third_row_of_a_room(form: Form) -> None:
-    check(form, 40, (6, 5), (3, 3), into=Place(room=1, first=(1, 0), step=(3, 2)))
+    check(form, 40, (6, 5), (3, 3), into=WriteRegion(buffer=1, first=(1, 0), step=(3, 2)))

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from random_arrays import normal, small_integers
-from single_operations import lay_out, load_of, run_operations
-from trninfer.kernels.program import Activation, Answers, Ending, Scores
+from single_operations import lay_out_weights, load_of, run_operations
+from trninfer.kernels.program import Activation, ClassifierHead, DenseHead, Ending
 
 F32 = np.float32
 
@@ -32,7 +32,7 @@ def scored(x: Any, w: Any, bias: Any, packed: int = 1, at_once: int = 0, **field
     for image in range(packed):
         matrices[image, :, :, image] = steps
     constants = np.tile(np.concatenate([[9], bias]).astype(F32), (128, 1))
-    last = Scores(
+    last = DenseHead(
         name="s",
         channels=classes,
         rows=1,
@@ -45,7 +45,7 @@ def scored(x: Any, w: Any, bias: Any, packed: int = 1, at_once: int = 0, **field
     )
     options: dict[str, Any] = {"packed": packed, "at_once": at_once, "constants": constants}
     units = {0: matrices.reshape(packed * channels, -1, packed * classes)}
-    return run_operations([load_of(x, 0, packed), last], x, weights=lay_out([units]), **options)
+    return run_operations([load_of(x, 0, packed), last], x, weights=lay_out_weights([units]), **options)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -86,8 +86,8 @@ def test_the_first_of_the_largest() -> None:
     assert run_operations([load_of(x), answers_of(x)], x)[1].tolist() == [1, 0, 0]
 
 
-def answers_of(x: Any, packed: int = 1, **fields: Any) -> Answers:
-    return Answers(name="a", channels=x[0].size, rows=1, columns=1, packed=packed, sources=((0,),), **fields)
+def answers_of(x: Any, packed: int = 1, **fields: Any) -> ClassifierHead:
+    return ClassifierHead(name="a", channels=x[0].size, rows=1, columns=1, packed=packed, sources=((0,),), **fields)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from nki_tensors import counted, hbm, in_hbm, new, normal, on, tile
 from trninfer.kernels.operations.launch import Launch
-from trninfer.kernels.operations.value import Value, copy_down, join, make_room, store_value, stored_value, value_in_hbm
-from trninfer.kernels.program import Copies, Load, Program, Resident, Stage
+from trninfer.kernels.operations.value import (
+    Value,
+    allocate_value,
+    copy_down,
+    join,
+    store_value,
+    stored_value,
+    value_in_hbm,
+)
+from trninfer.kernels.program import Copies, Load, Placeholder, Program, Stage
 
 
 @pytest.fixture(autouse=True)
@@ -91,33 +99,33 @@ def test_channels_that_follow_one_another() -> None:
 def test_a_room_has_zeros_around_it(launch: Launch) -> None:
     """The inside is not written: NaN."""
     load = Load(name="l", channels=70, rows=3, columns=4, packed=2, margin=(1, 0, 2, 1))
-    room = make_room(launch, load, 5, [128, 12])
-    assert (room.images, room.pictures, room.channels, room.packed) == (3, 5, 70, 2)
-    assert [each.shape for each in room.tiles] == [(128, 3, 6, 5), (12, 3, 6, 5)]
-    for each in room.tiles:
+    output = allocate_value(launch, load, 5, [128, 12])
+    assert (output.images, output.pictures, output.channels, output.packed) == (3, 5, 70, 2)
+    assert [each.shape for each in output.tiles] == [(128, 3, 6, 5), (12, 3, 6, 5)]
+    for each in output.tiles:
         expected = np.full(each.shape, np.nan)
         expected[:, :, 0] = expected[:, :, 4:] = expected[:, :, :, 4] = 0
         np.testing.assert_array_equal(each.values, expected)
-    assert np.isnan(make_room(launch, load, 2, [128, 12], is_blank=False).tiles[0].values).all()
+    assert np.isnan(allocate_value(launch, load, 2, [128, 12], is_blank=False).tiles[0].values).all()
 
 
 def test_a_room_for_copies(launch: Launch) -> None:
     """Partitions between the copies are zero too."""
     for stride, is_zero in ((4, False), (32, True)):
-        resident = Resident(name="r", channels=4, rows=2, columns=2, heights=(4,), copies=Copies(3, 1, stride))
-        (whole,) = make_room(launch, resident, 1, [4]).tiles
+        resident = Placeholder(name="r", channels=4, rows=2, columns=2, heights=(4,), copies=Copies(3, 1, stride))
+        (whole,) = allocate_value(launch, resident, 1, [4]).tiles
         assert whole.shape == (2 * stride + 4, 1, 2, 2)
         assert (whole.values == 0).all() == is_zero
 
 
 def test_two_tiles_of_8_bits_take_turns(launch: Launch) -> None:
     """By rows, so that a matmul reads both: the second is a row's columns behind the first."""
-    load = Load(name="l", channels=300, rows=3, columns=4, narrow=True)
-    room = make_room(launch, load, 2, [100, 100, 100])
-    assert room.pitches == (4, 0, 0) and room.dtype == nl.float8_e4m3
-    first, second = (room.tiles[t].get_pattern() for t in range(2))
+    load = Load(name="l", channels=300, rows=3, columns=4, is_fp8=True)
+    output = allocate_value(launch, load, 2, [100, 100, 100])
+    assert output.pitches == (4, 0, 0) and output.dtype == nl.float8_e4m3
+    first, second = (output.tiles[t].get_pattern() for t in range(2))
     assert first == second and first[2][0] == 8  # a row of both
-    assert make_room(launch, Load(name="l", channels=300, rows=3, columns=4), 2, [100] * 3).pitches == (0, 0, 0)
+    assert allocate_value(launch, Load(name="l", channels=300, rows=3, columns=4), 2, [100] * 3).pitches == (0, 0, 0)
 
 
 @pytest.mark.parametrize("rows", [2, 5])

@@ -27,9 +27,9 @@ from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes import choose_forms as choosing
 from trninfer.lowering.passes.add_margins import add_margins
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, choose_forms
-from trninfer.lowering.passes.group_input import GROUP_BYTES, group_input
 from trninfer.lowering.passes.load_taps import load_taps
 from trninfer.lowering.passes.pack_taps import pack_taps
+from trninfer.lowering.passes.stream_input import GROUP_BYTES, stream_input
 from trninfer.models.layers import Activation, Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
@@ -43,10 +43,10 @@ def last_option(question: Question) -> Option:
     return question.options[-1]
 
 
-def wherever(form: Form, *rooms: int) -> Decisions:
+def wherever(form: Form, *buffers: int) -> Decisions:
     """A form for every convolution that can take it."""
-    sizes = (*(rooms or COMBINED_BYTES), GROUP_BYTES)
-    return decide(forms=tuple((number, form.value, room) for number in ALL for room in sizes))
+    sizes = (*(buffers or COMBINED_BYTES), GROUP_BYTES)
+    return decide(forms=tuple((number, form.value, combined_bytes) for number in ALL for combined_bytes in sizes))
 
 
 @st.composite
@@ -93,13 +93,13 @@ def _channels(layers: Sequence[Layer], name: str) -> int:
     st.booleans(),
 )
 def test_every_form_computes_what_the_golden_model_does(
-    network: Network, images: tuple[int, int], form: Form, dtype: str, room: int, rows: bool
+    network: Network, images: tuple[int, int], form: Form, dtype: str, combined_bytes: int, rows: bool
 ) -> None:
     """With room for the combinations of a few rows at a time, and of more; with packed rows and without."""
     batch, at_once = images
-    decisions = Decisions((*decide(packs_rows=rows).choices, *wherever(form, room).choices))
+    decisions = Decisions((*decide(packs_rows=rows).choices, *wherever(form, combined_bytes).choices))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "COMBINED_BYTES", (room,))
+        patch.setattr(choosing, "COMBINED_BYTES", (combined_bytes,))
         assert_right(network, decisions, batch, dtype, forms=(form,), at_once=at_once, tolerance=TOLERANCES[dtype])
 
 
@@ -132,7 +132,7 @@ def of_two(channels: int, side: int) -> Network:
 
 def ready(network: Network) -> Graph:
     """A graph as the pass gets it."""
-    return after(graph_of(network), load_taps, group_input, lambda graph: add_margins(graph, True))
+    return after(graph_of(network), load_taps, stream_input, lambda graph: add_margins(graph, True))
 
 
 def test_a_choice_is_between_the_direct_form_and_others_with_room_for_some_or_all_combinations() -> None:

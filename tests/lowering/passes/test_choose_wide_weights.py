@@ -18,7 +18,7 @@ from trninfer.runtime.backend import EIGHT_BITS
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-COMBINED = decide(forms=tuple((number, "pairs", room) for number in ALL for room in COMBINED_BYTES), narrow=ALL)
+COMBINED = decide(forms=tuple((number, "pairs", size) for number in ALL for size in COMBINED_BYTES), fp8=ALL)
 
 
 def pooled(channels: int, side: tuple[int, int], activation: str = "relu") -> Network:
@@ -46,8 +46,8 @@ def test_combined_filters_in_bfloat16_are_right_beside_8_bits(
     network = pooled(channels, side, activation)
     plan = assert_right(network, COMBINED, batch, EIGHT_BITS, forms=(Form.PAIRS,))
     mixed, narrow = (convolution_of(plan.graph, name) for name in ("mixed", "narrow"))
-    assert mixed.form is Form.PAIRS and not mixed.weights.narrow and mixed.narrow
-    assert narrow.form is Form.DIRECT and narrow.weights.narrow
+    assert mixed.form is Form.PAIRS and not mixed.weights.is_fp8 and mixed.is_fp8
+    assert narrow.form is Form.DIRECT and narrow.weights.is_fp8
     (node,) = nodes_of(plan.graph, "narrow")
     assert with_wide_weights(plan.graph, node) is None
 
@@ -65,6 +65,6 @@ def test_they_are_taken_where_they_are_quicker(monkeypatch: pytest.MonkeyPatch, 
     chosen, form = microseconds("chosen")
     assert form.startswith("pairs") and "8-bit weights" not in form
     for module in (add_margins, choose_forms):
-        monkeypatch.setattr(module, "with_wide_weights", lambda graph, node: None if node.has_narrow_weights else node)
+        monkeypatch.setattr(module, "with_wide_weights", lambda graph, node: None if node.has_fp8_weights else node)
     narrow, form = microseconds("narrow")
     assert "8-bit weights" in form and chosen < narrow

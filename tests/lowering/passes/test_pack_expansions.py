@@ -12,7 +12,7 @@ from trninfer.lowering.passes.pack_rows import has_packed_expansions, pack_rows
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-EXPANSIONS = decide(packs_rows=True, packs_expansions=True)
+EXPANSIONS = decide(packs_rows=True, pack_depthwise_expansions=True)
 ROWS = decide(packs_rows=True)
 
 
@@ -79,7 +79,7 @@ def test_packed_expansions_compute_what_the_golden_model_does(
     network: Network, batch: int, dtype: str, pads: bool
 ) -> None:
     tolerance = 2e-5 if dtype == "float32" else 4e-2
-    decisions = applicable(network, decide(packs_rows=True, packs_expansions=True, pads_channels=pads))
+    decisions = applicable(network, decide(packs_rows=True, pack_depthwise_expansions=True, pads_channels=pads))
     plan = assert_right(network, decisions, batch, dtype, tolerance=tolerance)
     event(f"packed: {has_packed_expansions(plan.graph)}")
 
@@ -97,7 +97,7 @@ def test_an_expansion_has_a_tile_for_every_32_channels() -> None:
     wide = [node.operation for node in graph.nodes if node.name.endswith(("expand", "each"))]
     assert [each.channels for each in wide] == [384, 384, 640, 640]
     assert [getattr(each, "groups", 0) for each in wide] == [1, 3, 1, 5]
-    assert all(isinstance(each, Convolution) and each.row_groups.count == 4 for each in wide)
+    assert all(isinstance(each, Convolution) and each.row_fold.count == 4 for each in wide)
     (gate,) = [node.operation for node in graph.nodes if node.name.endswith("gated")]
     assert gate.channels == 640
     assert has_packed_expansions(graph) and not has_packed_expansions(pack_rows(graph_of(mobile())))
@@ -124,7 +124,7 @@ def test_a_tail_is_split_where_its_expansion_stays_as_it_is() -> None:
     blocks.add(384, 64, 3, (1, 1), "relu")
     graph = pack_rows(graph_of(blocks.network()), with_expansions=True)
     found = [
-        (node.operation.channels, node.operation.row_groups.count)
+        (node.operation.channels, node.operation.row_fold.count)
         for node in graph.nodes
         if node.name.endswith("each") and isinstance(node.operation, Convolution)
     ]
@@ -140,5 +140,5 @@ def test_packed_expansions_are_quicker(dtype: str) -> None:
 
 def test_a_plan_packs_expansions() -> None:
     plan = planned(mobile(64), dtype="bfloat16")
-    assert plan.decisions.value(Kind.KEEP_TAILS)
-    assert all(convolution_of(plan.graph, node.name).row_groups.count == 4 for node in nodes_of(plan.graph, "b1each"))
+    assert plan.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS)
+    assert all(convolution_of(plan.graph, node.name).row_fold.count == 4 for node in nodes_of(plan.graph, "b1each"))

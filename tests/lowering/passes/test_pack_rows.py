@@ -17,7 +17,7 @@ from lowered import (
     operation_of,
 )
 from random_networks import conv, few_channels, labels, picture
-from trninfer.kernels.program import RowGroups, RowGroupsPool
+from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
@@ -29,7 +29,7 @@ ROWS = decide(packs_rows=True)
 
 
 def packed_nodes(graph: Graph) -> int:
-    return sum(getattr(node.operation, "row_groups", RowGroups()).count > 1 for node in graph.nodes)
+    return sum(getattr(node.operation, "row_fold", RowFold()).count > 1 for node in graph.nodes)
 
 
 @settings(max_examples=25)
@@ -105,7 +105,7 @@ def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     assert [convolution_of(graph, name).kernel for name in ("a", "b", "down")] == [(2, 3)] * 3
     assert [operation_of(graph, name).channels for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
     assert convolution_of(graph, "stem").kernel == (9, 3)  # seven rows, and two further down for the second of a group
-    assert isinstance(operation_of(graph, "pool"), RowGroupsPool)
+    assert isinstance(operation_of(graph, "pool"), RowFoldPool)
     with_phases = decided(block(128), decide(packs_rows=True, splits_phases=True)).graph
     assert convolution_of(with_phases, "stem").kernel == (3, 2)  # phases of four rows and two columns
 
@@ -136,7 +136,7 @@ def test_a_sum_of_single_rows_reads_groups(rows: int, bands: int) -> None:
         graph = assert_right(network, ROWS.having(*decide(graph, regions=regions).choices), batch).graph
         total = convolution_of(graph, "b")
         assert (len(total.sources), total.rows_at_once, total.kernel) == (2, 2, (1, 1))
-        assert convolution_of(graph, "a").row_groups.count == 2
+        assert convolution_of(graph, "a").row_fold.count == 2
 
 
 @st.composite
@@ -226,7 +226,7 @@ def test_a_depthwise_layer_of_32_channels_takes_two_rows_of_taps_for_four() -> N
     graph = pack_rows(graph_of(expansion()))
     each, project, expand = (convolution_of(graph, name) for name in ("each", "project", "expand"))
     assert (each.kernel, each.groups, each.shape) == ((2, 3), 1, (128, 16, 64))
-    assert (project.kernel, project.shape, project.row_groups) == ((1, 1), (64, 16, 64), RowGroups(4))
+    assert (project.kernel, project.shape, project.row_fold) == ((1, 1), (64, 16, 64), RowFold(4))
     assert (expand.kernel, expand.shape, expand.rows_at_once) == ((1, 1), (96, 64, 64), 4)
 
 
@@ -248,7 +248,7 @@ def test_rows_of_a_value_in_groups_have_numbers_for_each_row() -> None:
     before = graph_of(block(128))
     graph = pack_rows(before)
     (node,), (single,) = nodes_of(graph, "a"), nodes_of(before, "a")
-    assert node.operation.row_groups.count == 2
+    assert node.operation.row_fold.count == 2
     np.testing.assert_array_equal(node.numbers[0], np.tile(single.numbers[0], 2))
     assert has_packed_rows(graph) and not has_packed_rows(before)
     assert [each.shown for each in nodes_of(graph, "a")] == [single.shown]  # tables show the layer's own shapes
@@ -273,4 +273,6 @@ def test_a_residual_behind_a_depthwise_layer(channels: int, more: int, batch: in
     ]
     network = Network("n", picture(3, 13, 12), tuple(layers), labels(5))
     for expansions in (True, False):
-        assert_right(network, applicable(network, decide(packs_rows=True, packs_expansions=expansions), batch), batch)
+        assert_right(
+            network, applicable(network, decide(packs_rows=True, pack_depthwise_expansions=expansions), batch), batch
+        )

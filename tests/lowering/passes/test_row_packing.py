@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from trninfer.kernels.program import AveragePool, Combine, Convolution, MaxPool, Operation, RowGroups, RowGroupsPool
+from trninfer.kernels.program import AveragePool, Combine, Convolution, MaxPool, Operation, RowFold, RowFoldPool
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.lazy import LazyArray
 from trninfer.lowering.passes.row_packing import Lanes, RowPacking, is_squeezed, rows_of
@@ -223,10 +223,10 @@ def test_a_depthwise_convolution_is_one_matrix_for_each_block(
 
 @pytest.mark.parametrize(("high", "offset", "below"), [(8, 0, 0), (8, 1, 3), (7, 0, 1), (9, 3, 0), (6, 2, 0)])
 def test_rows_beside_the_image_are_blanked_where_channels_fill_a_quarter(high: int, offset: int, below: int) -> None:
-    for channels, groups in ((32, RowGroups(4, offset, below)), (24, RowGroups(4))):
+    for channels, groups in ((32, RowFold(4, offset, below)), (24, RowFold(4))):
         plain = convolution((3, high, 3), channels)
         packed = RowPacking(chain(plain), {0: 4}).packed({0: offset}, 0)
-        assert isinstance(packed.operation, Convolution) and packed.operation.row_groups == groups
+        assert isinstance(packed.operation, Convolution) and packed.operation.row_fold == groups
         assert packed.operation.rows == -(-(high + offset) // 4)
         np.testing.assert_array_equal(packed.numbers[0], np.tile(plain.numbers[0], 4))
 
@@ -305,7 +305,7 @@ def test_a_pool_reads_groups_of_two_rows(kernel: int, top: int, taken: int, give
     offsets = {0: taken} | ({} if given is None else {1: given})
     packing = RowPacking(chain(first, node(pool, (64, high, 3))), {0: 2, **({} if given is None else {1: 2})})
     packed = packing.packed(offsets, 1).operation
-    assert isinstance(packed, RowGroupsPool)
+    assert isinstance(packed, RowFoldPool)
     assert packed.start == taken - top and packed.image_rows == rows
     assert packed.offset == (-1 if given is None else given)
     groups = -(-(high + taken) // 2)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from lowered import assert_right, decide, graph_of, kinds_of, planned
 from random_networks import conv, labels, model_of, picture
-from trninfer.kernels.program import Answers, Convolution, Ending, Scores
+from trninfer.kernels.program import ClassifierHead, Convolution, DenseHead, Ending
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import DoesNotFit
-from trninfer.lowering.network_plan import lower_layers
+from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.models.golden import run_network
 from trninfer.models.inputs import FeatureInput
 from trninfer.models.layers import ChannelShuffle, Conv2d, Dense, Flatten, Layer, Pool, Softmax
@@ -27,7 +27,7 @@ def test_a_network_that_ends_in_a_shuffle() -> None:
 def test_a_dense_layer_computes_its_softmax(log: bool, ending: Ending) -> None:
     network = Network("n", FeatureInput(20), (Dense("a", 20, 9), Softmax("s", log=log)), labels(9))
     (node,) = graph_of(network).nodes
-    assert isinstance(node.operation, Scores) and node.operation.ending is ending and node.name == "a"
+    assert isinstance(node.operation, DenseHead) and node.operation.ending is ending and node.name == "a"
     assert_right(network, Decisions(), 3)
 
 
@@ -38,7 +38,7 @@ def test_a_softmax_of_something_else_is_of_scores_of_its_own(activation: str) ->
     others = (NamedOutput("raw", "a", (9,), Output("values")),) if activation == "identity" else ()
     network = Network("n", FeatureInput(20), layers, labels(9), others=others)
     graph = graph_of(network)
-    assert [type(node.operation) for node in graph.nodes] == [Convolution, Scores]
+    assert [type(node.operation) for node in graph.nodes] == [Convolution, DenseHead]
     assert [node.output for node in graph.nodes] == ([1, 0] if others else [None, 0])
     assert_right(network, Decisions(), 3)
 
@@ -79,7 +79,7 @@ def test_values_have_no_scores_where_they_are_no_dense_layer() -> None:
 
 def test_too_many_classes_are_no_scores() -> None:
     network = Network("n", FeatureInput(4), (Dense("a", 4, 9000), Softmax("s")), labels(9000))
-    with pytest.raises(DoesNotFit, match="layer 's' outputs 9000 numbers, more than the 8192 of a last layer"):
+    with pytest.raises(Unsupported, match="layer 's' outputs 9000 numbers, more than the 8192 of a last layer"):
         graph_of(network)
 
 
@@ -95,7 +95,7 @@ def test_many_classes_are_found_by_way_of_hbm(channels: int, side: int, batch: i
     model = model_of(Network("n", picture(3, side, 1), tuple(layers), labels(count), Output(scores=scores)))
     for dtype in ("float32", "bfloat16"):
         plan = planned(model, batch, dtype)
-        assert type(plan.graph.nodes[-1].operation) is Answers
+        assert type(plan.graph.nodes[-1].operation) is ClassifierHead
         x = np.random.default_rng(3).standard_normal((batch, 3, side, 1)).astype(np.float32)
         result = Session(model, SimulatedBackend("trn2"), dtype, batch).run(x)
         golden = run_network(model.network, model.tensors, x)

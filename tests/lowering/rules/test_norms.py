@@ -4,7 +4,7 @@ import pytest
 from lowered import assert_right, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.models.inputs import FeatureInput
 from trninfer.models.layers import (
     ChannelShuffle,
@@ -70,5 +70,5 @@ def test_responses_of_channels_around(channels: int, size: int) -> None:
 
 def test_numbers_of_a_flattened_image_are_not_normalised_together() -> None:
     layers = (conv("a", 3, 4, 3), Flatten("flat"), LayerNorm("norm", 120), Dense("b", 120, 5))
-    with pytest.raises(DoesNotFit, match=r"layer 'norm' \(layer_norm\) normalises the numbers of a flattened image"):
+    with pytest.raises(Unsupported, match=r"layer 'norm' \(layer_norm\) normalises the numbers of a flattened image"):
         graph_of(Network("n", picture(3, 6), layers, labels(5)))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, graph_of, nodes_of, operation_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture
-from trninfer.kernels.program import Convolution, Interleave, Rearrange
+from trninfer.kernels.program import Convolution, PixelShuffle, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.models.checks import Shape
 from trninfer.models.files import Model
@@ -43,7 +43,7 @@ def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: i
     network = ending_in_dense((3, 6, 5), layers)
     graph = graph_of(network)
     operation = operation_of(graph, "up")
-    assert isinstance(operation, Interleave) and operation.step == (down, across)
+    assert isinstance(operation, PixelShuffle) and operation.step == (down, across)
     assert len([node for node in graph.nodes if node.name == "a"]) == down * across
     assert_right(network, decide(packed=packed), batch)
 

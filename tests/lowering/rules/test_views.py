@@ -5,7 +5,7 @@ from lowered import applicable, assert_right, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import DoesNotFit
+from trninfer.lowering.graph import Unsupported
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import (
     Activation,
@@ -112,7 +112,7 @@ def test_slices_of_a_flattened_image(first: int, last: int, fits: bool) -> None:
     if fits:
         assert_right(network, Decisions(), 2)
     else:
-        with pytest.raises(DoesNotFit, match="layer 'some' \\(channel_slice\\) cuts an image's rows"):
+        with pytest.raises(Unsupported, match="layer 'some' \\(channel_slice\\) cuts an image's rows"):
             graph_of(network)
 
 

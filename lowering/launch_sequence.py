@@ -14,11 +14,11 @@ from ..models.files import Model
 from . import rules  # noqa: F401 (registers them)
 from .arrangement import image_of
 from .builder import RULES, GraphBuilder
-from .eight_bits import EightBits, layers_with_weights, narrow_graph
+from .config import LoweringConfig
+from .eight_bits import EightBits, layers_with_weights, quantize_graph
 from .gates import find_gates, sum_means
-from .graph import DoesNotFit, Graph, Node
+from .graph import Graph, Node, Unsupported
 from .launch_plan import LaunchPlanner
-from .planning import Planning
 from .rules.ends import end
 from .show import ShownLaunch
 from .tables import spare_tables
@@ -29,7 +29,7 @@ LISTED = 4  # names of layers in a line
 
 
 def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | None = None) -> Graph:
-    """Return the graph of a network, one operation or a few a layer; DoesNotFit where a layer has no rule.
+    """Return the graph of a network, one operation or a few a layer; Unsupported where a layer has no rule.
 
     A sum is in the convolution that feeds it, concatenations, slices and shuffles are in what reads them. `eight_bits`:
     what is in 8 bits, None for nothing.
@@ -39,7 +39,7 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
     rows: list[tuple[str, str]] = []
     for layer in model.network.layers:
         if type(layer) not in RULES:
-            raise DoesNotFit(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
+            raise Unsupported(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
         RULES[type(layer)](builder, layer)
         row = builder.row_of(layer.name)
         if row is not None:
@@ -50,17 +50,17 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
         return graph if dtype == np.float16 else sum_means(graph)
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
     layers = {place.parts[0]: name for name, place in places if len(place.parts) == 1 and place.are_all}
-    return narrow_graph(graph, model.network, layers, eight_bits)
+    return quantize_graph(graph, model.network, layers, eight_bits)
 
 
-class NetworkPlan:
-    """A network as segments, each a launch of at most `most` instructions; DoesNotFit where it cannot be."""
+class LaunchSequence:
+    """A network as segments, each a launch of at most `most` instructions; Unsupported where it cannot be."""
 
-    def __init__(self, model: Model, dtype: np.dtype[Any], planning: Planning, most: int) -> None:
-        self._planning, self._network = planning, model.network
+    def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int) -> None:
+        self._config, self._network = config, model.network
         self.image = image_of(model)
         self._counts: dict[int, int] = {}  # instructions, by images
-        self.graph = lower_layers(model, dtype, planning.eight_bits)
+        self.graph = lower_layers(model, dtype, config.eight_bits)
         self.most = most
         self.segments = self._cut()
         self.note = self._note()
@@ -82,7 +82,7 @@ class NetworkPlan:
             try:
                 self._counts[images] = self._most_instructions(images)
             except Exception as fault:
-                if images == 1 or isinstance(fault, DoesNotFit):
+                if images == 1 or isinstance(fault, Unsupported):
                     raise
                 _LOG.exception("%s: no plan for %d images at a time", self._network.name, images)
                 self._counts[images] = 2 * self.most
@@ -107,10 +107,10 @@ class NetworkPlan:
         """Return in words which layers are in 8 bits; `source`: of the scales of values."""
         nodes = self.graph.nodes
         with_weights = layers_with_weights(self._network)
-        narrow = {node.name for node in nodes if node.has_narrow_weights}
-        maybe = {node.name for node in nodes if node.may_have_narrow_weights}
-        values = {node.name for node in nodes if node.operation.narrow}
-        more_values = {node.name for node in nodes if node.may_be_narrow}
+        narrow = {node.name for node in nodes if node.has_fp8_weights}
+        maybe = {node.name for node in nodes if node.may_have_fp8_weights}
+        values = {node.name for node in nodes if node.operation.is_fp8}
+        more_values = {node.name for node in nodes if node.may_be_fp8}
         if not narrow and not maybe:
             return "no layer has weights in 8 bits; all are in bfloat16, as the first and the last"
         others = [name for name in with_weights if name not in narrow | maybe]
@@ -137,7 +137,7 @@ class NetworkPlan:
         first, image = 0, self.graph.image
         while first < len(nodes):
             found: LaunchPlanner | None = None
-            reason: DoesNotFit | None = None
+            reason: Unsupported | None = None
             ahead = [border for border in borders if border > first]
             for last in reversed(ahead):
                 part = Graph(
@@ -148,16 +148,16 @@ class NetworkPlan:
                     is_whole=(first, last) == (0, len(nodes)),
                 )
                 try:
-                    tried = self._planning.planner(part, self.most)
+                    tried = self._config.planner(part, self.most)
                     count = tried.plan(1).instructions
-                except DoesNotFit as why:
+                except Unsupported as why:
                     reason = why
                     continue
                 if count <= self.most or last == ahead[0]:
                     found, after = tried, last
                     break
             if found is None:
-                raise reason or DoesNotFit("nothing of it fits")
+                raise reason or Unsupported("nothing of it fits")
             segments.append(found)
             first, image = after, found.output
         return tuple(segments)
@@ -196,5 +196,5 @@ def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
         for node in nodes[first:last]
     ]
     if last < len(nodes):
-        part[-1] = replace(part[-1], output=0, may_be_narrow=False).changed(narrow=False)
+        part[-1] = replace(part[-1], output=0, may_be_fp8=False).changed(is_fp8=False)
     return tuple(part)

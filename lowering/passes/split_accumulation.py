@@ -18,20 +18,20 @@ ITEMSIZE = 2  # bytes of numbers that a matmul takes at its full rate
 END_GAIN = 1.03  # below which a quicker end of an operation may be lost on the way to the next one
 
 
-class ShareSums(Pass):
+class SplitAccumulation(Pass):
     """The Tensor Engine adds some of the addends of convolutions."""
 
-    name = "share_sums"
+    name = "split_accumulation"
     needs = ("pack_taps",)
-    kinds = (Kind.SHARE_SUMS,)
+    kinds = (Kind.SPLIT_ACCUMULATION,)
     asks = True
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return share_sums(graph, ask)
+        return split_accumulation(graph, ask)
 
 
-def share_sums(graph: Graph, ask: Ask) -> Graph:
+def split_accumulation(graph: Graph, ask: Ask) -> Graph:
     """Set the engines that add the addends of convolutions."""
     for number, node in enumerate(graph.nodes):
         adding = _adding(graph, number)
@@ -39,7 +39,7 @@ def share_sums(graph: Graph, ask: Ask) -> Graph:
             options = [Option(None, {}), Option(True, {number: node.changed(adding=adding)})]
             is_end = adding is Adding.LAST
             gain = END_GAIN if is_end else 1.0
-            question = Question(Kind.SHARE_SUMS, graph, number, options, (number,), gain=gain, is_end=is_end)
+            question = Question(Kind.SPLIT_ACCUMULATION, graph, number, options, (number,), gain=gain, is_end=is_end)
             graph = one_of(ask, question)
     return graph
 

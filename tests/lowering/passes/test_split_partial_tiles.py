@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lowered import ALL, assert_right, decide, decided, graph_of, nanoseconds, nodes_of
 from random_networks import labels, model_of, picture
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.passes.split_tails import split_tails
+from trninfer.lowering.passes.split_partial_tiles import split_partial_tiles
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.runtime.session import Session
@@ -56,7 +56,7 @@ def test_any_tail_against_the_golden_model(
     [(144, 3, [128, 16]), (272, 5, [256, 16]), (192, 3, [128, 64]), (240, 3, [240]), (128, 3, [128]), (144, 1, [144])],
 )
 def test_a_tail_is_apart_where_it_leaves_room_for_copies(channels: int, size: int, parts: list[int]) -> None:
-    graph = split_tails(graph_of(expanded(channels, size)))
+    graph = split_partial_tiles(graph_of(expanded(channels, size)))
     assert [node.operation.channels for node in nodes_of(graph, "each")] == parts
     assert [node.operation.channels for node in nodes_of(graph, "expand")] == parts
     if len(parts) > 1:

@@ -9,22 +9,22 @@ from ...kernels.program import LAUNCH_INPUT, Memory
 from ..decisions import Ask, Decisions, Kind
 from ..graph import Graph, Node, NodeId
 from .base import Pass
-from .group_input import GROUP_BYTES
+from .stream_input import GROUP_BYTES
 
 
-class PlaceValues(Pass):
+class AssignMemory(Pass):
     """Values that SBUF has no room for are in HBM."""
 
-    name = "place"
+    name = "assign_memory"
     needs = ("pack_images",)
     kinds = (Kind.SPILL, Kind.BANDS)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return place(graph, decisions.of(Kind.SPILL), decisions.of(Kind.BANDS))
+        return assign_memory(graph, decisions.of(Kind.SPILL), decisions.of(Kind.BANDS))
 
 
-def place(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[NodeId | None] = ()) -> Graph:
+def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[NodeId | None] = ()) -> Graph:
     """Let the values of some nodes be in HBM, from which convolutions read them in groups of rows; `ends`: the last
     nodes of regions that run in bands."""
     placed = graph.with_nodes(

@@ -7,8 +7,8 @@ import pytest
 from nki_tensors import new, normal, on, tile
 from numpy.lib.stride_tricks import sliding_window_view
 from single_operations import load_of, run_operations
-from trninfer.kernels.operations.row_groups import BAND_ELEMENTS, blank_tile
-from trninfer.kernels.program import RowGroups, RowGroupsPool
+from trninfer.kernels.operations.row_fold import BAND_ELEMENTS, blank_tile
+from trninfer.kernels.program import RowFold, RowFoldPool
 
 
 def grouped(image: Any, offset: int, groups: int) -> Any:
@@ -28,7 +28,7 @@ def test_rows_around_the_image_are_zeros(above: int, below: int) -> None:
     values = normal(4 * 32, 2, 5, 6)
     with on("trn2"):
         data = tile(values)
-        blank_tile(RowGroups(4, above, below), data, 32, 5)
+        blank_tile(RowFold(4, above, below), data, 32, 5)
         expected = values.copy()
         expected[: above * 32, :, 0] = 0
         expected[(4 - below) * 32 :, :, 4] = 0
@@ -39,7 +39,7 @@ def test_a_tile_without_rows_around_it_stays() -> None:
     with on("trn2") as core:
         data = new((8, 1, 3, 3))
         issued = len(core.program)
-        blank_tile(RowGroups(2), data, 4, 3)
+        blank_tile(RowFold(2), data, 4, 3)
         assert len(core.program) == issued
 
 
@@ -61,12 +61,12 @@ def test_windows_that_move_on_by_two_rows(
     out_rows = (rows + 2 * top - kernel[0]) // 2 + 1
     expected = expected[:, :, :out_rows]
     margin = (2, side, 2, side)
-    groups = RowGroups(2)
+    groups = RowFold(2)
     if offset_out >= 0:
         groups_out = -(-(out_rows + offset_out) // 2)
-        groups = RowGroups(2, offset_out, 2 * groups_out - out_rows - offset_out)
+        groups = RowFold(2, offset_out, 2 * groups_out - out_rows - offset_out)
         expected = grouped(expected, offset_out, groups_out)
-    pool = RowGroupsPool(
+    pool = RowFoldPool(
         name="p",
         channels=expected.shape[1],
         rows=expected.shape[2],
@@ -78,7 +78,7 @@ def test_windows_that_move_on_by_two_rows(
         start=offset_in - top,
         offset=offset_out,
         image_rows=out_rows,
-        row_groups=groups,
+        row_fold=groups,
         sources=((0,),),
     )
     assert rows < 70 or 2 * expected.shape[2] * expected.shape[3] > BAND_ELEMENTS

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from ...kernels.program import Ending, Scores
+from ...kernels.program import DenseHead, Ending
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph import Graph, Node
 from .base import Pass
 
 
-class TurnScores(Pass):
+class PutClassesOnPartitions(Pass):
     """The classes of one picture's scores are on the partitions."""
 
-    name = "turn_scores"
+    name = "put_classes_on_partitions"
     needs = ("pack_taps",)
-    kinds = (Kind.TURN_SCORES,)
+    kinds = (Kind.CLASSES_ON_PARTITIONS,)
     asks = True
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return turn_scores(graph, ask)
+        return put_classes_on_partitions(graph, ask)
 
 
-def turn_scores(graph: Graph, ask: Ask) -> Graph:
+def put_classes_on_partitions(graph: Graph, ask: Ask) -> Graph:
     """Compute scores of one picture with classes on the partitions."""
     for number, node in enumerate(graph.nodes):
         if _can_turn(graph, node):
             options = [Option(None, {}), Option(True, {number: node.changed(by_columns=True)})]
-            graph = one_of(ask, Question(Kind.TURN_SCORES, graph, number, options, (number,), is_end=True))
+            graph = one_of(ask, Question(Kind.CLASSES_ON_PARTITIONS, graph, number, options, (number,), is_end=True))
     return graph
 
 
-def has_turned_scores(graph: Graph) -> bool:
+def has_classes_on_partitions(graph: Graph) -> bool:
     """True if any scores have their classes on the partitions."""
     return any(getattr(node.operation, "by_columns", False) for node in graph.nodes)
 
@@ -39,7 +39,7 @@ def has_turned_scores(graph: Graph) -> bool:
 def _can_turn(graph: Graph, node: Node) -> bool:
     """True if a node is scores as they are, of more than a tile of classes, whose columns are in one bank of PSUM."""
     operation = node.operation
-    if not isinstance(operation, Scores) or graph.packed > 1:
+    if not isinstance(operation, DenseHead) or graph.packed > 1:
         return False
-    plain = operation.ending is Ending.RAW and operation.activation.is_identity and not operation.weights.narrow
+    plain = operation.ending is Ending.RAW and operation.activation.is_identity and not operation.weights.is_fp8
     return plain and PARTITIONS < operation.channels <= PARTITIONS * PSUM_BANK_BYTES // 4

@@ -16,8 +16,8 @@ from trninfer.lowering import weights as laid_out
 from trninfer.lowering.decisions import Decisions, Option, Question
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled
 from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.network_plan import lower_layers
-from trninfer.lowering.passes.narrow_values import narrow_values
+from trninfer.lowering.launch_sequence import lower_layers
+from trninfer.lowering.passes.store_as_fp8 import store_as_fp8
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
@@ -25,7 +25,7 @@ from trninfer.models.outputs import Output
 from trninfer.runtime.backend import EIGHT_BITS, NETWORK_DTYPES
 
 BATCHES = (1, 2, 3, 4, 7, 16)
-WHEREVER = decide(narrow=ALL)
+WHEREVER = decide(fp8=ALL)
 ACTIVATIONS: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("clip", (0.0, 6.0)),
     ("clip", (-0.5, 0.75)),
@@ -78,13 +78,13 @@ def networks(draw: st.DrawFn) -> Network:
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from(BATCHES), st.sampled_from(["trn2", "trn2", "trn3"]), st.booleans())
 def test_whatever_is_in_eight_bits_is_right(network: Network, batch: int, target: str, packs_rows: bool) -> None:
-    decisions = decide(narrow=ALL, packs_rows=packs_rows, packs_expansions=packs_rows)
+    decisions = decide(fp8=ALL, packs_rows=packs_rows, pack_depthwise_expansions=packs_rows)
     plan = assert_right(network, decisions, batch, EIGHT_BITS, target=target, forms=DEPTHWISE)
     each, project = network.layers[2:4]
     assert isinstance(each, Conv2d) and isinstance(project, Conv2d)
-    narrow = names(plan.graph, lambda node: node.operation.narrow)
+    narrow = names(plan.graph, lambda node: node.operation.is_fp8)
     if each.kernel_size != (1, 1):  # two taps at a time
-        assert "expand" in narrow and "each" in names(plan.graph, lambda node: node.has_narrow_weights)
+        assert "expand" in narrow and "each" in names(plan.graph, lambda node: node.has_fp8_weights)
     if project.kernel_size != (1, 1):
         assert "each" in narrow
 
@@ -128,8 +128,8 @@ def test_a_wrong_column_is_found(
 
 def test_weights_with_groups_stay_where_what_they_read_does() -> None:
     plan = assert_right(bounded(), Decisions(), 2, EIGHT_BITS)
-    assert not names(plan.graph, lambda node: node.name.startswith("each") and node.has_narrow_weights)
-    assert names(plan.graph, lambda node: node.operation.narrow) == {"stem", "project0"}
+    assert not names(plan.graph, lambda node: node.name.startswith("each") and node.has_fp8_weights)
+    assert names(plan.graph, lambda node: node.operation.is_fp8) == {"stem", "project0"}
 
 
 def test_what_gains_nothing_stays() -> None:
@@ -142,7 +142,7 @@ def test_what_gains_nothing_stays() -> None:
         Dense("last", 24 * 25, 4),
     )
     plan = decided(model_of(Network("n", picture(3, 5, 5), layers, labels(4))), WHEREVER, dtype=EIGHT_BITS)
-    assert names(plan.graph, lambda node: node.operation.narrow) == {"stem"}
+    assert names(plan.graph, lambda node: node.operation.is_fp8) == {"stem"}
 
 
 def test_one_value_at_a_time_is_chosen() -> None:
@@ -153,24 +153,24 @@ def test_one_value_at_a_time_is_chosen() -> None:
     def answer(question: Question) -> Option:
         graph, number, (wide, narrow) = question.graph, question.number, question.options
         asked.append(graph.nodes[number].name)
-        assert narrow.changed[number].operation.narrow and not graph.nodes[number].operation.narrow
+        assert narrow.changed[number].operation.is_fp8 and not graph.nodes[number].operation.is_fp8
         assert {number, *(reader for reader, _ in graph.readers(number))} <= set(question.priced)
         return narrow if asked[-1] == "expand1" else wide
 
-    chosen = narrow_values(plain, answer)
+    chosen = store_as_fp8(plain, answer)
     assert list(dict.fromkeys(asked)) == ["expand0", "each0", "expand1", "each1"]
     assert asked.count("expand0") == 2 and asked.count("each0") == 1  # both parts are read as one
-    assert names(chosen, lambda node: node.operation.narrow) - names(plain, lambda node: node.operation.narrow) == {
+    assert names(chosen, lambda node: node.operation.is_fp8) - names(plain, lambda node: node.operation.is_fp8) == {
         "expand1"
     }
-    assert "each1" in names(chosen, lambda node: node.has_narrow_weights)
+    assert "each1" in names(chosen, lambda node: node.has_fp8_weights)
 
 
-@pytest.mark.parametrize(("largest", "is_narrow"), [(0.1, False), (0.25, True), (30.0, True), (31.0, False)])
-def test_values_without_a_scale_are_of_magnitudes_near_one(largest: float, is_narrow: bool) -> None:
+@pytest.mark.parametrize(("largest", "is_fp8"), [(0.1, False), (0.25, True), (30.0, True), (31.0, False)])
+def test_values_without_a_scale_are_of_magnitudes_near_one(largest: float, is_fp8: bool) -> None:
     model = bounded(activation=("silu", ()))
     graph = lower_layers(model, NETWORK_DTYPES[EIGHT_BITS], EightBits(lambda name: largest, values=True))
-    assert ("expand0" in names(graph, lambda node: node.may_be_narrow)) == is_narrow
+    assert ("expand0" in names(graph, lambda node: node.may_be_fp8)) == is_fp8
 
 
 def test_what_a_clip_bounds_does_not_overflow() -> None:
@@ -185,6 +185,6 @@ def test_what_a_clip_bounds_does_not_overflow() -> None:
     model = model_of(Network("n", picture(3, 5, 5), layers, labels(4)))
     x = np.random.default_rng(0).standard_normal((2, 3, 5, 5)).astype(np.float32) * 1000
     plan = decided(model, WHEREVER, 2, EIGHT_BITS)
-    assert "expand" in names(plan.graph, lambda node: node.operation.narrow)
+    assert "expand" in names(plan.graph, lambda node: node.operation.is_fp8)
     expected = run_network(model.network, model.tensors, x).probabilities
     np.testing.assert_allclose(answers(model, plan, x, EIGHT_BITS), expected, atol=0.3)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from trninfer.kernels.places import Border
+from trninfer.kernels.operation_fields import Border
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from random_networks import model_of, residual
 from trninfer.kernels.program import Memory
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.graph import Graph
-from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -38,9 +38,9 @@ def _check(session: Session, model: Model, batch: int) -> None:
     assert sum(row.latency_us for row in result.layers) == pytest.approx(result.total_us)
 
 
-def _plan(model: Model, dtype: str = "float32", most: int = 50_000) -> NetworkPlan:
+def _plan(model: Model, dtype: str = "float32", most: int = 50_000) -> LaunchSequence:
     numbers = DTYPES[dtype]
-    return NetworkPlan(model, numbers, Planning("trn2", numbers.itemsize, cache=PlanCache(None)), most)
+    return LaunchSequence(model, numbers, LoweringConfig("trn2", numbers.itemsize, cache=PlanCache(None)), most)
 
 
 def test_images_lie_side_by_side_where_channels_are_few() -> None:
@@ -86,7 +86,7 @@ def test_a_budget_of_instructions_cuts_between_blocks(share: float) -> None:
         first = names[names.index(end) + 1]
 
 
-def _instructions(plan: NetworkPlan, first: str, last: str) -> int:
+def _instructions(plan: LaunchSequence, first: str, last: str) -> int:
     """The instructions of a launch of the layers from one to another, both included."""
     numbers = [node.name for node in plan.graph.nodes]
     start, end = numbers.index(first), numbers.index(last) + 1
@@ -98,7 +98,7 @@ def _instructions(plan: NetworkPlan, first: str, last: str) -> int:
         nodes[-1] = replace(nodes[-1], output=0)
     image = plan.graph.nodes[start - 1].operation.shape if start else plan.graph.image
     graph = Graph(tuple(nodes), image, plan.graph.itemsize, from_host=start == 0)
-    return Planning("trn2", plan.graph.itemsize, cache=PlanCache(None)).planner(graph).plan(1).instructions
+    return LoweringConfig("trn2", plan.graph.itemsize, cache=PlanCache(None)).planner(graph).plan(1).instructions
 
 
 @pytest.mark.usefixtures("one_launch")

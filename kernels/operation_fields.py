@@ -53,7 +53,7 @@ class Border(Enum):
 
 
 @dataclass(frozen=True)
-class RowGroups:
+class RowFold:
     """Rows of an image on the partitions in groups of `count`: (image, row of the group, channel).
 
     The first group starts with `above` rows, and the last ends with `below` rows, that are not part of the image and
@@ -66,11 +66,11 @@ class RowGroups:
 
 
 @dataclass(frozen=True)
-class Place:
+class WriteRegion:
     """The region that an operation writes: a buffer from `first` (row, column) on in steps of `step`, and from tile
     `tile` on."""
 
-    room: int
+    buffer: int
     first: tuple[int, int] = (0, 0)
     step: tuple[int, int] = (1, 1)
     tile: int = 0
@@ -117,16 +117,16 @@ class WeightLoad:
 class WeightsAt:
     """The weights of an operation: the loads that bring them, in the order in which output tiles need them.
 
-    If they `stay`, they are loaded once in a stage. If they are `narrow`, they are in 8 bits, divided by a scale for
-    each output channel, and loaded from the array of 8-bit weights.
+    `are_resident`: loaded once in a stage, and kept in SBUF. `is_fp8`: in 8 bits, divided by a scale for each output
+    channel, and loaded from the array of 8-bit weights.
     """
 
     loads: tuple[WeightLoad, ...] = ()
-    stay: bool = False
-    narrow: bool = False
+    are_resident: bool = False
+    is_fp8: bool = False
 
 
-ONE_COPY, NO_ROW_GROUPS, NO_WEIGHTS = Copies(), RowGroups(), WeightsAt()
+ONE_COPY, NO_ROW_FOLD, NO_WEIGHTS = Copies(), RowFold(), WeightsAt()
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True)
-class EarlyLoad:
+class Prefetch:
     """Weight load number `load` of `operation`, issued before an earlier operation."""
 
     operation: OpId

@@ -12,39 +12,39 @@ from dataclasses import replace
 
 from ...kernels.program import Convolution
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
-from ..eight_bits import narrow_together
+from ..eight_bits import fp8_together
 from ..graph import Graph, Node, matches
 from .base import Pass
 from .pack_taps import foresee_taps
 
-NARROW_GAIN = 1.02  # below which 8 bits are not worth their errors
+FP8_GAIN = 1.02  # below which 8 bits are not worth their errors
 
 
-class NarrowValues(Pass):
+class StoreAsFp8(Pass):
     """More values and weights are in 8 bits."""
 
-    name = "narrow_values"
+    name = "store_as_fp8"
     needs = ("choose_forms",)
-    kinds = (Kind.NARROW,)
+    kinds = (Kind.FP8,)
     asks = True
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return narrow_values(graph, ask)
+        return store_as_fp8(graph, ask)
 
 
-def narrow_values(graph: Graph, ask: Ask) -> Graph:
+def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
     """Return the graph with more values and weights in 8 bits; layers with groups multiply such weights directly."""
     for number in range(len(graph.nodes)):
         together = _together(graph, number)
         readers = list(dict.fromkeys(reader for part in together for reader, _ in graph.readers(part)))
         if not any(_may_gain(graph, reader) for reader in readers):
             continue
-        changed = _narrowed(graph, together)
+        changed = _stored_as_fp8(graph, together)
         slower = [part for part in together if matches(changed[part].operation, Convolution, has_own_bounds=True)]
         options = [Option(None, {}), Option(True, changed)]
         priced = (*slower, *readers)
-        question = Question(Kind.NARROW, graph, number, options, priced, gain=NARROW_GAIN, foreseen=foresee_taps)
+        question = Question(Kind.FP8, graph, number, options, priced, gain=FP8_GAIN, foreseen=foresee_taps)
         graph = one_of(ask, question)
     return graph
 
@@ -62,28 +62,28 @@ def _together(graph: Graph, number: int) -> list[int]:
     cannot be."""
     if not _may(graph.nodes[number]):
         return []
-    found = sorted(narrow_together(graph, number))
+    found = sorted(fp8_together(graph, number))
     return found if found and found[0] == number and all(_may(graph.nodes[n]) for n in found) else []
 
 
 def _may(node: Node) -> bool:
     operation = node.operation
     is_single = operation.convolved is not None and operation.convolved.form.rows == 1
-    return node.may_be_narrow and not operation.narrow and is_single
+    return node.may_be_fp8 and not operation.is_fp8 and is_single
 
 
-def _narrowed(graph: Graph, together: Sequence[int]) -> dict[int, Node]:
+def _stored_as_fp8(graph: Graph, together: Sequence[int]) -> dict[int, Node]:
     """Return the nodes that change if more values are in 8 bits, and weights of layers with groups that read them."""
     nodes: dict[int, Node] = {}
     for number in together:
-        nodes[number] = nodes.get(number, graph.nodes[number]).changed(narrow=True)
+        nodes[number] = nodes.get(number, graph.nodes[number]).changed(is_fp8=True)
         for reader, _ in graph.readers(number):
             node = nodes.get(reader, graph.nodes[reader])
-            if not node.has_narrow_weights:
-                nodes[reader] = _with_narrow_weights(node)
+            if not node.has_fp8_weights:
+                nodes[reader] = _with_fp8_weights(node)
     return nodes
 
 
-def _with_narrow_weights(node: Node) -> Node:
+def _with_fp8_weights(node: Node) -> Node:
     plain = replace(node, operation=node.direct or node.operation, direct=None)
-    return plain.changed(weights=replace(plain.convolution.weights, narrow=True))
+    return plain.changed(weights=replace(plain.convolution.weights, is_fp8=True))

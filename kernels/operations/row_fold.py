@@ -10,21 +10,21 @@ from dataclasses import replace
 import nki.isa as nisa
 import nki.language as nl
 
-from ..program import RowGroups, RowGroupsPool
+from ..program import RowFold, RowFoldPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fold_columns, make_sweep
 
 BAND_ELEMENTS = 1024  # elements of a partition pooled at a time: about 1.1 us
 
 
-def blank_rows(groups: RowGroups, value):
+def blank_rows(groups: RowFold, value):
     """Set the rows of the first and of the last group that are above and below the image to zero."""
     if value.hbm is None and groups.above + groups.below > 0:
         for t, height in enumerate(value.heights):
             blank_tile(groups, value.inside(t), height // groups.count, value.rows)
 
 
-def blank_tile(groups: RowGroups, tile, each, rows):
+def blank_tile(groups: RowFold, tile, each, rows):
     """Zero the rows of a tile [channels, images, groups, columns] that are outside the image. `rows`: groups in the
     tile; `each`: channels of a row of a group."""
     if groups.above > 0:
@@ -34,14 +34,14 @@ def blank_tile(groups: RowGroups, tile, each, rows):
         nisa.memset(dst=last, value=0.0, engine=nisa.engine.gpsimd)
 
 
-def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
+def pool_row_fold(launch, number, operation: RowFoldPool, operands):
     """Take maxima of windows with a row stride of 2, a few rows at a time, while the next rows are computed.
 
     The numbers are 0 or more, so that zeros around them are never a maximum.
     """
     (value,) = operands
-    room = launch.room_of(operation, [operation.channels])
-    result, data = room.inside(0), value.inside(0, operation.padding)
+    output = launch.output_of(operation, [operation.channels])
+    result, data = output.inside(0), value.inside(0, operation.padding)
     _, images, rows, columns = result.shape
     sides = (operation.padding[1], operation.padding[3])
     window = Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
@@ -50,8 +50,8 @@ def pool_row_groups(launch, number, operation: RowGroupsPool, operands):
         own, pooled = data[:, part.start : part.end], result[:, part.start : part.end]
         for band in even_tiles(rows, max(1, BAND_ELEMENTS // (part.size * columns))):
             _pool_band(operation, pooled, own, sweep, band)
-    blank_rows(operation.row_groups, room)
-    return room
+    blank_rows(operation.row_fold, output)
+    return output
 
 
 def _pool_band(operation, result, data, sweep, band):
@@ -72,7 +72,7 @@ def _pool_band(operation, result, data, sweep, band):
         _fold_rows(result[:, :, band.start : band.end], halves, operation, (band.start, 1, band.size, top))
         return
     for second in range(2):
-        blank = operation.row_groups.above if second == 0 else 0
+        blank = operation.row_fold.above if second == 0 else 0
         first = max(band.start, blank)  # group whose row of that half is the first in the image
         row = 2 * first - offset + second
         count = min(band.end - first, (operation.image_rows - row + 1) // 2)

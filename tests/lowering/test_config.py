@@ -7,9 +7,9 @@ from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
 from trninfer.simulator.machine.chip import PARTITIONS, TARGETS
 
 GRAPH = graph_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)]))
@@ -19,30 +19,30 @@ GRAPH = graph_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b
 def test_a_launch_leaves_an_eighth_of_sbuf_and_room_for_an_identity(target: str) -> None:
     """The compiler's own transposes multiply with a matrix of 128 numbers of 16 bits a partition."""
     usable = TARGETS[target].usable_sbuf_bytes
-    room = Planning(target, 4, cache=PlanCache(None)).room
-    assert usable - room == pytest.approx(0.12 * usable + 2 * PARTITIONS, abs=1)
+    budget_bytes = LoweringConfig(target, 4, cache=PlanCache(None)).budget_bytes
+    assert usable - budget_bytes == pytest.approx(0.12 * usable + 2 * PARTITIONS, abs=1)
 
 
 def test_the_clock_is_of_the_target_and_of_all_cores() -> None:
-    one, two = (Planning("trn3", 2, cache=PlanCache(None), cores=cores) for cores in (1, 2))
-    assert (one.clock.target, one.clock.cores, two.clock.cores) == ("trn3", 1, 2)
+    one, two = (LoweringConfig("trn3", 2, cache=PlanCache(None), cores=cores) for cores in (1, 2))
+    assert (one.cost_model.target, one.cost_model.cores, two.cost_model.cores) == ("trn3", 1, 2)
 
 
 def test_planners_have_the_forms_the_room_and_the_cache_in_common() -> None:
     cache = PlanCache(None)
-    planning = Planning("trn2", 4, (Form.PAIRS,), cache)
-    plan = planning.planner(GRAPH).plan(1)
-    plain = Planning("trn2", 4, (), PlanCache(None)).planner(GRAPH).plan(1)
+    config = LoweringConfig("trn2", 4, (Form.PAIRS,), cache)
+    plan = config.planner(GRAPH).plan(1)
+    plain = LoweringConfig("trn2", 4, (), PlanCache(None)).planner(GRAPH).plan(1)
     assert {form for form, _ in plan.decisions.of(Kind.FORM).values()} == {
         "pairs"
     } and plan.nanoseconds < plain.nanoseconds
     assert not plain.decisions.of(Kind.FORM)
-    again = Planning("trn2", 4, (Form.PAIRS,), cache).planner(GRAPH).plan(1)
+    again = LoweringConfig("trn2", 4, (Form.PAIRS,), cache).planner(GRAPH).plan(1)
     assert (again.decisions, again.nanoseconds) == (plan.decisions, plan.nanoseconds) != (Decisions(), 0)
 
 
 def test_plans_are_kept_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     small = graph_of(ending_in_dense((3, 4, 4), [conv("a", 3, 4, 3)]))
-    Planning("trn2", 4).planner(small).plan(1)
+    LoweringConfig("trn2", 4).planner(small).plan(1)
     assert len(list((tmp_path / "plans").iterdir())) == 1

@@ -13,18 +13,18 @@ WHOLE_BYTES = 8 * 1024  # of a partition, of an image up to which an input is lo
 GROUP_BYTES = 48 * 1024  # of a partition, for an input that comes in groups and what a group computes
 
 
-class GroupInput(Pass):
+class StreamInput(Pass):
     """A large input in HBM comes in groups of rows."""
 
-    name = "group_input"
-    needs = ("place",)
+    name = "stream_input"
+    needs = ("assign_memory",)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return group_input(graph)
+        return stream_input(graph)
 
 
-def group_input(graph: Graph) -> Graph:
+def stream_input(graph: Graph) -> Graph:
     """Set the room for the groups of convolutions that read a large input."""
     return graph.with_nodes(
         node.changed(group_bytes=GROUP_BYTES) if _reads_large_input(graph, node) else node for node in graph.nodes

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from ..kernels.convolution.forms import Form
 from ..kernels.tiling.packing import IDENTITY_BYTES
 from ..simulator.machine.chip import find_target
+from .cost_model import CostModel
 from .eight_bits import EightBits
 from .graph import Graph
 from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
-from .price import Clock
 from .search import UNBOUNDED
 
 FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocator does not spill (docs/chip.md)
 
 
 @dataclass(frozen=True)
-class Planning:
+class LoweringConfig:
     """Settings that all launches of a network have in common.
 
     `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
@@ -32,16 +32,16 @@ class Planning:
     cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
     cores: int = 1
     eight_bits: EightBits | None = None
-    clock: Clock = field(init=False)
+    cost_model: CostModel = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clock", Clock(self.target, self.itemsize, self.cores))
+        object.__setattr__(self, "cost_model", CostModel(self.target, self.itemsize, self.cores))
 
     @property
-    def room(self) -> int:
+    def budget_bytes(self) -> int:
         """Bytes of a partition of SBUF that a launch may use."""
         return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
 
     def planner(self, graph: Graph, most: int = UNBOUNDED) -> LaunchPlanner:
         """Return the planner of a launch of at most `most` instructions, where it can be."""
-        return LaunchPlanner(graph, self.forms, self.room, self.clock, self.cache, most)
+        return LaunchPlanner(graph, self.forms, self.budget_bytes, self.cost_model, self.cache, most)

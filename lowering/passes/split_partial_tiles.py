@@ -19,22 +19,22 @@ from ..lazy import LazyArray
 from .base import Pass
 
 
-class SplitTails(Pass):
+class SplitPartialTiles(Pass):
     """Tails are split, unless expansions keep theirs: then pack_rows packs rows of what it can, and splits others."""
 
-    name = "split_tails"
-    kinds = (Kind.KEEP_TAILS,)
+    name = "split_partial_tiles"
+    kinds = (Kind.PACK_DEPTHWISE_EXPANSIONS,)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return graph if decisions.value(Kind.KEEP_TAILS) else split_tails(graph)
+        return graph if decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) else split_partial_tiles(graph)
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        return [Choice(Kind.KEEP_TAILS)] if any(node.is_depthwise() for node in graph.nodes) else []
+        return [Choice(Kind.PACK_DEPTHWISE_EXPANSIONS)] if any(node.is_depthwise() for node in graph.nodes) else []
 
 
-def split_tails(graph: Graph, only: Collection[int] | None = None) -> Graph:
+def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:
     """Cut convolutions that feed depthwise ones, and these, into two nodes of the same name each.
 
     `only`: the depthwise ones that are cut, None for all.

@@ -11,32 +11,32 @@ from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Copies
 from trninfer.kernels.tiling.packing import Taps
+from trninfer.lowering.cheapest_options import MOST_PRICED, CheapestOptions
+from trninfer.lowering.cost_model import Cost, CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind, Option, Question
-from trninfer.lowering.graph import DoesNotFit, Graph, NodeId
+from trninfer.lowering.graph import Graph, NodeId, Unsupported
 from trninfer.lowering.passes.choose_forms import FORM_GAIN
 from trninfer.lowering.passes.pack_taps import pack_taps
-from trninfer.lowering.price import Clock, Price
-from trninfer.lowering.pricing import MOST_PRICED, Pricing
 
 FORMS = (Form.PAIRS, Form.SQUARES)
 NETWORK = ending_in_dense((64, 16, 16), [conv("a", 64, 64, 3), conv("b", 64, 64, 3), conv("c", 64, 32, 3)])
 
 
-class Tariff(Clock):
+class Tariff(CostModel):
     """A clock by a list of prices: of each form, with nothing walked; None for what does not fit."""
 
     def __init__(self, direct: float, **of_forms: float | None) -> None:
         super().__init__("trn2", 4)
-        self.prices = {Form.DIRECT: direct, **{Form(name): price for name, price in of_forms.items()}}
+        self.costs = {Form.DIRECT: direct, **{Form(name): cost for name, cost in of_forms.items()}}
         self.asked: list[tuple[int, int]] = []
 
-    def price(self, graph: Graph, number: int, images: int) -> Price:
+    def cost(self, graph: Graph, number: int, images: int) -> Cost:
         self.asked.append((number, images))
         operation = graph.nodes[number].operation
-        price = self.prices[operation.form if isinstance(operation, Convolution) else Form.DIRECT]
-        if price is None:
-            raise DoesNotFit("no room")
-        return Price(price, 1)
+        cost = self.costs[operation.form if isinstance(operation, Convolution) else Form.DIRECT]
+        if cost is None:
+            raise Unsupported("no room")
+        return Cost(cost, 1)
 
 
 def asked() -> Question:
@@ -51,10 +51,10 @@ def asked() -> Question:
     return next(each for each in found if each.graph.nodes[each.number].name == "b" and each.kind is Kind.FORM)
 
 
-def picked(clock: Clock, images: int = 4, refused: Sequence[Choice] = ()) -> Convolution:
-    question, pricing = asked(), Pricing(clock, images, refused)
-    option = pricing.answer(question)
-    assert pricing.made == ([question.choice(option)] if option.changed else [])
+def picked(cost_model: CostModel, images: int = 4, refused: Sequence[Choice] = ()) -> Convolution:
+    question, cheapest = asked(), CheapestOptions(cost_model, images, refused)
+    option = cheapest.answer(question)
+    assert cheapest.made == ([question.choice(option)] if option.changed else [])
     return question.graph.replacing(option.changed).nodes[question.number].convolution
 
 
@@ -85,58 +85,58 @@ def test_forms_that_have_no_room_are_left_out() -> None:
 def test_the_forms_of_a_launch_are_those_that_are_predicted_to_be_quickest() -> None:
     """Squares multiply 16 matrices for 36 taps, so that 512 columns of 128 channels are quicker in them."""
     wide = model_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)]))
-    clock = Clock("trn2", 4)
-    pricing = Pricing(clock, 2)
-    layout = pipeline_of(wide, forms=FORMS).lower(Decisions(), pricing.answer)
+    cost_model = CostModel("trn2", 4)
+    cheapest = CheapestOptions(cost_model, 2)
+    layout = pipeline_of(wide, forms=FORMS).lower(Decisions(), cheapest.answer)
     number = number_of(layout.graph, "b")
     (chosen,) = [
-        each.value[0] for each in pricing.made if each.node == layout.graph.nodes[number].id and each.kind is Kind.FORM
+        each.value[0] for each in cheapest.made if each.node == layout.graph.nodes[number].id and each.kind is Kind.FORM
     ]
-    price = clock.price(layout.graph, number, 2).nanoseconds
+    cost = cost_model.cost(layout.graph, number, 2).nanoseconds
     direct = pipeline_of(wide, forms=FORMS).lower(Decisions()).graph
     assert chosen in {form.value for form in FORMS}
-    assert price < clock.price(direct, number_of(direct, "b"), 2).nanoseconds / FORM_GAIN
+    assert cost < cost_model.cost(direct, number_of(direct, "b"), 2).nanoseconds / FORM_GAIN
 
 
 @pytest.mark.parametrize(("images", "priced"), [(0, 1), (1, 1), (MOST_PRICED, MOST_PRICED), (100, MOST_PRICED)])
 def test_more_images_are_priced_as_a_few(images: int, priced: int) -> None:
-    clock = Tariff(100, pairs=90, squares=90)
-    picked(clock, images)
-    assert {asked for _, asked in clock.asked} == {priced}
+    cost_model = Tariff(100, pairs=90, squares=90)
+    picked(cost_model, images)
+    assert {asked for _, asked in cost_model.asked} == {priced}
 
 
 def test_copies_are_worth_it_where_they_cost_less_than_they_save() -> None:
-    class WithCopies(Clock):
+    class WithCopies(CostModel):
         """Matmuls with all taps side by side cost 40, else 100; copies cost so much more than none."""
 
         def __init__(self, copying: float) -> None:
             super().__init__("trn2", 4)
             self.copying = copying
 
-        def price(self, graph: Graph, number: int, images: int) -> Price:
+        def cost(self, graph: Graph, number: int, images: int) -> Cost:
             operation = graph.nodes[number].operation
             assert isinstance(operation, Convolution)
             if number == 1:  # the reader, whose input has the copies that it reads
                 assert graph.nodes[0].convolution.copies.count == operation.taps.rows
-                return Price(40 if operation.taps.rows > 1 else 100, 1)
-            return Price(200 + self.copying * (operation.copies.count > 1), 1)
+                return Cost(40 if operation.taps.rows > 1 else 100, 1)
+            return Cost(200 + self.copying * (operation.copies.count > 1), 1)
 
     few = ending_in_dense((8, 8, 8), [conv("a", 8, 16, 3), conv("b", 16, 16, 3)])
     for copying, worth in ((59, True), (60, False), (61, False)):
-        packed = pack_taps(graph_of(few), Pricing(WithCopies(copying), 4).answer)
+        packed = pack_taps(graph_of(few), CheapestOptions(WithCopies(copying), 4).answer)
         assert (packed.nodes[0].convolution.copies.count > 1) is worth
 
 
 def test_copies_are_as_many_as_taps_and_as_far_apart_as_the_dilation() -> None:
     seen: list[Copies] = []
 
-    class Watching(Clock):
-        def price(self, graph: Graph, number: int, images: int) -> Price:
+    class Watching(CostModel):
+        def cost(self, graph: Graph, number: int, images: int) -> Cost:
             seen.append(graph.nodes[0].convolution.copies)
-            return Price(1, 1)
+            return Cost(1, 1)
 
     few = ending_in_dense((8, 12, 12), [conv("a", 8, 16, 3), conv("b", 16, 16, 3, dilation=(2, 1))])
-    pack_taps(graph_of(few), Pricing(Watching("trn2", 4), 1).answer)
+    pack_taps(graph_of(few), CheapestOptions(Watching("trn2", 4), 1).answer)
     assert Copies(3, 2, 32) in seen and Copies() in seen
 
 
@@ -145,17 +145,17 @@ def test_forms_are_priced_with_the_taps_that_they_would_have(channels: int) -> N
     """What is combined has no copies, and begins on the partitions of its first tile."""
     seen: list[tuple[Convolution, Copies]] = []
 
-    class Watching(Clock):
-        def price(self, graph: Graph, number: int, images: int) -> Price:
+    class Watching(CostModel):
+        def cost(self, graph: Graph, number: int, images: int) -> Cost:
             operation = graph.nodes[number].operation
             assert isinstance(operation, Convolution)
             source = operation.sources[0][0]
             seen.append((operation, graph.nodes[source].operation.copies))  # type: ignore[attr-defined]
-            return Price(1, 1)
+            return Cost(1, 1)
 
     layers = [conv("a", 3, channels, 3, stride=(2, 2)), conv("b", channels, channels, 3)]
     pipeline = pipeline_of(model_of(ending_in_dense((3, 32, 32), layers)), forms=FORMS)
-    pipeline.lower(Decisions(), Pricing(Watching("trn2", 4), 1).answer)
+    pipeline.lower(Decisions(), CheapestOptions(Watching("trn2", 4), 1).answer)
     of_forms = [(operation, copies) for operation, copies in seen if operation.form is not Form.DIRECT]
     assert of_forms and all(copies == Copies() for _, copies in of_forms)
     assert {operation.taps for operation, _ in of_forms} == {Taps(1, 1, min(channels, 128))}
@@ -168,17 +168,17 @@ def test_forms_are_priced_with_the_taps_that_they_would_have(channels: int) -> N
 
 def test_a_total_is_the_sum_for_one_image_in_passes_of_fewer_where_all_are_too_many() -> None:
     graph = graph_of(NETWORK)
-    whole = Pricing(Tariff(100), 4).total(graph)
+    whole = CheapestOptions(Tariff(100), 4).total(graph)
     assert whole == len(graph.nodes) * 100 / 4
 
     class Small(Tariff):
         """Two images fit."""
 
-        def price(self, graph: Graph, number: int, images: int) -> Price:
+        def cost(self, graph: Graph, number: int, images: int) -> Cost:
             if images > 2:
-                raise DoesNotFit("too many")
-            return super().price(graph, number, images)
+                raise Unsupported("too many")
+            return super().cost(graph, number, images)
 
-    assert Pricing(Small(100), 3).total(graph) == len(graph.nodes) * 100 / 2
-    with pytest.raises(DoesNotFit, match="no room"):
-        Pricing(Small(None), 4).total(graph)  # type: ignore[arg-type]
+    assert CheapestOptions(Small(100), 3).total(graph) == len(graph.nodes) * 100 / 2
+    with pytest.raises(Unsupported, match="no room"):
+        CheapestOptions(Small(None), 4).total(graph)  # type: ignore[arg-type]

@@ -6,22 +6,22 @@ import math
 from collections.abc import Collection
 
 from ..kernels.tiling.packing import ceil_div
+from .cost_model import CostModel
 from .decisions import Choice, Option, Question
-from .graph import DoesNotFit, Graph
-from .price import Clock
+from .graph import Graph, Unsupported
 
 MOST_PRICED = 4  # images for which an operation is priced: more take as long each
 
 
-class Pricing:
+class CheapestOptions:
     """Picks the cheapest options for a number of images along the free axis.
 
     `refused`: choices for which SBUF has no room. `made`: those that were picked.
     """
 
-    def __init__(self, clock: Clock, images: int, refused: Collection[Choice] = ()) -> None:
+    def __init__(self, cost_model: CostModel, images: int, refused: Collection[Choice] = ()) -> None:
         self.made: list[Choice] = []
-        self._clock, self._refused = clock, refused
+        self._cost_model, self._refused = cost_model, refused
         self._images = max(1, min(images, MOST_PRICED))
 
     def answer(self, question: Question) -> Option:
@@ -29,25 +29,25 @@ class Pricing:
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
-        least = self._price(question, best) / question.gain
+        least = self._cost(question, best) / question.gain
         for option in others:
             if question.choice(option) not in self._refused:
-                price = self._price(question, option)
-                if price < least:
-                    best, least = option, price
+                cost = self._cost(question, option)
+                if cost < least:
+                    best, least = option, cost
         if best is not question.options[0]:
             self.made.append(question.choice(best))
         return best
 
-    def _price(self, question: Question, option: Option) -> float:
+    def _cost(self, question: Question, option: Option) -> float:
         """Return the nanoseconds of the nodes that an option changes; infinity where one of them does not fit."""
         graph = question.graph.replacing(option.changed)
         try:
             return sum(
-                self._clock.price(question.foreseen(graph, number), number, self._images).nanoseconds
+                self._cost_model.cost(question.foreseen(graph, number), number, self._images).nanoseconds
                 for number in question.priced
             )
-        except DoesNotFit:
+        except Unsupported:
             return math.inf
 
     def total(self, graph: Graph) -> float:
@@ -59,8 +59,8 @@ class Pricing:
         images = self._images
         while True:
             try:
-                return self._clock.price(graph, number, images).nanoseconds / images
-            except DoesNotFit:
+                return self._cost_model.cost(graph, number, images).nanoseconds / images
+            except Unsupported:
                 if images == 1:
                     raise
             images = ceil_div(images, 2)

@@ -5,8 +5,8 @@ from lowered import assert_right, decide, graph_of, nodes_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.program import Memory
 from trninfer.lowering.graph import NodeId
-from trninfer.lowering.passes.group_input import GROUP_BYTES
-from trninfer.lowering.passes.place import place
+from trninfer.lowering.passes.assign_memory import assign_memory
+from trninfer.lowering.passes.stream_input import GROUP_BYTES
 from trninfer.models.layers import Concat
 from trninfer.models.network import Network
 
@@ -16,7 +16,7 @@ def three(side: int = 20) -> Network:
 
 
 def test_convolutions_read_what_is_in_hbm_in_groups() -> None:
-    graph = place(graph_of(three()).with_ids(), [NodeId(0)])
+    graph = assign_memory(graph_of(three()).with_ids(), [NodeId(0)])
     assert [node.memory for node in graph.nodes[:3]] == [Memory.HBM, Memory.SBUF, Memory.SBUF]
     sizes = [getattr(node.operation, "group_bytes", 0) for node in graph.nodes]
     assert sizes == [0, GROUP_BYTES, *[0] * (len(sizes) - 2)]
@@ -24,7 +24,7 @@ def test_convolutions_read_what_is_in_hbm_in_groups() -> None:
 
 
 def test_the_last_value_of_a_region_is_put_together_from_bands() -> None:
-    graph = place(graph_of(three()).with_ids(), [NodeId(1)], [NodeId(1)])
+    graph = assign_memory(graph_of(three()).with_ids(), [NodeId(1)], [NodeId(1)])
     assert [(node.memory, node.in_bands) for node in graph.nodes[:3]] == [
         (Memory.SBUF, False),
         (Memory.HBM, True),
@@ -49,6 +49,6 @@ def test_a_value_in_hbm_may_be_read_together_with_one_in_sbuf(number: int) -> No
     graph = graph_of(network).with_ids()
     both = graph.nodes[2]
     assert [node.name for node in graph.nodes[:3]] == ["a", "b", "ab"] and both.sources == ((0, 1),)
-    placed = place(graph, [NodeId(number)])
+    placed = assign_memory(graph, [NodeId(number)])
     assert not placed.is_from_hbm(placed.nodes[2])
     assert_right(network, decide(in_hbm=(number,)), 2, at_once=1)

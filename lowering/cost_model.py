@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels, simulator
-from ..kernels.places import Pair
+from ..kernels.operation_fields import Pair
 from ..kernels.program import (
     LAUNCH_INPUT,
     NO_SIDES,
@@ -23,8 +23,8 @@ from ..kernels.program import (
     Copies,
     Operation,
     Parts,
+    Placeholder,
     Program,
-    Resident,
     Rows,
     Stage,
     WeightsAt,
@@ -37,8 +37,8 @@ from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, banded, can_band, operand_rows, reach_of
-from .graph import DoesNotFit, Graph
-from .warming import is_cold, zeros_of
+from .graph import Graph, Unsupported
+from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
@@ -54,7 +54,7 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
-class Price:
+class Cost:
     """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
     least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs,
     at most those in which none moves data."""
@@ -66,12 +66,12 @@ class Price:
 
 
 @lru_cache(maxsize=16)
-def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Price]:
+def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Cost]:
     """Return the prices that earlier clocks of such a machine have found."""
     return {}
 
 
-class Clock:
+class CostModel:
     """Prices for one target and size of numbers; an operation is walked once in a process for each of its forms.
 
     With two `cores` they are those of one of them, which shares its stack of HBM with the other.
@@ -81,28 +81,28 @@ class Clock:
         self.target, self.cores = target, cores
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
-        self._of_one_core: Clock | None = None
+        self._of_one_core: CostModel | None = None
         self._walked: simulator.Run | None = None  # the launch that was walked last
         self._known = _known_before(machine(target), target, self._dtype.name, cores)
 
     @property
-    def of_one_core(self) -> Clock:
+    def of_one_core(self) -> CostModel:
         """The clock of a core that has its stack of HBM to itself."""
         if self.cores == 1:
             return self
         if self._of_one_core is None:
-            self._of_one_core = Clock(self.target, self._dtype.itemsize)
+            self._of_one_core = CostModel(self.target, self._dtype.itemsize)
         return self._of_one_core
 
-    def walk(self, program: Program, layout: WeightLayout) -> Price:
-        """Return the price of a launch; DoesNotFit where it needs more memory than the target has, or
+    def walk(self, program: Program, layout: WeightLayout) -> Cost:
+        """Return the price of a launch; Unsupported where it needs more memory than the target has, or
         elements further apart than instructions step."""
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
         self._walked = None
         self._walked = run = self._run(program, inputs, layout.sizes)
-        return replace(self._price_of(run), waiting=_waiting(run))
+        return replace(self._cost_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
         """Return the launch that was walked last, if it is small, once."""
@@ -117,7 +117,7 @@ class Clock:
         found, nanoseconds = zeros_of(program, run)
         return found, nanoseconds / run.prediction.makespan
 
-    def least(self, graph: Graph, images: int) -> Price:
+    def least(self, graph: Graph, images: int) -> Cost:
         """Return a lower bound of the nanoseconds of a launch whose operations run once each for `images`, and its
         approximate number of instructions.
 
@@ -125,33 +125,33 @@ class Clock:
         this number of images count as taking no time.
         """
         keys = ((*_Alone(graph, number).key, images) for number in range(len(graph.nodes)))
-        prices = [self._known[key] for key in keys if key in self._known]
-        return Price(sum(price.multiplying for price in prices), sum(price.instructions for price in prices))
+        costs = [self._known[key] for key in keys if key in self._known]
+        return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
 
-    def price(self, graph: Graph, number: int, images: int) -> Price:
+    def cost(self, graph: Graph, number: int, images: int) -> Cost:
         """Return the price of one operation, for `images` along the free axis of its input."""
         mini = _Alone(graph, number)
         key = (*mini.key, images)
         if key not in self._known:
-            price = self._price(mini, images)
+            cost = self._cost(mini, images)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = price
+            self._known[key] = cost
         return self._known[key]
 
-    def _price(self, mini: _Alone, images: int) -> Price:
+    def _cost(self, mini: _Alone, images: int) -> Cost:
         """Return the price of an operation, or that of a band of its rows times the bands where all is too large."""
         for bands in BANDS:
             try:
                 run = self._run(*mini.launch(images, PASSES, bands))
-            except DoesNotFit as why:
+            except Unsupported as why:
                 reason = why
                 if not mini.can_band:
                     break
             else:
-                twice = self._price_of(run)
+                twice = self._cost_of(run)
                 multiplying = _multiplying(run) / PASSES if bands == 1 else 0.0
-                return Price(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands, multiplying)
+                return Cost(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands, multiplying)
         raise reason
 
     def loading(self, numbers: float) -> float:
@@ -164,12 +164,12 @@ class Clock:
             loads = weight_loads(heights, heights, [every] * len(heights), 1, self._dtype.itemsize)
             weights = WeightsAt(placed(loads, 0))
             operations = (
-                Resident(heights=heights, **alone),
+                Placeholder(heights=heights, **alone),
                 Convolution(sources=((0,),), taps=Taps(1, 1, PARTITIONS), weights=weights, **alone),
             )
             program = Program((Stage(operations, 1),), 1, 1)
             run = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
-            self._known["loading"] = Price(self._price_of(run).nanoseconds / channels**2, 0)
+            self._known["loading"] = Cost(self._cost_of(run).nanoseconds / channels**2, 0)
         return numbers * self._known["loading"].nanoseconds
 
     def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> simulator.Run:
@@ -188,12 +188,12 @@ class Clock:
                 **operands,
             )
         except (simulator.CapacityError, simulator.AccessPatternError) as error:
-            raise DoesNotFit(str(error)) from None
+            raise Unsupported(str(error)) from None
 
     @staticmethod
-    def _price_of(run: simulator.Run) -> Price:
+    def _cost_of(run: simulator.Run) -> Cost:
         instructions = max(len(each) for each in run.prediction.programs)
-        return Price((run.latency_us - run.launch_us) * 1000, instructions)
+        return Cost((run.latency_us - run.launch_us) * 1000, instructions)
 
 
 def _multiplying(run: simulator.Run) -> float:
@@ -225,7 +225,7 @@ class _Alone:
     @property
     def _sizes(self) -> Sizes:
         numbers = numbers_of(loads_of(self._graph, self._node)) + bias_numbers(self._node)
-        by_size = (0, numbers) if self._node.has_narrow_weights else (numbers, 0)
+        by_size = (0, numbers) if self._node.has_fp8_weights else (numbers, 0)
         return Sizes(by_size[0], columns_of(self._graph, self._node), by_size[1])
 
     @property
@@ -255,10 +255,10 @@ class _Alone:
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)
         return program, inputs, self._sizes
 
-    def _operands(self, rows: tuple[Rows, Reach] | None) -> tuple[list[Resident], tuple[Parts, ...]]:
+    def _operands(self, rows: tuple[Rows, Reach] | None) -> tuple[list[Placeholder], tuple[Parts, ...]]:
         """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and what
         they reach, None for all."""
-        operands: dict[int, Resident] = {}
+        operands: dict[int, Placeholder] = {}
         for number, parts in enumerate(self._node.sources):
             for part in parts:
                 if not self._reads_hbm(number, part):
@@ -276,17 +276,17 @@ class _Alone:
         return part < 0 or (operand == 0 and self._graph.is_from_hbm(self._node))
 
 
-def _operand(graph: Graph, part: int, rows: int | None) -> Resident:
+def _operand(graph: Graph, part: int, rows: int | None) -> Placeholder:
     """Return an operand, or its first `rows` rows."""
     operation: Operation = graph.nodes[part].operation
     whole = rows is None or operation.rows == 1
-    return Resident(
+    return Placeholder(
         name="",
         channels=operation.channels,
         rows=operation.rows if whole else rows or 1,
         columns=operation.columns,
         packed=operation.packed,
-        narrow=operation.narrow,
+        is_fp8=operation.is_fp8,
         margin=operation.margin,
         column_phases=operation.column_phases,
         heights=tuple(graph.heights((part,))),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import simulator
-from ..kernels.places import ZERO_COLUMNS, Pair
+from ..kernels.operation_fields import ZERO_COLUMNS, Pair
 from ..kernels.program import Program
 from ..simulator.machine.chip import PARTITIONS
 from ..simulator.machine.dtypes import lookup
@@ -24,7 +24,7 @@ from ..simulator.timing.constants import Machine
 from ..simulator.timing.costs import Costs
 from ..simulator.timing.schedule import schedule
 from .decisions import Choice, Decisions, Kind
-from .emit import Emitted
+from .emit import LoweredProgram
 from .graph import Graph
 from .owners import owners_of
 
@@ -56,7 +56,7 @@ def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], fl
     return clock.kept(), filled.makespan
 
 
-def zeros_by(decisions: Decisions, emitted: Emitted, graph: Graph) -> tuple[Pair, ...]:
+def zeros_by(decisions: Decisions, emitted: LoweredProgram, graph: Graph) -> tuple[Pair, ...]:
     """Return (operation, matmuls of zeros before it) of a program by some decisions."""
     chosen = decisions.of(Kind.WARM_UP)
     if not chosen:
@@ -72,7 +72,7 @@ def zeros_by(decisions: Decisions, emitted: Emitted, graph: Graph) -> tuple[Pair
     )
 
 
-def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: Emitted, graph: Graph) -> Decisions:
+def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: LoweredProgram, graph: Graph) -> Decisions:
     """Return decisions with matmuls of zeros before some operations of a program."""
     numbers = _operations(emitted)
     counts: dict[int, list[Pair]] = {}
@@ -83,7 +83,7 @@ def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: Emitted, gr
     return decisions.without(Kind.WARM_UP).having(*chosen)
 
 
-def _operations(emitted: Emitted) -> dict[int, list[int]]:
+def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
     """Return the operations of each node."""
     found: dict[int, list[int]] = {}
     for operation, node in enumerate(emitted.nodes):

@@ -24,7 +24,7 @@ from trninfer import kernels, simulator
 from trninfer.kernels.convolution.adding import Adding
 from trninfer.lowering.decisions import Option, Question
 from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.passes.share_sums import share_sums
+from trninfer.lowering.passes.split_accumulation import split_accumulation
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.runtime.layer_launches import specs_of
@@ -80,7 +80,7 @@ def test_banks_of_one_matmul_are_shared_and_of_others_the_last() -> None:
             asked.append(question.graph.nodes[question.number].name)
             return question.options[-1]
 
-        nodes = shared_sums(share_sums(graph_of(network, dtype), last))
+        nodes = shared_sums(split_accumulation(graph_of(network, dtype), last))
         assert [node.name for node in nodes] == asked
         return {node.name: str(getattr(node.operation, "adding", "")) for node in nodes}
 

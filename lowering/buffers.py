@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernels.program import Memory, Operation, Place, Room, Store
+from ..kernels.program import Buffer, Memory, Operation, Store, WriteRegion
 
 
 def outline(operation: Operation) -> dict[str, Any]:
@@ -13,20 +13,20 @@ def outline(operation: Operation) -> dict[str, Any]:
     return {name: getattr(operation, name) for name in names}
 
 
-def room_of(operation: Operation, memory: Memory) -> Room:
+def buffer_of(operation: Operation, memory: Memory) -> Buffer:
     """Return a room for an operation's value."""
-    return Room(
+    return Buffer(
         **outline(operation),
-        narrow=operation.narrow,
+        is_fp8=operation.is_fp8,
         memory=memory,
     )
 
 
-def store_of(operation: Operation, value: int, place: Place) -> Store:
+def store_of(operation: Operation, value: int, place: WriteRegion) -> Store:
     """Return the store of an operation's value, which is that of another operation."""
     return Store(
         **outline(operation),
-        narrow=operation.narrow,
+        is_fp8=operation.is_fp8,
         sources=((value,),),
         into=place,
     )

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from lowered import TOLERANCES, answers, applicable, assert_right, decide, decided, planned
 from trninfer.kernels.convolution.forms import worthwhile
 from trninfer.kernels.program import Convolution
-from trninfer.lowering import warming
+from trninfer.lowering import warmup
+from trninfer.lowering.config import LoweringConfig
+from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.graph import NodeId
-from trninfer.lowering.network_plan import NetworkPlan
+from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.planning import Planning
-from trninfer.lowering.price import Clock
-from trninfer.lowering.warming import added, is_cold, zeros_of
+from trninfer.lowering.warmup import added, is_cold, zeros_of
 from trninfer.models.files import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.runtime.backend import DTYPES
@@ -41,8 +41,8 @@ def with_zeros(model: Model, decisions: Decisions, batch: int, counts: list[int]
     plan = decided(model, decisions, batch)
     numbers = [n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution)]
     zeros = tuple((number, counts[n % len(counts)]) for n, number in enumerate(numbers))
-    warm = warming.with_zeros(decisions, zeros, plan.emitted, plan.graph)
-    assert warming.zeros_by(warm, plan.emitted, plan.graph) == zeros
+    warm = warmup.with_zeros(decisions, zeros, plan.emitted, plan.graph)
+    assert warmup.zeros_by(warm, plan.emitted, plan.graph) == zeros
     return warm
 
 
@@ -68,11 +68,11 @@ def test_a_gated_network_is_quicker_with_zeros() -> None:
     forms = worthwhile(False, 2)
     plan = planned(GATED, 1, "bfloat16", forms=forms)
     assert plan.decisions.of(Kind.WARM_UP)
-    numbers = [number for number, _ in plan.program.warming]
+    numbers = [number for number, _ in plan.program.warmup_matmuls]
     assert all(isinstance(plan.program.operations[number], Convolution) for number in numbers)
-    without = replace(plan.program, warming=())
-    clock = Clock("trn2", 2)
-    walked = clock.walk(plan.program, plan.layout), clock.walk(without, plan.layout)
+    without = replace(plan.program, warmup_matmuls=())
+    cost_model = CostModel("trn2", 2)
+    walked = cost_model.walk(plan.program, plan.layout), cost_model.walk(without, plan.layout)
     assert walked[0].nanoseconds == pytest.approx(plan.nanoseconds)
     assert walked[0].nanoseconds < walked[1].nanoseconds
 
@@ -80,28 +80,28 @@ def test_a_gated_network_is_quicker_with_zeros() -> None:
 def test_zeros_keep_to_the_instructions_of_a_launch() -> None:
     model = GATED
     plan = planned(model, 1, "bfloat16", forms=worthwhile(False, 2))
-    planning = Planning("trn2", 2, worthwhile(False, 2), PlanCache(None))
-    least = plan.instructions - sum(count for _, count in plan.program.warming)
+    config = LoweringConfig("trn2", 2, worthwhile(False, 2), PlanCache(None))
+    least = plan.instructions - sum(count for _, count in plan.program.warmup_matmuls)
     for most, has_zeros in ((plan.instructions, True), (plan.instructions - 1, None), (least, False)):
-        (segment,) = NetworkPlan(model, DTYPES["bfloat16"], planning, most).segments
-        assert has_zeros in (None, bool(segment.plan(1).program.warming))
+        (segment,) = LaunchSequence(model, DTYPES["bfloat16"], config, most).segments
+        assert has_zeros in (None, bool(segment.plan(1).program.warmup_matmuls))
         assert segment.plan(1).instructions <= most
 
 
 def test_a_clock_that_never_changes_takes_no_zeros() -> None:
     plan = planned(GATED, 1, "bfloat16", "trn1")
-    clock = Clock("trn1", 2)
-    clock.walk(plan.program, plan.layout)
-    run = clock.walked()
-    assert not plan.program.warming and run is not None and not is_cold(run)
+    cost_model = CostModel("trn1", 2)
+    cost_model.walk(plan.program, plan.layout)
+    run = cost_model.walked()
+    assert not plan.program.warmup_matmuls and run is not None and not is_cold(run)
 
 
 def test_what_is_foreseen_fills_waits_alone() -> None:
     plan = decided(GATED, Decisions(), 1, "bfloat16")
-    clock = Clock("trn2", 2)
-    before = clock.walk(plan.program, plan.layout).nanoseconds
-    run = clock.walked()
-    assert run is not None and clock.walked() is None
+    cost_model = CostModel("trn2", 2)
+    before = cost_model.walk(plan.program, plan.layout).nanoseconds
+    run = cost_model.walked()
+    assert run is not None and cost_model.walked() is None
     zeros, foreseen = zeros_of(plan.program, run)
     assert zeros and foreseen < before
     first = next(n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution))
