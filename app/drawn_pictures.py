@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOSSY = (".jpg", ".jpeg")  # for photos, which are much larger as PNG
 _QUALITY = 92
+_OVERLAY = "-overlay"
+_LONGEST_STEM = 200  # bytes, so that endings fit into the 255 of a file name
 
 
 class DrawnPictures:
@@ -32,6 +34,8 @@ class DrawnPictures:
     UsageError if the folder cannot be made or pictures are read from it. `problems` lists the pictures that could not
     be written.
     """
+
+    _endings: tuple[str, ...] = ("",)  # of the files of a picture
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder = folder
@@ -60,30 +64,34 @@ class DrawnPictures:
         except InputError as error:  # it has changed since it was answered
             self.problems.append(InputProblem(answer.input, f"not drawn: {error}"))
             return
-        self._write(drawn, self._folder / self._file_name(name))
-        self._written += 1
+        self._written += self._write(answer.input, drawn, self._folder / self._file_name(name))
 
-    def _write(self, drawn: Image.Image, target: Path) -> None:
-        """Write a picture atomically."""
+    def _write(self, name: str | int, drawn: Image.Image, target: Path) -> bool:
+        """Write the picture of an input atomically; return False, with a problem, where a folder has its name."""
         try:
             with replacing(target) as file:
                 if target.suffix.lower() in _LOSSY:
                     drawn.save(file, "JPEG", quality=_QUALITY)
                 else:
                     drawn.save(file, "PNG")
+        except IsADirectoryError:
+            self.problems.append(InputProblem(name, f"not drawn: {target} is a folder"))
+            return False
         except OSError as error:
             raise UsageError(f"--save {target}: cannot be written: {reason(error)}") from None
+        return True
 
     def _file_name(self, name: str) -> str:
         """Return an unused file name."""
         stem, suffix = os.path.splitext(os.path.basename(name))
+        if len(os.fsencode(stem)) > _LONGEST_STEM:
+            stem = os.fsencode(stem)[:_LONGEST_STEM].decode("utf-8", "ignore")
         suffix = suffix if suffix.lower() in (*_LOSSY, ".png") else ".png"
         found, number = stem, 2
-        while found.lower() in self._used:
+        while any((found + ending).lower() in self._used for ending in self._endings):
             found, number = f"{stem}-{number}", number + 1
-        self._used.add(found.lower())
-        found += suffix
-        return found
+        self._used.update((found + ending).lower() for ending in self._endings)
+        return found + suffix
 
     def report(self, quiet: bool) -> None:
         """Print on standard error how many pictures were written, and which could not be."""
@@ -97,6 +105,8 @@ class DrawnPictures:
 class SavedMaps(DrawnPictures):
     """Writes the class map of each picture into a folder as NAME.png, and the picture with its classes in colour."""
 
+    _endings = ("", _OVERLAY)
+
     def __init__(self, folder: Path, names: Sequence[str], labels: Sequence[str]) -> None:
         super().__init__(folder, names)
         self._labels = labels
@@ -107,8 +117,8 @@ class SavedMaps(DrawnPictures):
         name = str(input_name)
         shown = "stdin" if name == STANDARD_INPUT else name
         target = self._folder / self._file_name(shown)
-        self._write(palette_picture(pixels, self._labels), target.with_suffix(".png"))
-        self._maps += 1
+        map_file = target.with_name(f"{target.stem}.png")
+        self._maps += self._write(input_name, palette_picture(pixels, self._labels), map_file)
         if name == STANDARD_INPUT or not os.path.isfile(name):
             return
         try:
@@ -120,8 +130,8 @@ class SavedMaps(DrawnPictures):
             if not is_array_file(name):
                 self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
             return
-        self._write(drawn, target.with_name(f"{target.stem}-overlay{target.suffix}"))
-        self._written += 1
+        overlay_file = target.with_name(f"{target.stem}{_OVERLAY}{target.suffix}")
+        self._written += self._write(input_name, drawn, overlay_file)
 
     def report(self, quiet: bool) -> None:
         """Print on standard error how many maps and overlays were written."""

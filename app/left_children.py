@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 _SET_CHILD_SUBREAPER = 36  # option of prctl (linux/prctl.h): adopt orphaned descendants
 _TRACKER = b"multiprocessing.resource_tracker"  # ends with this process, after it has removed shared memory
@@ -16,22 +17,34 @@ _ROUNDS = 100  # a process may start another just before it is killed
 
 @contextlib.contextmanager
 def ending_children() -> Iterator[None]:
-    """End the processes that the block leaves running, and their descendants. Linux only."""
+    """End the processes that the block leaves running, and their descendants, also if it calls os._exit. Linux only."""
     if not Path("/proc/self/stat").exists():
         yield
         return
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = _children()
+    before, main_process, leave = _children(), os.getpid(), os._exit
+
+    def end_and_leave(status: int) -> NoReturn:
+        if os.getpid() == main_process:
+            _end_all_but(before)
+        leave(status)
+
+    os._exit = end_and_leave
     try:
         yield
     finally:
-        for _ in range(_ROUNDS):
-            if not (left := _children() - before):
-                break
-            for process in left:
-                with contextlib.suppress(OSError):
-                    os.kill(process, signal.SIGKILL)
-                    os.waitpid(process, 0)
+        os._exit = leave
+        _end_all_but(before)
+
+
+def _end_all_but(before: set[int]) -> None:
+    for _ in range(_ROUNDS):
+        if not (left := _children() - before):
+            break
+        for process in left:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
 
 
 def _children() -> set[int]:

@@ -17,6 +17,7 @@ from .palette import rgb, shaded_color
 VOID = 255  # pixels without a class in 8 bits, as in PASCAL VOC; 65,535 in 16 bits
 PREVIEW_SIDE = 160  # side of the small map on an HTML page
 OPACITY = 0.55  # opacity of the overlay
+BAND_PIXELS = 1 << 20  # pixels computed at once; NumPy needs up to 50 bytes for each
 # names of a first class that is not coloured
 BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void")
 
@@ -98,7 +99,7 @@ def void_of(dtype: np.dtype[Any]) -> int:
 
 def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap, ...] | None = None) -> ClassMap:
     """Return the answer for a picture's map, as `to_picture` returns it."""
-    counts = np.bincount(pixels.ravel(), minlength=len(labels))[: len(labels)]
+    counts = _count(pixels, len(labels))
     areas = tuple(
         ClassArea(labels[index], index, int(counts[index]), int(counts[index]) / pixels.size)
         for index in np.argsort(-counts, kind="stable").tolist()
@@ -118,11 +119,13 @@ def encode_png(picture: Image.Image) -> str:
 
 def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:
     """Compare a map with the correct classes [H, W], class by class; void pixels are ignored."""
-    known = right < count
-    own, true = pixels[known], right[known]
-    answered = np.bincount(own[own < count], minlength=count)
-    totals = np.bincount(true, minlength=count)
-    both = np.bincount(true[own == true], minlength=count)
+    answered, totals, both = np.zeros((3, count), np.int64)
+    for rows in _row_bands(pixels):
+        known = right[rows] < count
+        own, true = pixels[rows][known], right[rows][known]
+        answered += _count(own, count)
+        totals += _count(true, count)
+        both += _count(true[own == true], count)
     return tuple(
         Overlap(index, int(answered[index]), int(totals[index]), int(both[index]))
         for index in np.flatnonzero(answered + totals).tolist()
@@ -141,18 +144,39 @@ def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
 def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
     """Return a picture overlaid with the colours and borders of its classes, except background and pixels without a
     class."""
-    base = np.asarray(picture.convert("RGB"), np.float32)
-    plain = pixels == void_of(pixels.dtype)
-    if _has_background(labels):
-        plain |= pixels == 0
-    colors = _colors(labels)[np.minimum(pixels, 255) if pixels.dtype == np.uint8 else pixels % 255]
-    grey = np.asarray(picture.convert("L"), np.float32)[..., None]  # grey, so that the overlay's colours stand out
-    mixed = np.where(plain[..., None], base, grey + (colors - grey) * np.float32(OPACITY))
     border = np.zeros(pixels.shape, bool)
     border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
     border[1:] |= pixels[1:] != pixels[:-1]
+    mixed = np.array(picture.convert("RGB"))
+    table = _colors(labels)
+    for rows in _row_bands(pixels):
+        part = pixels[rows]
+        plain = part == void_of(part.dtype)
+        if _has_background(labels):
+            plain |= part == 0
+        colors = table[part if part.dtype == np.uint8 else part % 255]
+        grey = np.asarray(Image.fromarray(mixed[rows]).convert("L"), np.float32)[
+            ..., None
+        ]  # so that the overlay's colours stand out
+        blended = grey + (colors - grey) * np.float32(OPACITY)
+        mixed[rows] = np.where(plain[..., None], mixed[rows], blended.round().astype(np.uint8))
     mixed[border] = 255
-    return Image.fromarray(mixed.round().astype(np.uint8))
+    return Image.fromarray(mixed)
+
+
+def _row_bands(pixels: np.ndarray) -> list[slice]:
+    """Return slices of rows that have about BAND_PIXELS each, to bound what is computed at once."""
+    rows = max(1, BAND_PIXELS // max(1, pixels.shape[1]))
+    return [slice(first, first + rows) for first in range(0, len(pixels), rows)]
+
+
+def _count(classes: np.ndarray, count: int) -> np.ndarray:
+    """Return how many pixels each class below `count` has."""
+    flat = classes.ravel()
+    counts = np.zeros(count, np.int64)
+    for first in range(0, len(flat), BAND_PIXELS):
+        counts += np.bincount(flat[first : first + BAND_PIXELS], minlength=count)[:count]
+    return counts
 
 
 def class_color(index: int, labels: Sequence[str]) -> str:

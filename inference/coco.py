@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..models.budget import OverBudget, check_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, open_regular
 from .detections import Box, RunLengths
@@ -96,7 +97,9 @@ def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
         numbered = number_categories(labels)
         return Annotations(numbered.categories, folder=path, labels=tuple(labels))
     try:
-        data = json.loads(_read_text(path, MAX_BYTES))
+        text = _read_text(path, MAX_BYTES)
+        check_json(text)
+        data = json.loads(text)
         categories = {str(entry["name"]): int(entry["id"]) for entry in data["categories"]}
         names = {entry["id"]: Path(str(entry["file_name"])).name for entry in data["images"]}
         boxes: dict[Any, list[dict[str, Any]]] = {number: [] for number in names}
@@ -105,6 +108,8 @@ def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
+        if isinstance(error, OverBudget):
+            raise InputError(f"{path}: {error}") from None
         raise InputError(f"{path}: not COCO's annotations (images, annotations, categories)") from None
     if not set(categories) & set(labels):
         told = ", ".join(list(categories)[:5])

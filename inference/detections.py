@@ -21,6 +21,7 @@ Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) 
 
 _DECIMALS = 3  # decimals of pixel coordinates
 _DIGITS = 6  # decimals of a confidence
+_BAND_PIXELS = 1 << 20  # pixels of a mask computed at once
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,12 @@ def find_mask(
     scale_x, scale_y = frame.scale
     columns = (np.arange(left, right) + 0.5) * scale_x - frame.left - first_x - 0.5
     rows = (np.arange(top, bottom) + 0.5) * scale_y - frame.top - first_y - 0.5
-    values = _interpolated(_interpolated(image, rows).T, columns).T
-    return encode_mask(values > 0, left, top, frame.width, frame.height)
+    image = _interpolated(image, rows).T
+    inside = np.empty((len(rows), len(columns)), bool)
+    step = max(1, _BAND_PIXELS // len(rows))
+    for first in range(0, len(columns), step):
+        inside[:, first : first + step] = _interpolated(image, columns[first : first + step]).T > 0
+    return encode_mask(inside, left, top, frame.width, frame.height)
 
 
 def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:

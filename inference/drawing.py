@@ -36,7 +36,7 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     scale = image.width / size[0], image.height / size[1]
     for box in reversed(boxes):
         if box.mask is not None:
-            image = _with_mask(image, box)
+            _blend_mask(image, box, scale)
     pen = ImageDraw.Draw(image)
     width = max(2, round(max(image.size) / 400))
     font = ImageFont.load_default(max(14, round(max(image.size) / 40)))
@@ -52,13 +52,19 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     return image
 
 
-def _with_mask(image: Image.Image, box: Box) -> Image.Image:
-    """Blend the mask of a box into a picture."""
+def _blend_mask(image: Image.Image, box: Box, scale: tuple[float, float]) -> None:
+    """Blend the mask of a box into a picture, where it is."""
     assert box.mask is not None
-    alpha = Image.fromarray((box.mask.to_array() * round(255 * _MASK_SHARE)).astype(np.uint8))
-    if alpha.size != image.size:
-        alpha = alpha.resize(image.size, Image.Resampling.BILINEAR)
-    return Image.composite(Image.new("RGB", image.size, rgb(series_color(box.class_index))), image, alpha)
+    mask = box.mask.to_array()
+    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    if len(rows):
+        left, top = int(columns[0]), int(rows[0])
+        inside = mask[top : rows[-1] + 1, left : columns[-1] + 1]
+        alpha = Image.fromarray(inside.astype(np.uint8) * np.uint8(round(255 * _MASK_SHARE)))
+        size = max(1, round(alpha.width * scale[0])), max(1, round(alpha.height * scale[1]))
+        alpha = alpha if size == alpha.size else alpha.resize(size, Image.Resampling.BILINEAR)
+        corner = round(left * scale[0]), round(top * scale[1])
+        image.paste(rgb(series_color(box.class_index)), corner, alpha)
 
 
 def _draw_keypoints(pen: ImageDraw.ImageDraw, box: Box, scale: tuple[float, float], radius: int) -> None:

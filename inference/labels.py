@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..models.budget import Budget
+from ..models.budget import Budget, OverBudget, check_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .csv_tables import table_cells
@@ -80,7 +80,10 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
         return np.frombuffer(content, "<i4")
     if suffix == ".json":
         try:
+            check_json(content)
             items = json.loads(content)
+        except OverBudget:
+            raise
         except (ValueError, RecursionError):
             raise ValueError("not valid JSON; a list of labels is needed") from None
         if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):

@@ -9,8 +9,10 @@ due, so that delays caused by a slow server are included (coordinated omission).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import math
 import os
 import socket
 import ssl
@@ -24,12 +26,17 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 MOST_ANSWER_BYTES = 64 << 20  # limit for an answer
+MOST_DOCUMENT_BYTES = 1 << 20  # limit for a JSON document about the server or a model
+MOST_TENSOR_BYTES = 256 << 20  # limit for a request of random tensors
+MOST_NAME = 200  # characters of a model's name
 BUSY_CLIENT = 0.9  # share of a core above which the client may be the bottleneck
 PERCENTILES = (50, 90, 95, 99)
 _NUMPY = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
 }  # fmt: skip
+_WIDEST = 8  # bytes of a number
+_MOST_AXES = 32
 
 
 class LoadError(ValueError):
@@ -60,7 +67,14 @@ class Address:
             raise LoadError(f"{url}: give host, port and path alone; pass a token with --token-file")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         default = 443 if parts.scheme == "https" else 80
-        return cls(parts.scheme, parts.hostname, port or default, parts.path.rstrip("/"), headers)
+        prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+        address = cls(parts.scheme, parts.hostname, port or default, prefix, headers)
+        try:
+            parts.hostname.encode("idna")
+            address.connect(1.0)  # checks the name
+        except (UnicodeError, http.client.HTTPException):
+            raise LoadError(f"{url}: not the name of a host") from None
+        return address
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         """Return a connection, opened by its first request."""
@@ -73,20 +87,28 @@ class Address:
     def get(self, path: str, timeout: float) -> Any:
         """Return a JSON document from the server; LoadError if that fails."""
         connection = self.connect(timeout)
+        watch = threading.Timer(timeout, shut_down, [connection])
+        watch.daemon = True
+        began = time.monotonic()
+        watch.start()
         try:
             connection.request("GET", self.prefix + path, headers=self.headers)
             answer = connection.getresponse()
-            body = answer.read(MOST_ANSWER_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise LoadError(f"{self}{path}: {describe_failure(error)}") from None
+            body = _read(answer, MOST_DOCUMENT_BYTES, began + timeout)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            failure = TimeoutError() if time.monotonic() >= began + timeout else error
+            raise LoadError(f"{self}{path}: {describe_failure(failure)}") from None
         finally:
+            watch.cancel()
             connection.close()
         if answer.status != 200:
             hint = "; pass a token with --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
             raise LoadError(f"{self}{path}: status {answer.status}{hint}")
+        if len(body) > MOST_DOCUMENT_BYTES:
+            raise LoadError(f"{self}{path}: the answer is larger than {MOST_DOCUMENT_BYTES} bytes")
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise LoadError(f"{self}{path}: the answer is not JSON") from None
 
     def __str__(self) -> str:
@@ -171,25 +193,40 @@ def tensor_message(address: Address, model: str | None, batch: int, timeout: flo
         raise LoadError(f"{address}: the metadata of model {name!r} has no inputs")
     generator, tensors, parts = np.random.default_rng(0), [], []
     for spec in inputs:
-        datatype, shape = str(spec.get("datatype")), list(spec.get("shape", ()))
-        if datatype not in _NUMPY:
-            raise LoadError(f"{address}: input {spec.get('name')} is of {datatype}; name pictures to be sent instead")
-        shape = [batch if position == 0 else 1 if size == -1 else int(size) for position, size in enumerate(shape)]
-        values = generator.random(shape) * (1 if datatype.startswith(("FP", "BOOL")) else 100)
+        tensor, shape = _described(spec, batch, address)
+        datatype = tensor["datatype"]
+        values = generator.random(shape, np.float32) * np.float32(1 if datatype.startswith(("FP", "BOOL")) else 100)
         part = np.ascontiguousarray(values, np.dtype(_NUMPY[datatype])).tobytes()
-        tensors.append(
-            {"name": spec["name"], "shape": shape, "datatype": datatype, "parameters": {"binary_data_size": len(part)}}
-        )
+        tensors.append({**tensor, "parameters": {"binary_data_size": len(part)}})
         parts.append(part)
+        if sum(map(len, parts)) > MOST_TENSOR_BYTES:
+            raise LoadError(f"{address}: the inputs of model {name!r} take more than {MOST_TENSOR_BYTES} bytes")
     head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream"}
     return name, Message(f"/v2/models/{quote(name, safe='')}/infer", b"".join((head, *parts)), batch, headers)
 
 
+def _described(spec: Any, batch: int, address: Address) -> tuple[dict[str, Any], list[int]]:
+    """Return the head of a tensor by a server's description of it, and its shape; LoadError if malformed."""
+    name, datatype, shape = (spec.get(key) if isinstance(spec, dict) else None for key in ("name", "datatype", "shape"))
+    if not isinstance(datatype, str) or datatype not in _NUMPY:
+        told = f"{str(name)[:MOST_NAME]} is of {str(datatype)[:MOST_NAME]}"
+        raise LoadError(f"{address}: input {told}; name pictures to be sent instead")
+    if not isinstance(name, str) or not isinstance(shape, list) or any(type(size) is not int for size in shape):
+        raise LoadError(f"{address}: the metadata describes no tensor: {str(spec)[:MOST_NAME]!r}")
+    shape = [batch if position == 0 else 1 if size == -1 else size for position, size in enumerate(shape)]
+    size = math.prod(shape)
+    if len(shape) > _MOST_AXES or min(shape, default=1) < 1 or size * _WIDEST > MOST_TENSOR_BYTES:
+        raise LoadError(
+            f"{address}: input {name[:MOST_NAME]!r} has the shape {str(shape)[:MOST_NAME]}, which is not sent"
+        )
+    return {"name": name, "shape": shape, "datatype": datatype}, shape
+
+
 def _only_model(address: Address, timeout: float) -> str:
     document = address.get("/about", timeout)
     name = document.get("model") if isinstance(document, dict) else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not name.isprintable() or len(name) > MOST_NAME:
         raise LoadError(f"{address}: does not say which model it serves; name one with --model")
     return name
 
@@ -216,11 +253,14 @@ def run_load(
             if not workers[0].is_alive():
                 for worker in workers:
                     worker.join(0.1)
+            for worker in workers:
+                worker.check_time(time.monotonic())
             progress(sum(len(worker.times) for worker in workers))
     finally:
         schedule.stop()
+        end = time.monotonic() + plan.timeout + 1
         for worker in workers:
-            worker.join(plan.timeout + 1)
+            worker.join(max(0.0, end - time.monotonic()))
     after = os.times()
     spent = after.user + after.system - before.user - before.system
     whole = max(clock() - schedule.began, 1e-9)
@@ -307,13 +347,19 @@ class _Worker(threading.Thread):
         self.times: list[float] = []  # seconds of each counted request
         self.errors: dict[str, int] = {}
         self.inputs = 0
+        self._sent: float | None = None  # when the request in flight began
+        self._connection = address.connect(timeout)
+
+    def check_time(self, now: float) -> None:
+        """Close the connection if the answer is late: a server that sends a byte now and then has no timeout."""
+        if self._sent is not None and now - self._sent > self._timeout:
+            shut_down(self._connection)
 
     def run(self) -> None:
-        connection = self._address.connect(self._timeout)
         while (turn := self._schedule.next()) is not None:
             number, due = turn
             message = self._messages[number % len(self._messages)]
-            failure = self._send(connection, message)
+            failure = self._send(self._connection, message)
             ended = self._schedule.finish()
             if due < self._schedule.counted_from:
                 continue
@@ -322,24 +368,44 @@ class _Worker(threading.Thread):
                 self.inputs += message.inputs
             else:
                 self.errors[failure] = self.errors.get(failure, 0) + 1
-        connection.close()
+        self._connection.close()
 
     def _send(self, connection: http.client.HTTPConnection, message: Message) -> str | None:
         """Send a message; return None for an answer of status 200, else the kind of failure."""
         headers = {**self._address.headers, **message.headers}
+        self._sent = sent = time.monotonic()
         try:
             connection.request("POST", self._address.prefix + message.path, message.body, headers)
             if connection.sock is not None and connection.sock.family in (socket.AF_INET, socket.AF_INET6):
                 connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             answer = connection.getresponse()
-            answer.read(MOST_ANSWER_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+            body = _read(answer, MOST_ANSWER_BYTES, sent + self._timeout)
+        except (OSError, ValueError, http.client.HTTPException) as error:
             connection.close()
-            return describe_failure(error)
-        if not answer.isclosed():
+            return describe_failure(TimeoutError() if time.monotonic() >= sent + self._timeout else error)
+        finally:
+            self._sent = None
+        if len(body) > MOST_ANSWER_BYTES:
             connection.close()
             return "answer too large"
         return None if answer.status == 200 else f"status {answer.status}"
+
+
+def _read(answer: http.client.HTTPResponse, most: int, deadline: float) -> bytes:
+    """Return the body of an answer, or its first `most` + 1 bytes; OSError if it was cut short or is late."""
+    body = answer.read(most + 1)
+    if time.monotonic() >= deadline:
+        raise TimeoutError
+    if len(body) <= most and answer.length:
+        raise ConnectionError
+    return body
+
+
+def shut_down(connection: http.client.HTTPConnection) -> None:
+    """End a connection while another thread waits for it."""
+    if (stream := connection.sock) is not None:
+        with contextlib.suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
 
 
 def describe_failure(error: Exception) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..models.budget import OverBudget, check_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .labels import classes_by_name
@@ -143,7 +144,10 @@ def _header(cells: Sequence[str]) -> tuple[int, int] | None:
 def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield (where, name, label) from an object of labels by name, or from a list of objects with both."""
     try:
+        check_json(text)
         document = json.loads(text)
+    except OverBudget:
+        raise
     except (ValueError, RecursionError):
         raise ValueError("not valid JSON") from None
     if isinstance(document, dict):

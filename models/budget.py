@@ -12,6 +12,7 @@ from typing import IO
 MIN_BYTES = 512 << 20  # allowed for any file
 EXPANSION = 16  # bytes in memory per byte in the file; 8-bit pixels, well packed, take about 10
 MAX_BYTES = 8 << 30  # never exceeded
+OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # of parsed JSON in CPython, roughly
 
 
 class OverBudget(ValueError):  # noqa: N818 (the condition)
@@ -41,3 +42,10 @@ class Budget:
         if self.taken + size > self.max_bytes:
             raise OverBudget(f"{what} takes {self.taken + size:,} bytes; at most {self.max_bytes:,} are allowed here")
         self.taken += size
+
+
+def check_json(text: str | bytes) -> None:
+    """Raise OverBudget if a JSON text takes too much memory once it is parsed, by its brackets and commas."""
+    objects, lists, values = map(text.count, "{[," if isinstance(text, str) else (b"{", b"[", b","))  # type: ignore[arg-type]
+    needed = OBJECT_BYTES * objects + LIST_BYTES * lists + VALUE_BYTES * values
+    Budget.for_file(len(text)).take(needed, "its JSON")

@@ -88,13 +88,15 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
 def picture_size(source: str | bytes) -> tuple[int, int] | None:
     """Return the width and height of a picture (a path, or what a file holds), upright, by its header alone.
 
-    None if it cannot be opened as a picture.
+    None if it cannot be opened as a picture, or is too large.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(source if isinstance(source, str) else io.BytesIO(source), formats=FORMATS) as image:
                 width, height = image.size
+                if _size_problem(image) is not None:  # PNG decodes a picture for its EXIF data
+                    return None
                 turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
     except Exception:  # as for `open_image`; the decoder reports the reason
         return None

@@ -172,9 +172,22 @@ class Server:
         if not self.is_ready:
             raise HTTPException(503, "the model is not ready", {"Retry-After": "1"})
 
-    async def sizes(self, pictures: Sequence[bytes]) -> list[tuple[int, int] | None]:
-        """Return the width and height of each picture; None for content that is not a picture."""
-        return list(await asyncio.gather(*(self.decoders.submit(SizeTask(content)) for content in pictures)))
+    async def sizes(
+        self, pictures: Sequence[bytes], answers: Sequence[Answer], deadline: float
+    ) -> dict[str | int, tuple[int, int]]:
+        """Return the width and height of each picture that has an answer, by its position; HTTPException if some are
+        missing at the deadline, or the model was unloaded."""
+        answered = [number for number, answer in enumerate(answers) if not isinstance(answer, Exception)]
+        finding = asyncio.gather(*(self.decoders.submit(SizeTask(pictures[number])) for number in answered))
+        try:
+            found = await asyncio.wait_for(finding, max(0.0, deadline - time.monotonic()))
+        except asyncio.TimeoutError:
+            raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds") from None
+        except PoolStopped as error:
+            raise as_status(error) from None
+        except WorkerEnded as error:
+            raise HTTPException(422, f"a picture that crashes the process that reads its size: {error}") from None
+        return {number: size for number, size in zip(answered, found, strict=True) if size is not None}
 
     @property
     def picture_path(self) -> str:

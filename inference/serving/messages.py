@@ -206,7 +206,7 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
         raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
     size = item.parameters.binary_data_size
     if size is None:
-        files = [] if item.data is msgspec.UNSET else _from_base64(bytes(item.data), where)
+        files = [] if item.data is msgspec.UNSET else _from_base64(bytes(item.data), shape[0], where)
     elif item.data is not msgspec.UNSET or size > len(raw):
         raise ProtocolError(f"{where}: binary_data_size must be a number of bytes that follow the JSON")
     else:
@@ -218,7 +218,10 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
     return values, raw
 
 
-def _from_base64(text: bytes, where: str) -> list[bytes]:
+def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
+    """Parse a list of `count` strings, or of lists of one each."""
+    if text.count(b'"') != 2 * count or text.count(b"[") > count + 1:  # before it takes memory
+        raise ProtocolError(f"{where}: data is not a list of {count} base64 strings, as its shape says")
     try:
         words = _TEXTS.decode(text)
         nested = [word for each in words for word in (each if isinstance(each, list) else [each])]

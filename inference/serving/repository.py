@@ -75,10 +75,13 @@ class Repository:
             self._prepare(server, failures.append)
             for pool in server.pools:
                 pool.start()
-            while not server.is_ready and not failures:
-                await asyncio.sleep(_PAUSE)
+            try:
+                while not server.is_ready and not failures:
+                    await asyncio.sleep(_PAUSE)
+            finally:
+                if not server.is_ready:  # it failed, or the server stops meanwhile
+                    await self._stop(server)
             if failures:
-                await self._stop(server)
                 return failures[0]
             server.is_loaded = True
         log("info", "model loaded", model=server.name)

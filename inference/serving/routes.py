@@ -35,6 +35,7 @@ from .workers import InputAnswer
 JSON_LENGTH = "Inference-Header-Content-Length"
 EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
 MAX_FILES = 1000  # files per form
+MAX_MAP_PIXELS = 64_000_000  # of the maps in one response, together
 
 # The page loads nothing and only sends requests to this server.
 _POLICY = (
@@ -197,7 +198,8 @@ async def classify(request: Request, top_k: int | None = None, model: str | None
     _check_finds(server, "/classify", "labels")
     if top_k is not None and not 1 <= top_k <= max(1, len(network.answer_labels)):
         raise HTTPException(400, f"top_k is {top_k}; the model has {len(network.answer_labels)} labels")
-    names, _, answers = await _answer_pictures(request, server)
+    deadline = time.monotonic() + server.settings.timeout
+    names, _, answers = await _answer_pictures(request, server, deadline)
     return await _report(server, names, answers, server.labels(top_k))
 
 
@@ -216,8 +218,10 @@ async def detect(
         limits = check_limits(confidence, iou, max_detections)
     except ArgumentError as error:
         raise HTTPException(400, str(error)) from None
-    names, pictures, answers = await _answer_pictures(request, server)
-    return await _report(server, names, answers, Detector(limits, await _sizes(server, pictures)))
+    deadline = time.monotonic() + server.settings.timeout
+    names, pictures, answers = await _answer_pictures(request, server, deadline)
+    sizes = await server.sizes(pictures, answers, deadline)
+    return await _report(server, names, answers, Detector(limits, sizes))
 
 
 @_own.post("/segment")
@@ -228,8 +232,12 @@ async def segment(request: Request, maps: bool = False, model: str | None = None
     """
     server = _server(request) if model is None else _model(request, model, VERSION)
     _check_finds(server, "/segment", "a class for each pixel")
-    names, pictures, answers = await _answer_pictures(request, server)
-    make = Segmenter(await _sizes(server, pictures), keeps_pixels=maps)
+    deadline = time.monotonic() + server.settings.timeout
+    names, pictures, answers = await _answer_pictures(request, server, deadline)
+    sizes = await server.sizes(pictures, answers, deadline)
+    if maps and (pixels := sum(width * height for width, height in sizes.values())) > MAX_MAP_PIXELS:
+        raise HTTPException(413, f"maps of {pixels:,} pixels; at most {MAX_MAP_PIXELS:,} in one request")
+    make = Segmenter(sizes, keeps_pixels=maps)
     return await _report(server, names, answers, make)
 
 
@@ -240,15 +248,11 @@ def _check_finds(server: Server, path: str, noun: str) -> None:
         raise HTTPException(400, f"{server.name} does not find {noun}; send pictures to {right}")
 
 
-async def _sizes(server: Server, pictures: list[bytes]) -> dict[str | int, tuple[int, int]]:
-    """Return the width and height of each picture by its number; contents that are not pictures are left out."""
-    return {number: size for number, size in enumerate(await server.sizes(pictures)) if size is not None}
-
-
-async def _answer_pictures(request: Request, server: Server) -> tuple[list[str], list[bytes], list[Answer]]:
+async def _answer_pictures(
+    request: Request, server: Server, deadline: float
+) -> tuple[list[str], list[bytes], list[Answer]]:
     """Return the names, contents and answers of the pictures in a request."""
     settings = server.settings
-    deadline = time.monotonic() + settings.timeout
     with server.bodies.hold() as lease:
         body = await _read(server.bodies.read(request, lease, settings.timeout))
         most = min(MAX_FILES, settings.max_queue)

@@ -30,6 +30,8 @@ LATEST_NS = 3_600_000_000_000  # one hour, longer than any kernel
 _MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
 _RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
 _NAME = 80  # maximum length of a name
+MIN_PARSED, EXPANSION = 512 << 20, 16  # bytes that a JSON text may take in memory: any, and for each of its own
+OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # in CPython, roughly
 
 
 def read_profile(path: Path, core: int = 0) -> MeasuredRun:
@@ -57,7 +59,11 @@ class _Json:
             size = path.stat().st_size
             if size > MOST_BYTES:
                 raise ProfileError(f"{self.name}: {size:,} bytes; allowed: up to {MOST_BYTES:,}; export it as Parquet")
-            found = json.loads(path.read_bytes())
+            content = path.read_bytes()
+            if (needed := _parsed_bytes(content)) > max(MIN_PARSED, EXPANSION * len(content)):
+                raise ProfileError(f"{self.name}: would take {needed:,} bytes of memory; export it as Parquet")
+            found = json.loads(content)
+            del content
         except OSError as error:
             raise ProfileError(f"{self.name}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
@@ -82,6 +88,11 @@ class _Json:
             if not isinstance(row, dict):
                 raise ProfileError(f"{self.name}: {name} {number} is not an object")
             yield row
+
+
+def _parsed_bytes(content: bytes) -> int:
+    """Return about how much memory the objects of a JSON text take, by its brackets and commas."""
+    return OBJECT_BYTES * content.count(b"{") + LIST_BYTES * content.count(b"[") + VALUE_BYTES * content.count(b",")
 
 
 def _has_packets(rows: Any) -> bool:

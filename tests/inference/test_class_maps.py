@@ -2,10 +2,12 @@
 
 import base64
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
 from PIL import Image
+from trninfer.inference import class_maps
 from trninfer.inference.class_maps import (
     Overlap,
     class_color,
@@ -88,3 +90,30 @@ def test_an_overlay_colours_classes_but_no_background() -> None:
     assert drawn[0, 0].tolist() == [10, 200, 30] and drawn[0, 5].tolist() == [255] * 3
     assert drawn[0, 8].tolist() != [10, 200, 30]
     assert np.asarray(overlay(picture, pixels, ("wall", "sky")))[0, 0].tolist() != [10, 200, 30]
+
+
+@pytest.mark.parametrize("labels", [LABELS, ("wall", "sky"), tuple(map(str, range(300)))])
+def test_bands_change_nothing(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    dtype = np.uint16 if len(labels) > 255 else np.uint8
+    pixels = random.integers(0, len(labels) + 1, (40, 31)).astype(dtype)
+    pixels[pixels == len(labels)] = np.iinfo(dtype).max
+    right = random.integers(0, len(labels), (40, 31))
+    picture = Image.fromarray(random.integers(0, 256, (40, 31, 3), np.uint8))
+    whole = np.asarray(overlay(picture, pixels, labels)), read_map(pixels, labels), compare(pixels, right, len(labels))
+    monkeypatch.setattr(class_maps, "BAND_PIXELS", 100)
+    bands = np.asarray(overlay(picture, pixels, labels)), read_map(pixels, labels), compare(pixels, right, len(labels))
+    assert np.array_equal(whole[0], bands[0]) and whole[1:] == bands[1:]
+
+
+def test_large_maps_take_a_few_bytes_for_each_pixel() -> None:
+    pixels = np.zeros((3000, 3000), np.uint8)
+    picture = Image.new("RGB", (3000, 3000))
+    tracemalloc.start()
+    try:
+        overlay(picture, pixels, LABELS)
+        read_map(pixels, LABELS)
+        compare(pixels, pixels, 3)
+        assert tracemalloc.get_traced_memory()[1] < 16 * pixels.size
+    finally:
+        tracemalloc.stop()

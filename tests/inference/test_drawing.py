@@ -1,5 +1,7 @@
 """Tests of drawn pictures."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -37,3 +39,15 @@ def test_labels_stay_in_the_picture_and_apart(corners):
     colours = {tuple(colour) for colour in drawn.reshape(-1, 3)}
     seen = [rgb(series_color(n)) in colours for n in range(3)]
     assert seen[0] and all(seen) == (corners != (790, 590, 800, 600))  # where there is no room for three
+
+
+def test_masks_of_large_pictures_take_a_few_bytes_for_each_pixel():
+    mask = encode_mask(np.ones((1500, 3000), bool), 0, 0, 3000, 3000)
+    picture = Image.new("RGB", (3000, 3000))
+    tracemalloc.start()
+    try:
+        drawn = draw_boxes(picture, [Box("a", 0, 1.0, 0, 0, 3000, 1500, (), mask)], (3000, 3000))
+        assert tracemalloc.get_traced_memory()[1] < 5 * 9_000_000
+    finally:
+        tracemalloc.stop()
+    assert drawn.getpixel((1000, 1000)) != (0, 0, 0) == drawn.getpixel((1000, 2000))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -127,6 +129,96 @@ def test_servers_that_cannot_be_asked(server, documents: dict, told: str) -> Non
         tensor_message(Address.parse(server.url), None, 1, 5.0)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ("abc", "has no inputs"),
+        (["a"], "input None is of None"),
+        ([{"datatype": "FP32", "shape": [1]}], "describes no tensor"),
+        ([{"name": "x", "datatype": "FP32", "shape": "abc"}], "describes no tensor"),
+        ([{"name": "x", "datatype": "FP32", "shape": [1.5]}], "describes no tensor"),
+        ([{"name": "x", "datatype": ["a"], "shape": [1]}], "name pictures"),
+        ([{"name": "x", "datatype": "FP32", "shape": [-1, 10**9, 10**9]}], "which is not sent"),
+        ([{"name": "x", "datatype": "FP32", "shape": [-1, -7]}], "which is not sent"),
+        ([{"name": "x", "datatype": "FP32", "shape": [1] * 200}], "which is not sent"),
+        ([{"name": f"x{i}", "datatype": "FP64", "shape": [-1, 4 << 20]} for i in range(12)], "take more than"),
+    ],
+)
+def test_models_that_describe_themselves_badly(server, inputs: object, told: str) -> None:
+    server.documents["/v2/models/net"] = {"inputs": inputs}
+    with pytest.raises(LoadError, match=told):
+        tensor_message(Address.parse(server.url), None, 1, 5.0)
+
+
+def test_names_of_models_that_a_terminal_would_obey(server) -> None:
+    for name in ("\x1b[2J", "a" * 1000):
+        server.documents["/about"] = {"model": name}
+        with pytest.raises(LoadError, match="name one with --model"):
+            tensor_message(Address.parse(server.url), None, 1, 5.0)
+
+
+@contextmanager
+def raw_server(answer: Callable[[socket.socket, bytes], None]) -> Iterator[Address]:
+    """A server that answers each request by a function of its connection and the request."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=talk, args=(listening.accept()[0],), daemon=True).start()
+
+    def talk(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            answer(connection, connection.recv(65536))
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield Address.parse(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    listening.close()
+
+
+def drip(connection: socket.socket, request: bytes) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        connection.sendall(b" ")
+        time.sleep(0.05)
+
+
+def drip_headers(connection: socket.socket, request: bytes) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nA: ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("answer", [drip, drip_headers])
+def test_servers_that_answer_a_byte_now_and_then_time_out(answer: Callable[[socket.socket, bytes], None]) -> None:
+    with raw_server(answer) as address:
+        with pytest.raises(LoadError, match="timeout"):
+            address.get("/about", 0.5)
+        result = run_load(address, MESSAGES, LoadPlan(2, 0.2, timeout=0.5))
+        assert result.answered == 0 and set(result.errors) == {"timeout"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 500_000, "not JSON"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[" + b"{}," * 500_000 + b"{}]", "larger than"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}", "connection closed"),
+        (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", "status 302"),
+        (b"\xff" * 1000, "not HTTP"),
+        (b"", "connection closed"),
+    ],
+)
+def test_answers_that_are_none(answer: bytes, told: str) -> None:
+    with raw_server(lambda connection, request: connection.sendall(answer)) as address:
+        with pytest.raises(LoadError, match=told):
+            address.get("/about", 5.0)
+        result = run_load(address, MESSAGES, LoadPlan(1, 5.0, requests=2))
+        assert result.requests == 2
+        assert result.answered == (2 if told in ("not JSON", "larger than") else 0)
+
+
 def test_it_waits_for_a_server_that_starts(server) -> None:
     address = Address.parse(server.url)
     wait_until_ready(address, 0.0, 5.0)  # without a wait, nothing is asked
@@ -176,7 +268,8 @@ def test_failures_have_names(server) -> None:
     assert refused.errors == {"connection refused": 2}
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://u:p@host", "http://host/?a=1", "http://host:99999"])
+@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://u:p@host", "http://host/?a=1", "http://host:99999",
+                                 "http://a b/", "http://.../", "http://" + "ü" * 70])  # fmt: skip
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(LoadError):
         Address.parse(url)
@@ -184,4 +277,5 @@ def test_addresses_that_are_none(url: str) -> None:
 
 def test_addresses() -> None:
     assert str(Address.parse("localhost:8000")) == "http://localhost:8000"
+    assert str(Address.parse("http://localhost/ü")) == "http://localhost:80/%C3%BC"
     assert str(Address.parse("https://[::1]/models/")) == "https://[::1]:443/models"

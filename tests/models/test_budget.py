@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from trninfer.inference.arrays import read_arrays
 from trninfer.models import preprocess
-from trninfer.models.budget import EXPANSION, MAX_BYTES, MIN_BYTES, Budget, OverBudget
+from trninfer.models.budget import EXPANSION, MAX_BYTES, MIN_BYTES, Budget, OverBudget, check_json
 from trninfer.models.errors import InputError, ModelError
 from trninfer.models.inputs import ImageInput
 from trninfer.models.tensor_file import read_table, read_tensors
@@ -82,3 +82,17 @@ def check_memory(call, error: type[Exception], message: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", ["{},", "[],", '{"":0},', "[[[[]]]],"])
+def test_json_that_takes_more_than_it_looks(text: str) -> None:
+    many = text * (40_000_000 // len(text))
+    for each in (many, many.encode()):
+        with pytest.raises(OverBudget, match="its JSON takes"):
+            check_json(each)
+
+
+def test_json_of_records_and_of_numbers() -> None:
+    row = json.dumps({"image_id": 397133, "bbox": [217.62, 240.54, 38.99, 57.75], "area": 1481.38, "id": 82445})
+    check_json(row * 400_000)
+    check_json("12," * 10_000_000)

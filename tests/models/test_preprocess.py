@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL.PngImagePlugin import PngImageFile
 from trninfer.models import ImageInput
 from trninfer.models import preprocess as module
-from trninfer.models.preprocess import FORMATS, InputError, decode_image, open_image, preprocess
+from trninfer.models.preprocess import FORMATS, InputError, decode_image, open_image, picture_size, preprocess
 
 SPEC = ImageInput(1, 32, 32, "digit", (0.0,), (1.0,))
 PAPER, PEN = (235, 232, 225), (30, 30, 60)
@@ -453,3 +454,11 @@ def test_noise_is_not_called_blank(size: tuple[int, int]) -> None:
     for pixels in (random.integers(0, 256, size[::-1], np.uint8), random.integers(0, 256, (*size[::-1], 3), np.uint8)):
         with pytest.raises(InputError, match="no ink found: nothing stands out from the noise of the picture"):
             preprocess(Image.fromarray(pixels), SPEC)
+
+
+def test_the_size_of_a_picture_that_is_too_large_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Image.new("1", (9000, 9000)).save(file, "PNG")
+    loaded = []
+    monkeypatch.setattr(PngImageFile, "load", lambda image: loaded.append(image))
+    assert picture_size(file.getvalue()) is None and not loaded

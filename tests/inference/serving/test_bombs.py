@@ -73,6 +73,14 @@ def test_requests_that_are_larger_than_they_look(server: RunningServer, name: st
     check(server, BODIES[name](), PATH, {}, (400, 413))
 
 
+PICTURES: dict[str, bytes] = {"lists for pictures": b"[]", "texts for pictures": b'""', "lists of texts": b'["",""]'}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_in_requests_that_are_larger_than_they_look(server: RunningServer, name: str) -> None:
+    check(server, tensor(repeated(PICTURES[name]), (1,), "BYTES"), PATH, {}, (400,))
+
+
 def png(depth: int, side: int) -> bytes:
     """A grey picture of one value."""
     row = bytes(1 + side * depth // 8)

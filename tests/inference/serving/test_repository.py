@@ -120,3 +120,31 @@ def test_all_models_are_stopped_together(app: FastAPI, events: list[str]) -> Non
     events.clear()
     asyncio.run(app.state.repository.stop())
     assert events == ["stop"] * 4
+
+
+def test_a_model_whose_loading_is_cancelled_is_stopped(app: FastAPI, events: list[str]) -> None:
+    repository: Repository = app.state.repository
+    server = repository.find("photos")
+    assert server is not None
+
+    async def cancel() -> None:
+        await repository.unload(server)
+        for pool in server.pools:
+            pool.is_ready = False
+        events.clear()
+        original = repository._prepare
+
+        def prepare(server: Server, failed: Any) -> None:
+            original(server, failed)
+            for pool in server.pools:
+                pool.start = lambda: events.append("start")  # type: ignore[method-assign]
+
+        repository._prepare = prepare
+        loading = asyncio.ensure_future(repository.load(server))
+        await asyncio.sleep(0.01)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+
+    asyncio.run(cancel())
+    assert events == ["start", "start", "stop", "stop"] and not server.is_loaded

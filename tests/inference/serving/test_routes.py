@@ -30,6 +30,8 @@ from trninfer.inference.serving.workers import InputAnswer
 from trninfer.models import Dense, FeatureInput, Network, load_model, run_network, save_model
 from trninfer.models.errors import InputError
 from trninfer.runtime.backend import BackendInfo, KernelError
+from trninfer.runtime.workers.pool import PoolStopped
+from trninfer.runtime.workers.process import WorkerEnded
 from trninfer.runtime.workers.worker import Hello
 
 RANDOM = np.random.default_rng(0)
@@ -306,7 +308,24 @@ def test_boxes_of_a_picture(tmp_path: Path) -> None:
     assert refused.status == 400 and b"/detect" in refused.body
 
 
-def test_maps_of_a_picture(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "status"), [(PoolStopped("the server stopped"), 503), (WorkerEnded("died"), 422)])
+def test_a_model_that_is_unloaded_before_the_sizes_are_read(tmp_path: Path, error: Exception, status: int) -> None:
+    class Stopping(Detecting):
+        async def _answer(self, source: Any) -> Any:
+            if isinstance(source, SizeTask):
+                raise error
+            return await super()._answer(source)
+
+    made = detector()
+    save_model(tmp_path / "m.safetensors", made.network, made.tensors)
+    app = application(tmp_path / "m.safetensors")
+    server: Server = app.state.server
+    server.decoders = server.workers = Stopping(tmp_path / "m.safetensors")  # type: ignore[assignment]
+    assert ask(app, "/detect", b"wide").status == status
+    assert ask(app, "/detect", b"bad").status == 422  # whose size is not asked for
+
+
+def test_maps_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save_colours(tmp_path / "m.safetensors")
     app = application(path)
     app.state.server.decoders = app.state.server.workers = Detecting(path)  # type: ignore[assignment]
@@ -317,6 +336,9 @@ def test_maps_of_a_picture(tmp_path: Path) -> None:
     with Image.open(io.BytesIO(base64.b64decode(png))) as picture:
         assert (picture.mode, picture.size, np.asarray(picture).max()) == ("P", (64, 32), 0)
     assert ask(app, "/segment", b"bad").status == 422
+    monkeypatch.setattr(routes, "MAX_MAP_PIXELS", 64 * 32 - 1)
+    assert ask(app, "/segment", b"wide", query="maps=true").status == 413
+    assert ask(app, "/segment", b"wide").status == 200
     assert ask(app, "/about").json()["pictures"] == "/segment"
     refused = ask(app, "/classify", b"wide")
     assert refused.status == 400 and b"/segment" in refused.body

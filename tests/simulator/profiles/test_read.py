@@ -118,3 +118,11 @@ def test_whatever_a_field_holds_a_profile_is_read_or_refused(tmp_path_factory: A
     steps = critical_path(run)
     assert sum(step.end_ns - step.start_ns for step in steps) == run.total_ns
     assert all(0 <= engine.share <= 1 for engine in engines(run))
+
+
+@pytest.mark.parametrize("text", ["{},", "[],", '{"":0},'])
+def test_json_that_takes_more_than_it_looks(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"instruction": [' + text * (40_000_000 // len(text)) + "{}]}")
+    with pytest.raises(ProfileError, match="bytes of memory; export it as Parquet"):
+        read_profile(path)
