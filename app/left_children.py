@@ -6,12 +6,12 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 _SET_CHILD_SUBREAPER = 36  # option of prctl (linux/prctl.h): adopt orphaned descendants
-_TRACKER = b"multiprocessing.resource_tracker"  # ends with this process, after it has removed shared memory
 _ROUNDS = 100  # a process may start another just before it is killed
 
 
@@ -53,6 +53,8 @@ def _children() -> set[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
-            if parent == os.getpid() and _TRACKER not in (folder / "cmdline").read_bytes():
+            if parent == os.getpid():
                 found.add(int(folder.name))
-    return found
+    # The tracker ends with this process, after it has removed shared memory.
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    return found - {getattr(getattr(module, "_resource_tracker", None), "_pid", None)}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 
 HARNESS = """
 import subprocess, sys
-slow = [sys.executable, "-c", "import time; time.sleep(60)"]
+slow = [sys.executable, "-c", "import time; time.sleep(60)", "multiprocessing.resource_tracker"]
 child = subprocess.Popen(slow)
 again = "import subprocess as s, sys; print(s.Popen(sys.argv[1:], stdout=s.DEVNULL, start_new_session=True).pid)"
 orphan = subprocess.run([sys.executable, "-c", again, *slow], stdout=subprocess.PIPE, text=True).stdout
