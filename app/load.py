@@ -17,7 +17,8 @@ from .options import FormatOption, OutputOption, QuietOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..inference.load_client import Address, LoadPlan, LoadResult, Message
+    from ..inference.load_client import LoadPlan, LoadResult, Message
+    from ..inference.server_address import Address
 
 MOST_CONCURRENT = 512
 THREADS_OF_RATE = 64  # requests in flight with --rate, by default
@@ -148,7 +149,8 @@ def load(
     options: LoadOptions,
 ) -> None:
     """Run the loads against a server."""
-    from ..inference.load_client import Address, LoadError, run_load, tensor_message, wait_until_ready
+    from ..inference.load_client import run_load, tensor_message, wait_until_ready
+    from ..inference.server_address import Address, LoadError
     from .output import check_output
     from .progress import progress_bar
     from .serve import read_token

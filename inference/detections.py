@@ -216,11 +216,18 @@ def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(values[before] * (1 - share) + values[after] * share)
 
 
-def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int) -> RunLengths | None:
-    """Return the run lengths of a whole picture for a mask [h, w] at (left, top); None if empty."""
+def _runs(inside: np.ndarray, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the column, the first row and the row after the last of each run in columns of a mask."""
     edges = np.diff(np.pad(inside, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
     columns, starts = np.nonzero(edges == 1)
-    _, ends = np.nonzero(edges == -1)
+    return columns + begin, starts, np.nonzero(edges == -1)[1]
+
+
+def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int) -> RunLengths | None:
+    """Return the run lengths of a whole picture for a mask [h, w] at (left, top); None if empty."""
+    step = max(1, _BAND_PIXELS // max(1, len(inside)))
+    parts = [_runs(inside[:, begin : begin + step], begin) for begin in range(0, inside.shape[1], step)]
+    columns, starts, ends = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not len(starts):
         return None
     first = (columns + left) * height + top + starts

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.inference import detections
 from trninfer.inference.detections import Box, RunLengths, encode_mask, find_mask, picture_record, read_picture_record
 from trninfer.inference.predictions import Prediction
 from trninfer.models.frame import Frame
@@ -79,3 +80,13 @@ def test_boxes_are_written_and_read():
 def test_other_records_are_refused(change):
     with pytest.raises((TypeError, ValueError, KeyError)):
         read_picture_record({"width": 1, "height": 1, "boxes": [{**BOX.record, **change}]})
+
+
+def test_bands_of_a_mask_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = np.random.default_rng(0).random((17, 23)) > 0.3
+    whole = encode_mask(inside, 2, 3, 40, 20)
+    monkeypatch.setattr(detections, "_BAND_PIXELS", 40)
+    assert whole is not None and encode_mask(inside, 2, 3, 40, 20) == whole
+    placed = np.zeros((20, 40), bool)
+    placed[3:20, 2:25] = inside
+    assert np.array_equal(whole.to_array(), placed)

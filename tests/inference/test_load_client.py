@@ -12,14 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from trninfer.inference.load_client import (
-    Address,
-    LoadError,
     LoadPlan,
     Message,
     run_load,
     tensor_message,
     wait_until_ready,
 )
+from trninfer.inference.server_address import Address, LoadError
 
 METADATA = {
     "name": "net",

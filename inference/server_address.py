@@ -1,0 +1,127 @@
+"""Address of an inference server, and connections to it that end in time whatever the server sends."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+MOST_DOCUMENT_BYTES = 1 << 20  # limit for a JSON document about the server or a model
+
+
+class LoadError(ValueError):
+    """The server cannot be tested; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server, `http://host:port/prefix`, and the headers of each request."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, url: str, token: str | None = None) -> Address:
+        """Parse an address; LoadError if malformed."""
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            port = parts.port
+        except ValueError as error:
+            raise LoadError(f"{url}: not an address: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LoadError(f"{url}: not an address of the form http://HOST:PORT")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise LoadError(f"{url}: give host, port and path alone; pass a token with --token-file")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        default = 443 if parts.scheme == "https" else 80
+        prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+        address = cls(parts.scheme, parts.hostname, port or default, prefix, headers)
+        try:
+            parts.hostname.encode("idna")
+            address.connect(1.0)  # checks the name
+        except (UnicodeError, http.client.HTTPException):
+            raise LoadError(f"{url}: not the name of a host") from None
+        return address
+
+    def connect(self, timeout: float) -> http.client.HTTPConnection:
+        """Return a connection, opened by its first request."""
+        if self.scheme == "https":
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=timeout, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def get(self, path: str, timeout: float) -> Any:
+        """Return a JSON document from the server; LoadError if that fails."""
+        connection = self.connect(timeout)
+        watch = threading.Timer(timeout, shut_down, [connection])
+        watch.daemon = True
+        began = time.monotonic()
+        watch.start()
+        try:
+            connection.request("GET", self.prefix + path, headers=self.headers)
+            answer = connection.getresponse()
+            body = read_answer(answer, MOST_DOCUMENT_BYTES, began + timeout)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            failure = TimeoutError() if time.monotonic() >= began + timeout else error
+            raise LoadError(f"{self}{path}: {describe_failure(failure)}") from None
+        finally:
+            watch.cancel()
+            connection.close()
+        if answer.status != 200:
+            hint = "; pass a token with --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
+            raise LoadError(f"{self}{path}: status {answer.status}{hint}")
+        if len(body) > MOST_DOCUMENT_BYTES:
+            raise LoadError(f"{self}{path}: the answer is larger than {MOST_DOCUMENT_BYTES} bytes")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise LoadError(f"{self}{path}: the answer is not JSON") from None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+
+
+def read_answer(answer: http.client.HTTPResponse, most: int, deadline: float) -> bytes:
+    """Return the body of an answer, or its first `most` + 1 bytes; OSError if it was cut short or is late."""
+    body = answer.read(most + 1)
+    if time.monotonic() >= deadline:
+        raise TimeoutError
+    if len(body) <= most and answer.length:
+        raise ConnectionError
+    return body
+
+
+def shut_down(connection: http.client.HTTPConnection) -> None:
+    """End a connection while another thread waits for it."""
+    if (stream := connection.sock) is not None:
+        with contextlib.suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
+
+
+def describe_failure(error: Exception) -> str:
+    """Return the kind of a failure in a few words, equal for failures of the same kind."""
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
+        return "connection closed"
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, ssl.SSLError):
+        return "TLS error"
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower()
+    return "not HTTP"
