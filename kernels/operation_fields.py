@@ -80,6 +80,7 @@ class WriteRegion:
 class Unit:
     """Weights of an input tile for an output tile: `elements` of a partition, from `first` on in their load.
 
+    `rows`: the partitions that they are on, of those of the load; the others have zeros.
     `is_diagonal`: one number for each channel and matrix, expanded to diagonal matrices on the chip.
     """
 
@@ -87,6 +88,7 @@ class Unit:
     in_tile: int
     first: int
     elements: int
+    rows: int
     is_diagonal: bool = False
 
 

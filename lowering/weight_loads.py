@@ -14,6 +14,7 @@ from itertools import zip_longest
 from ..kernels.program import Unit, WeightLoad
 
 LOAD_BYTES = 16 * 1024  # of a partition: 2 MiB a load
+ADDED_BYTES = 64 * 1024  # zeros that tiles of fewer channels get for all to come by one load
 
 
 def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
@@ -66,16 +67,19 @@ def weight_loads(
         if end > first + 1 and elements > most:
             end -= 1
         together = [(tile, t) for tile in range(first, end) for t in reads[tile]]
-        for height in dict.fromkeys(rows[t] for _, t in together):
+        highest = max(rows[t] for _, t in together)
+        added = sum((highest - rows[t]) * sizes[tile] for tile, t in together) * item_bytes
+        heights = [highest if added <= ADDED_BYTES else rows[t] for _, t in together]
+        for height in dict.fromkeys(heights):
             units: list[Unit] = []
             filled = 0
-            for tile, t in together:
-                if rows[t] != height:
+            for (tile, t), own in zip(together, heights):
+                if own != height:
                     continue
                 if units and filled + sizes[tile] > most:
                     loads.append(WeightLoad(first, height, tuple(units)))
                     units, filled = [], 0
-                units.append(Unit(tile, t, filled, sizes[tile], bool(are_diagonal) and are_diagonal[tile]))
+                units.append(Unit(tile, t, filled, sizes[tile], rows[t], bool(are_diagonal) and are_diagonal[tile]))
                 filled += sizes[tile]
             loads.append(WeightLoad(first, height, tuple(units)))
         first = end

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from ...kernels.attention_operation import ReshapePixels
-from ...kernels.program import Convolution, Operation, PixelShuffle, Rearrange
+from ...kernels.program import Convolution, PixelShuffle, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Transpose
 from ..builder import GraphBuilder, lowers
 from ..graph import Node
 from ..lazy import LazyArray
+from .splitting import can_split, some_channels
 from .views import keep
 
 MOST_PHASES = 16  # of pixels that take turns where features would else go through HBM number by number
@@ -141,35 +142,17 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     alone = node is not None and node.name == source and builder.is_read_once(source)
     names = [builder.inner(layer.name) for _ in phases]
-    is_split = node is not None and all(_can_split(node.operation, channels) for channels in phases)
+    is_split = node is not None and all(can_split(node, channels) for channels in phases)
     if alone and node is not None and is_split and place.are_plain and builder.is_last(source):
         builder.nodes.pop()
         for name, channels in zip(names, phases):
-            assert node.filters is not None
-            own = replace(
-                node,
-                filters=_some(node.filters, channels),
-                numbers=tuple(numbers[channels] for numbers in node.numbers),
-            )
-            builder.add_node(_without_zeros(own.changed(channels=len(channels))), name)
+            builder.add_node(_without_zeros(some_channels(node, channels)), name)
     else:
         for name, channels in zip(names, phases):
             builder.places[name], builder.shapes[name] = place.picked(channels), (len(channels), *shape[1:])
             builder.gather(name)
     step = (after[1] // shape[1], after[2] // shape[2])
     builder.add(PixelShuffle, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
-
-
-def _can_split(operation: Operation, channels: np.ndarray) -> bool:
-    """True if an operation is a convolution some of whose outputs another one can compute, as many of each group."""
-    convolution = operation.convolved
-    if convolution is None or convolution.pool_size > 1 or len(operation.sources) > 1:
-        return False
-    groups = convolution.groups
-    if len(channels) % groups:
-        return False
-    own = channels // (operation.channels // groups)
-    return bool((own == np.repeat(np.arange(groups), len(channels) // groups)).all())
 
 
 def _without_zeros(node: Node) -> Node:
@@ -190,10 +173,6 @@ def _without_zeros(node: Node) -> Node:
     rest = (top, left, array.shape[2] - bottom, array.shape[3] - right)
     padding = tuple(side - taps * step for side, taps, step in zip(operation.padding, rest, operation.dilation * 2))
     return replace(node, filters=LazyArray.of(kept)).changed(kernel=kept.shape[2:], padding=padding)
-
-
-def _some(filters: LazyArray, channels: np.ndarray) -> LazyArray:
-    return filters.changed((len(channels), *filters.shape[1:]), lambda array: array[channels])
 
 
 def _taps(

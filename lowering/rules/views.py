@@ -11,6 +11,7 @@ from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..channels import joined
 from ..graph import Unsupported
+from .splitting import split_for_slices
 
 
 def keep(builder: GraphBuilder, layer: Layer) -> None:
@@ -59,8 +60,10 @@ def concat(builder: GraphBuilder, layer: Concat) -> None:
 
 @lowers(ChannelSlice)
 def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
-    """Some channels of the parts."""
+    """Some channels of the parts, or what a part of a convolution computes."""
     source = layer.inputs[0]
+    if layer.name in builder.places or split_for_slices(builder, source):
+        return
     window = builder.shapes[source][1:]
     each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # of a flattened image
     if layer.first % each or layer.last % each:

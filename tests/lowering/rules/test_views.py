@@ -46,6 +46,33 @@ def test_a_unit_of_shufflenet_has_its_convolutions_alone(half: int) -> None:
     assert set(kinds) <= {"conv2d", "average_pool", "dense"} and kinds.count("conv2d") == 10
 
 
+@pytest.mark.parametrize("sizes", [(90, 90), (33, 70, 129), (1, 64, 64), (140, 3, 20, 7)])
+def test_a_convolution_computes_its_slices_apart(sizes: tuple[int, ...]) -> None:
+    """As MixConv does: slices of an expansion, each with depthwise filters of its own size."""
+    layers: list[Layer] = [conv("expand", 3, sum(sizes), 1)]
+    first = 0
+    for n, size in enumerate(sizes):
+        layers.append(ChannelSlice(f"slice{n}", first, first + size, inputs=("expand",)))
+        layers.append(conv(f"own{n}", size, size, 3 + 2 * n, groups=size, inputs=(f"slice{n}",)))
+        first += size
+    layers.append(Concat("all", inputs=tuple(f"own{n}" for n in range(len(sizes)))))
+    kinds = kinds_of(layers, 3)
+    assert set(kinds) <= {"conv2d", "average_pool", "dense"}
+    assert kinds.count("conv2d") == 2 * len(sizes)
+
+
+def test_both_halves_of_a_convolution_are_multiplied() -> None:
+    """As in gated units."""
+    layers: list[Layer] = [
+        conv("both", 3, 150, 1),
+        ChannelSlice("value", 0, 75, inputs=("both",)),
+        ChannelSlice("gate", 75, 150, inputs=("both",)),
+        Activation("bent", "sigmoid", inputs=("gate",)),
+        Combine("gated", "multiply", inputs=("value", "bent")),
+    ]
+    assert kinds_of(layers, 3).count("conv2d") == 2
+
+
 def test_the_input_may_be_joined_and_sliced() -> None:
     layers: list[Layer] = [
         ChannelSlice("one", 1, 2, inputs=("input",)),

@@ -1,0 +1,74 @@
+"""Convolutions whose output channels are computed by several nodes, each of which others read by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...kernels.tiling.packing import ceil_div
+from ...models.layers import Activation, Affine, ChannelShuffle, ChannelSlice, Concat, Conv2d, Pool, PRelu
+from ...simulator.machine.chip import PARTITIONS
+from ..builder import GraphBuilder
+from ..graph import Node
+
+
+def can_split(node: Node, channels: np.ndarray) -> bool:
+    """True if a node is a convolution some of whose outputs another one can compute, as many of each group."""
+    convolution = node.operation.convolved
+    if convolution is None or convolution.pool_size > 1 or len(convolution.sources) > 1:
+        return False
+    groups = convolution.groups
+    if len(channels) % groups:
+        return False
+    own = channels // (convolution.channels // groups)
+    return bool((own == np.repeat(np.arange(groups), len(channels) // groups)).all())
+
+
+def some_channels(node: Node, channels: np.ndarray) -> Node:
+    """Return a convolution that computes some of the outputs of another one."""
+    filters = node.filters
+    assert filters is not None
+    own = replace(
+        node,
+        filters=filters.changed((len(channels), *filters.shape[1:]), lambda array: array[channels]),
+        numbers=tuple(numbers[channels] for numbers in node.numbers),
+    )
+    return own.changed(channels=len(channels))
+
+
+def split_for_slices(builder: GraphBuilder, source: str) -> bool:
+    """Let nodes of their own compute the slices of a convolution that are all that reads it, where most of them would
+    be laid out anew otherwise; return True if they do."""
+    network, place = builder.model.network, builder.places[source]
+    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    slices = [layer for layer in network.layers if source in layer.inputs]
+    if node is None or node.name != source or not place.are_plain or len(builder.shapes[source]) != 3:
+        return False
+    if any(named.layer == source for named in network.named_outputs) or len(network.shapes()[source]) != 3:
+        return False
+    parts = sorted((each.first, each.last, each.name) for each in slices if isinstance(each, ChannelSlice))
+    borders = [0, *(last for _, last, _ in parts)]
+    if len(parts) < len(slices) or borders != [*(first for first, _, _ in parts), place.total]:
+        return False
+    if 2 * sum(_is_laid_out(builder, name, last - first, place.total) for first, last, name in parts) < len(parts):
+        return False
+    if not all(can_split(node, np.arange(first, last)) for first, last, _ in parts):
+        return False
+    builder.move_to_end(place.parts[0])
+    whole = builder.nodes.pop()
+    for first, last, name in parts:
+        builder.add_node(some_channels(whole, np.arange(first, last)), name)
+    return True
+
+
+def _is_laid_out(builder: GraphBuilder, name: str, channels: int, total: int) -> bool:
+    """True if a layer that reads some of `total` channels needs them by themselves."""
+    fewer = ceil_div(channels, PARTITIONS) < ceil_div(total, PARTITIONS)
+    for layer in (layer for layer in builder.model.network.layers if name in layer.inputs):
+        if isinstance(layer, Conv2d):
+            if fewer and 1 < layer.groups == layer.in_channels:
+                return True
+        elif not isinstance(layer, (Activation, Affine, ChannelShuffle, ChannelSlice, Concat, Pool, PRelu)):
+            return True
+    return False
