@@ -116,6 +116,9 @@ ConfigOption = Annotated[
         envvar=VARIABLE,
         callback=_apply,
         is_eager=True,
-        help="Options from a TOML file (or [tool.trninfer] of a pyproject.toml) where the command line has none.",
+        help=(
+            "Read options that are not on the command line from a TOML file, or from [tool.trninfer] of a"
+            " pyproject.toml."
+        ),
     ),
 ]

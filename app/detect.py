@@ -75,13 +75,11 @@ class DetectOptions(PictureOptions):
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson", "coco"],
-        typer.Option("--format", help="Form of the report; machine formats have standard output to themselves."),
+        typer.Option("--format", help="Format of the report; machine formats write nothing else to standard output."),
     ] = "table"  # type: ignore[assignment]  # coco in place of parquet
     confidence: Annotated[
         float,
-        typer.Option(
-            "--confidence", parser=fraction, metavar="SHARE", help="Boxes of a confidence below it are left out."
-        ),
+        typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Drop boxes with a confidence below this."),
     ] = 0.25
     iou: Annotated[
         float,
@@ -89,7 +87,7 @@ class DetectOptions(PictureOptions):
             "--iou",
             parser=fraction,
             metavar="SHARE",
-            help="Of two boxes of a class that overlap more (intersection over union), the less confident is left out.",
+            help="Drop the less confident of two boxes of a class whose intersection over union exceeds this.",
         ),
     ] = 0.7
     max_detections: Annotated[
@@ -98,7 +96,7 @@ class DetectOptions(PictureOptions):
             "--max-detections",
             parser=whole(1, 30_000),
             metavar="N",
-            help="Boxes of a picture, the most confident ones.",
+            help="Maximum number of boxes in a picture; the most confident ones are kept.",
         ),
     ] = 300
     save: Annotated[
@@ -111,7 +109,7 @@ class DetectOptions(PictureOptions):
             "--fail-under",
             parser=fraction,
             metavar="SHARE",
-            help="Exit with 1 where the mAP@0.5:0.95 that --labels finds is below this share.",
+            help="Exit with 1 if the mAP@0.5:0.95 against --labels is below this.",
         ),
     ] = None
     # Options for labels, which do not apply to boxes.
@@ -131,7 +129,7 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="SOURCE",
-        help="The right boxes, to score the answers: COCO's .json of annotations, or a folder of YOLO's .txt files.",
+        help=("Correct boxes, to score the answers: COCO's .json of annotations, or a folder of YOLO's .txt files."),
     ),
 ]
 

@@ -35,7 +35,9 @@ _CompileOnlyOption = Annotated[
     bool,
     typer.Option(
         "--compile-only",
-        help="With --selftest: compile all for trn2 and trn3, or for --target; needs AWS's compiler, no chip.",
+        help=(
+            "With --selftest: compile everything for trn2 and trn3, or for --target; needs AWS's compiler but no chip."
+        ),
     ),
 ]
 _ArchiveOption = Annotated[
@@ -43,7 +45,10 @@ _ArchiveOption = Annotated[
     typer.Option(
         "--archive",
         metavar="FILE",
-        help="With --selftest: the archive. [default: trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
+        help=(
+            "With --selftest: the archive to write. [default: "
+            "trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]"
+        ),
     ),
 ]
 

@@ -105,7 +105,7 @@ class RowData:
     ]
     header: Annotated[
         Header,
-        typer.Option("--header", help="Of a .csv or .tsv: take the first line as a header, or as a row."),
+        typer.Option("--header", help="Read the first line of a .csv or .tsv as a header, or as a row."),
     ] = "auto"
     weights: Annotated[
         Path | None,
@@ -118,7 +118,7 @@ class RowData:
         typer.Option(
             "--labels",
             metavar="FILE",
-            help="The right classes, .bin (raw int32), .npy, .csv, .txt or .json: scores the answers.",
+            help="Correct classes, to score the answers: .bin (raw int32), .npy, .csv, .txt or .json.",
         ),
     ] = None
     model: Annotated[
@@ -126,29 +126,31 @@ class RowData:
         typer.Option(
             "--model",
             autocompletion=complete_model,
-            help=f"A bundled name, a .safetensors or an ONNX file, in place of --weights. [default: {BUNDLED}]",
+            help=f"A bundled name, a .safetensors or an ONNX file, instead of --weights. [default: {BUNDLED}]",
         ),
     ] = None
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns", metavar="A,B,...", help="Of a table: the features, in their order. [default: all that is left]"
+            "--columns", metavar="A,B,...", help="Columns of a table that are features, in order. [default: all others]"
         ),
     ] = None
-    drop: Annotated[
-        str | None, typer.Option("--drop", metavar="A,B,...", help="Of a table: columns that are left out.")
-    ] = None
+    drop: Annotated[str | None, typer.Option("--drop", metavar="A,B,...", help="Columns of a table to leave out.")] = (
+        None
+    )
     id_column: Annotated[
         str | None,
         typer.Option(
             "--id",
             metavar="COLUMN",
-            help="Of a table: names the rows in answers. [default: the one column of text, if there is one]",
+            help="Column of a table that identifies rows in the answers. [default: its only column of text]",
         ),
     ] = None
     label_column: Annotated[
         str | None,
-        typer.Option("--label-column", metavar="COLUMN", help="Of a table: the right classes, as --labels."),
+        typer.Option(
+            "--label-column", metavar="COLUMN", help="Column of a table with the correct classes, like --labels."
+        ),
     ] = None
 
     def choose(self) -> Columns:

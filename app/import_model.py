@@ -55,12 +55,15 @@ def import_model(
         typer.Option(
             "--check-pictures",
             metavar="DIR",
-            help="Pictures of known classes, in a folder a class: how many are right, as imported and otherwise.",
+            help=(
+                "Folder with a folder of pictures for each class: count correct answers with the imported "
+                "preprocessing and with alternatives."
+            ),
         ),
     ] = None,
     expect: Annotated[
         Path | None,
-        typer.Option("--expect", metavar="FILE", help="With --check-pictures, a table of pictures and their classes."),
+        typer.Option("--expect", metavar="FILE", help="With --check-pictures: a table of pictures and their classes."),
     ] = None,
     *,
     inputs: InputOptions,

@@ -29,19 +29,29 @@ class InputOptions:
 
     pictures: Annotated[
         Literal["digit", "photo"] | None,
-        typer.Option("--pictures", help="Photos, or a digit to be found and cut out. [default: photo]"),
+        typer.Option("--pictures", help="Kind of pictures: photos, or a digit to find and cut out. [default: photo]"),
     ] = None
-    invert: Annotated[bool, typer.Option("--invert", help="Swap light and dark: dark ink is then high.")] = False
+    invert: Annotated[
+        bool, typer.Option("--invert", help="Invert light and dark, so that dark ink has high values.")
+    ] = False
     input_range: Annotated[
-        str | None, typer.Option("--input-range", metavar="LO,HI", help="What black and white become. [default: 0,1]")
+        str | None, typer.Option("--input-range", metavar="LO,HI", help="Values of black and white. [default: 0,1]")
     ] = None
     mean: Annotated[
         str | None,
-        typer.Option("--mean", metavar="M[,M,M]", help="Then subtracted, by channel. [default: ImageNet's for colour]"),
+        typer.Option(
+            "--mean", metavar="M[,M,M]", help="Mean of each channel, subtracted next. [default: ImageNet's for colour]"
+        ),
     ] = None
     std: Annotated[
         str | None,
-        typer.Option("--std", metavar="S[,S,S]", help="Then divided by, by channel. [default: ImageNet's for colour]"),
+        typer.Option(
+            "--std",
+            metavar="S[,S,S]",
+            help=(
+                "Standard deviation of each channel, by which the result is divided. [default: ImageNet's for colour]"
+            ),
+        ),
     ] = None
     channel_order: Annotated[
         Literal["rgb", "bgr"] | None, typer.Option("--channel-order", help="Order of the colours. [default: rgb]")
@@ -52,21 +62,24 @@ class InputOptions:
             "--resize",
             metavar="N",
             parser=whole(1),
-            help="Shorter side of a picture before its middle is cut out. [default: the network's own side below 96 "
-            "pixels, else 8/7 of it]",
+            help=(
+                "Shorter side of a picture before the centre crop. [default: the network's own side below 96 "
+                "pixels, else 8/7 of it]"
+            ),
         ),
     ] = None
     resize_mode: Annotated[
         Literal["crop", "squash", "pad"] | None,
         typer.Option(
             "--resize-mode",
-            help="Cut the middle of a picture out, squash all of it, or put black around it. [default: crop]",
+            help="Crop the centre of a picture, squash all of it, or pad it with black. [default: crop]",
         ),
     ] = None
     filter: Annotated[
         Literal["nearest", "bilinear", "bicubic", "lanczos", "linear"] | None,
         typer.Option(
-            "--filter", help="How pictures are resized; linear is OpenCV's, without antialiasing. [default: bilinear]"
+            "--filter",
+            help="Filter for resizing pictures; linear is OpenCV's, without antialiasing. [default: bilinear]",
         ),
     ] = None
     pad_colour: Annotated[
@@ -75,12 +88,12 @@ class InputOptions:
             "--pad-colour",
             parser=whole(0, 255),
             metavar="N",
-            help="With --resize-mode pad, the grey around a picture. [default: 0, black]",
+            help="With --resize-mode pad: grey value of the padding. [default: 0, black]",
         ),
     ] = None
     input_size: Annotated[
         str | None,
-        typer.Option("--input-size", metavar="HxW", help="Height and width, where the file leaves them open."),
+        typer.Option("--input-size", metavar="HxW", help="Height and width, if the file leaves them open."),
     ] = None
 
     def read(self) -> PreprocessingOptions:
@@ -114,8 +127,10 @@ class NetworkOptions:
         typer.Option(
             "--labels",
             metavar="FILE",
-            help="Names of the classes: a line each, JSON, a table (.csv), - for standard input; or imagenet for its "
-            "1,000. [default: those beside or in the file, else their numbers]",
+            help=(
+                "Names of the classes: one per line, JSON, a table (.csv), or - for standard input; imagenet "
+                "for its 1,000. [default: those beside or in the file, else numbers]"
+            ),
         ),
     ] = None
     output_name: Annotated[
@@ -123,30 +138,37 @@ class NetworkOptions:
         typer.Option(
             "--output-name",
             metavar="NAME",
-            help="A value to be an output, several times for several; the rest is cut away. [default: all outputs]",
+            help=("Name of an output; repeatable. Nodes that no output needs are cut away. [default: all outputs]"),
         ),
     ] = None
     output_kind: Annotated[
         Literal["classes", "sigmoid", "values", "map"] | None,
-        typer.Option("--output-kind", help="What the output means. [default: decided by its last layer]"),
+        typer.Option("--output-kind", help="Meaning of the output. [default: decided by its last layer]"),
     ] = None
     boxes: Annotated[
         str | None,
         typer.Option(
             "--boxes",
             metavar="SPEC",
-            help="How the boxes of a detector are read: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface, then "
-            "what is otherwise, as in yolov5,classes=3,scores=logits. [default: by the file's metadata, else by shape]",
+            help=(
+                "How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface,"
+                " followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
+                "metadata, else by shape]"
+            ),
         ),
     ] = None
     activation: Annotated[
         str | None,
-        typer.Option("--activation", metavar="NAME", help="Between the layers of a perceptron's state dict."),
+        typer.Option(
+            "--activation", metavar="NAME", help="Activation between the layers of a perceptron's state dict."
+        ),
     ] = None
     layers: Annotated[
         str | None,
         typer.Option(
-            "--layers", metavar="STEPS", help='A state dict\'s sequence: "conv1, relu, maxpool:2, flatten, fc1".'
+            "--layers",
+            metavar="STEPS",
+            help='Sequence of a state dict\'s layers: "conv1, relu, maxpool:2, flatten, fc1".',
         ),
     ] = None
     preprocessor: Annotated[
@@ -154,12 +176,14 @@ class NetworkOptions:
         typer.Option(
             "--preprocessor",
             metavar="FILE",
-            help="A preprocessor_config.json or config.json of Hugging Face, or a folder with them, that says what "
-            "pictures and classes are; none for nothing. [default: those beside MODEL]",
+            help=(
+                "Hugging Face's preprocessor_config.json or config.json, or a folder with them, which "
+                "describe pictures and classes; none to read neither. [default: those beside MODEL]"
+            ),
         ),
     ] = None
     unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Import also what ONNX Runtime or the simulator does not run.")
+        bool, typer.Option("--unchecked", help="Import even if ONNX Runtime or the simulator cannot run the network.")
     ] = False
 
     def read(self) -> ImportOptions:

@@ -33,11 +33,11 @@ def lint(
         typer.Option(
             "--shapes",
             metavar="SHAPES",
-            help="Run the kernels on these: 128x512:bfloat16,128x1, or kernel=128x512 for one of several.",
+            help=("Run the kernels on these shapes: 128x512:bfloat16,128x1, or kernel=128x512 for one of several."),
         ),
     ] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Run nothing, also where a file shows a kernel's arguments.")
+        bool, typer.Option("--static", help="Run nothing, even if a file shows a kernel's arguments.")
     ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:

@@ -59,9 +59,7 @@ class LoadOptions:
 
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="The model to ask, by its name on the server. [default: its only one]"
-        ),
+        typer.Option("--model", metavar="NAME", help="Name of the model on the server. [default: its only model]"),
     ] = None
     concurrency: Annotated[
         Any,
@@ -78,12 +76,12 @@ class LoadOptions:
             "--rate",
             parser=several(whole(1, 100_000)),
             metavar="R[,R...]",
-            help="Requests to send a second, at a steady pace.",
+            help="Send this many requests per second, evenly spaced.",
         ),
     ] = None
     duration: Annotated[
         float,
-        typer.Option("--duration", parser=seconds(0.1, 3600), metavar="SECONDS", help="How long a load lasts."),
+        typer.Option("--duration", parser=seconds(0.1, 3600), metavar="SECONDS", help="Duration of a load."),
     ] = 10.0
     requests: Annotated[
         int | None,
@@ -92,33 +90,37 @@ class LoadOptions:
     warmup: Annotated[
         float,
         typer.Option(
-            "--warmup", parser=seconds(0, 600), metavar="SECONDS", help="Send requests first that are not counted."
+            "--warmup",
+            parser=seconds(0, 600),
+            metavar="SECONDS",
+            help="Time for which requests are first sent without being counted.",
         ),
     ] = 1.0
     batch_size: Annotated[
-        int, typer.Option("--batch-size", parser=whole(1, 4096), metavar="N", help="Inputs of a request of tensors.")
+        int,
+        typer.Option(
+            "--batch-size", parser=whole(1, 4096), metavar="N", help="Number of inputs in a request of tensors."
+        ),
     ] = 1
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", parser=seconds(0, 3600), metavar="SECONDS", help="How long the server may take to be ready."
+            "--wait", parser=seconds(0, 3600), metavar="SECONDS", help="Time limit for the server to be ready."
         ),
     ] = 0.0
     timeout: Annotated[
         float,
-        typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS", help="How long to wait for an answer."),
+        typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS", help="Time limit for an answer."),
     ] = 30.0
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="The server's token, on the first line of a file. [default: that of TRNINFER_TOKEN]",
+            help="File with the server's token on its first line. [default: the token in TRNINFER_TOKEN]",
         ),
     ] = None
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder of pictures too.")
-    ] = False
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Include nested folders of pictures.")] = False
     form: FormatOption = "table"
     output: OutputOption = None
     quiet: QuietOption = False

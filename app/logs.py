@@ -13,7 +13,7 @@ from .text import printable
 VerboseOption = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, help="Say what is done, on standard error; twice: each batch too.",
+        "--verbose", "-v", count=True, help="Log to standard error; given twice, each batch too.",
         show_default=False,
     ),
 ]  # fmt: skip

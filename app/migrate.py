@@ -24,9 +24,9 @@ def migrate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Python files with kernels of an older NKI.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="PATH", help="Write to this file, or to this folder, which must be there."),
+        typer.Option("--output", metavar="PATH", help="Write to this file, or to this existing folder."),
     ] = None,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Write to the files themselves.")] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Overwrite the files.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Run each migrated file on the simulator and report its comparisons.")
     ] = False,

@@ -21,7 +21,7 @@ def models(
         str | None,
         typer.Argument(
             metavar="[MODEL]",
-            help="Of show: a bundled name, a .safetensors file or an ONNX file.",
+            help="For show: a bundled name, a .safetensors file or an ONNX file.",
             autocompletion=complete_model,
             show_default=False,
         ),

@@ -41,8 +41,10 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         "--dtype",
-        help="Type of weights and data; sums are float32 always. In float8_e4m3, of networks, the first and the last "
-        "layer stay in bfloat16 (docs/eight-bits.md).",
+        help=(
+            "Type of weights and data; sums are always float32. In float8_e4m3 (networks only), the first"
+            " and the last layer stay in bfloat16 (docs/eight-bits.md)."
+        ),
     ),
 ]
 BatchSizeOption = Annotated[
@@ -61,12 +63,12 @@ InstructionsOption = Annotated[
         "--instructions",
         parser=whole(1),
         metavar="N",
-        help="Of a launch of a network, at most; what takes more is cut between layers or inputs.",
+        help=("Maximum number of instructions in a launch; larger launches are cut between layers or inputs."),
     ),
 ]
 ConvolutionsOption = Annotated[
     Form,
-    typer.Option("--form", help="Of 3x3 convolutions: with fewer matmuls where that is quicker, or direct always."),
+    typer.Option("--form", help="Form of 3x3 convolutions: fewer matmuls where that is quicker, or always direct."),
 ]
 LncOption = Annotated[
     int,
@@ -74,20 +76,24 @@ LncOption = Annotated[
         "--lnc",
         parser=whole(1, 2),
         metavar="1|2",
-        help="NeuronCores that a launch of a network runs on, as one logical core; 2 from trn2 on.",
+        help="NeuronCores of the logical core on which a network runs; 2 from trn2 on.",
     ),
 ]
 EightBitsOption = Annotated[
     EightBitLayers,
-    typer.Option("--eight-bits", help="In float8_e4m3: layers that may be, all or all but the first and the last."),
+    typer.Option(
+        "--eight-bits", help="With float8_e4m3: which layers may use it, all or all except the first and the last."
+    ),
 ]
 CalibrateOption = Annotated[
     Path | None,
     typer.Option(
         "--calibrate",
         metavar="DIR",
-        help="In float8_e4m3: pictures for the scales of what layers compute. [default: the network's samples, else "
-        "random numbers]",
+        help=(
+            "With float8_e4m3: pictures from which the scales of layer outputs are computed. [default: "
+            "the network's samples, else random numbers]"
+        ),
     ),
 ]
 BackendOption = Annotated[
@@ -98,8 +104,10 @@ TargetOption = Annotated[
     Target | None,
     typer.Option(
         "--target",
-        help="NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that "
-        "is used, else trn2]",
+        help=(
+            "NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else "
+            "the chip in use, else trn2]"
+        ),
     ),
 ]
 CompileTimeoutOption = Annotated[
@@ -108,7 +116,7 @@ CompileTimeoutOption = Annotated[
         "--compile-timeout",
         parser=whole(1, 1_000_000),
         metavar="SECONDS",
-        help="On the chip: for compiling one launch, after which smaller launches are tried. [default: 1800]",
+        help=("On the chip: time limit for compiling one launch; then smaller launches are tried. [default: 1800]"),
     ),
 ]
 _FORMAT_HELP = "Form of the report; machine formats have standard output for themselves."
@@ -119,7 +127,7 @@ OutputOption = Annotated[
         "--output",
         metavar="FILE",
         parser=output_path,
-        help="Write the report to a file, whole or not at all; - is standard output.",
+        help="Write the report to a file, atomically; - is standard output.",
     ),
 ]
 ModelOption = Annotated[
@@ -189,12 +197,12 @@ class RunOptions:
         bool,
         typer.Option(
             "--csv-safe",
-            help="For spreadsheets: an apostrophe before cells of a CSV that begin as formulas do (= + - @).",
+            help="For spreadsheets: put an apostrophe before CSV cells that look like formulas (= + - @).",
         ),
     ] = False
     output: OutputOption = None
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 where it differs.")
+        bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 if answers differ.")
     ] = False
     trace: Annotated[
         Path | None,
@@ -205,7 +213,7 @@ class RunOptions:
     ] = None
     wide: Annotated[
         bool,
-        typer.Option("--wide", help="Show all columns of a table, also where lines are longer than the window."),
+        typer.Option("--wide", help="Show all columns of a table, even if lines are longer than the window."),
     ] = False
     quiet: QuietOption = False
     verbose: VerboseOption = 0
@@ -240,13 +248,16 @@ class AnswerOptions(RunOptions):
         LabelFormat,
         typer.Option(
             "--format",
-            help="Form of the report; machine formats have standard output to themselves, parquet needs --output.",
+            help=(
+                "Format of the report; machine formats write nothing else to standard output, and parquet "
+                "needs --output."
+            ),
         ),
     ] = "table"  # type: ignore[assignment]  # one more than other commands have
     top_k: Annotated[
         int | None,
         typer.Option(
-            "--top-k", parser=whole(1), metavar="K", help="The most probable labels of each input. [default: 5]"
+            "--top-k", parser=whole(1), metavar="K", help="Number of most probable labels for each input. [default: 5]"
         ),
     ] = None
     cores: Annotated[
@@ -255,8 +266,10 @@ class AnswerOptions(RunOptions):
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Workers to share batches out over, with a NeuronCore each (on the simulator a CPU). [default: 1; "
-            "with --cluster, as many as it has room for]",
+            help=(
+                "Number of workers that share the batches, each with a NeuronCore (on the simulator, a CPU). "
+                "[default: 1; with --cluster, as many as it can hold]"
+            ),
         ),
     ] = None
     cluster: Annotated[
@@ -264,16 +277,20 @@ class AnswerOptions(RunOptions):
         typer.Option(
             "--cluster",
             metavar="ADDRESS",
-            help="Share batches out over a Ray cluster: its host:port, or auto for that of RAY_ADDRESS or of this "
-            "machine. Needs the extra cluster.",
+            help=(
+                "Distribute batches over a Ray cluster: its host:port, or auto for the one of RAY_ADDRESS or "
+                "of this machine. Needs the extra cluster."
+            ),
         ),
     ] = None
     compare_backends: Annotated[
         bool,
         typer.Option(
             "--compare-backends",
-            help="Run each kernel on the chip and on the simulator; exit status 1 where outputs differ. --format csv "
-            "then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
+            help=(
+                "Run each kernel on the chip and on the simulator; exit status 1 if outputs differ. --format "
+                "csv then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv."
+            ),
         ),
     ] = False
     max_errors: Annotated[
@@ -282,7 +299,7 @@ class AnswerOptions(RunOptions):
             "--max-errors",
             parser=whole(0),
             metavar="N",
-            help="Exit with 0 although up to N inputs could not be used; they are named all the same.",
+            help="Exit with 0 even if up to N inputs cannot be used; they are still reported.",
         ),
     ] = 0
     fail_under: Annotated[
@@ -291,12 +308,12 @@ class AnswerOptions(RunOptions):
             "--fail-under",
             parser=fraction,
             metavar="SHARE",
-            help="Exit with 1 where the accuracy that --labels finds is below this share, such as 0.97.",
+            help="Exit with 1 if the accuracy against --labels is below this, such as 0.97.",
         ),
     ] = None
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from what an interrupted run with the same options left in --output."),
+        typer.Option("--resume", help="Resume an interrupted run with the same options and the same --output."),
     ] = False
 
     @property
@@ -349,7 +366,7 @@ class PictureOptions(AnswerOptions):
     ship: Annotated[
         bool,
         typer.Option(
-            "--ship", help="Send a cluster's workers the pictures, not their paths, where they see other files."
+            "--ship", help="Send pictures instead of paths to a cluster's workers, if those do not see the same files."
         ),
     ] = False
     picture_timeout: Annotated[
@@ -358,22 +375,24 @@ class PictureOptions(AnswerOptions):
             "--picture-timeout",
             parser=seconds(0.01, 86_400),
             metavar="SECONDS",
-            help="For one picture to be decoded; one that takes longer is reported.",
+            help="Time limit for decoding one picture; slower ones are reported as errors.",
         ),
     ] = 10.0
     resume_check: Annotated[
         ResumeCheck,
         typer.Option(
             "--resume-check",
-            help="How --resume knows that a picture is still the one answered: by name, by size and time of its file "
-            "(stat), or by its contents (hash, also needed in the first run; reads each picture twice).",
+            help=(
+                "How --resume recognises answered pictures: by name, by size and time of the file (stat), or "
+                "by content (hash, also needed in the first run; reads each picture twice)."
+            ),
         ),
     ] = "stat"
     layout: Annotated[
         Literal["CHW", "HWC"] | None,
         typer.Option(
             "--layout",
-            help="Of arrays: channels first or last. [default: as the model file states]",
+            help="Layout of arrays: channels first or last. [default: as the model file states]",
             show_default=False,
         ),
     ] = None

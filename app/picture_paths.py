@@ -22,12 +22,14 @@ class PicturePaths:
         typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
     ] = None
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Look into the folders in a folder too, but not through links.")
+        bool, typer.Option("--recursive", "-r", help="Include nested folders, without following links.")
     ] = False
     from_list: Annotated[
         str | None,
         typer.Option(
-            "--from-list", metavar="FILE", help="Also the pictures named in a file, one a line; - for standard input."
+            "--from-list",
+            metavar="FILE",
+            help="Also read the pictures named in a file, one per line; - for standard input.",
         ),
     ] = None
 

@@ -29,9 +29,17 @@ def profile(
     target: Annotated[
         Target | None, typer.Option("--target", help="NeuronCore to predict for.", show_default="trn2")
     ] = None,
-    core: Annotated[int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Core of a logical core.")] = 0,
+    core: Annotated[
+        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Core to show, of those in the logical core.")
+    ] = 0,
     steps: Annotated[
-        int, typer.Option("--steps", parser=whole(0, 100_000), metavar="N", help="Longest pieces of the path to show.")
+        int,
+        typer.Option(
+            "--steps",
+            parser=whole(0, 100_000),
+            metavar="N",
+            help="Number of longest steps of the critical path to show.",
+        ),
     ] = 10,
 ) -> None:
     """Show what a profile measured on a chip, and with --kernel the prediction of the same kernel beside it.

@@ -66,7 +66,7 @@ class SegmentOptions(PictureOptions):
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson"],
-        typer.Option("--format", help="Form of the report; machine formats have standard output to themselves."),
+        typer.Option("--format", help="Format of the report; machine formats write nothing else to standard output."),
     ] = "table"
     save: Annotated[
         Path | None,
@@ -78,7 +78,7 @@ class SegmentOptions(PictureOptions):
             "--fail-under",
             parser=fraction,
             metavar="SHARE",
-            help="Exit with 1 where the mean IoU that --labels finds is below this share.",
+            help="Exit with 1 if the mean IoU against --labels is below this.",
         ),
     ] = None
     # Options for labels, which do not apply to maps.
@@ -91,7 +91,7 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="FOLDER",
-        help="The right maps, to score the answers: palette or grey PNGs, STEM.png for a picture STEM.jpg.",
+        help="Correct maps, to score the answers: palette or grey PNGs, STEM.png for a picture STEM.jpg.",
     ),
 ]
 

@@ -82,12 +82,13 @@ not there; 130 or 143 stopped at once.
 class ServeOptions:
     """Options of the server."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1"
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[
-        int, typer.Option("--port", parser=whole(0, 65535), metavar="N", help="Port to listen at; 0 takes a free one.")
+        int, typer.Option("--port", parser=whole(0, 65535), metavar="N", help="Port to listen on; 0 for any free one.")
     ] = 8000
     workers: Annotated[
-        int, typer.Option("--workers", parser=whole(1, 4096), metavar="N", help="Processes, with a NeuronCore each.")
+        int,
+        typer.Option("--workers", parser=whole(1, 4096), metavar="N", help="Worker processes, each with a NeuronCore."),
     ] = 1
     decoders: Annotated[
         int | None,
@@ -95,11 +96,12 @@ class ServeOptions:
             "--decoders",
             parser=whole(1, 256),
             metavar="N",
-            help="Processes that decode pictures. [default: one a CPU, at most 4]",
+            help="Processes that decode pictures. [default: one per CPU, at most 4]",
         ),
     ] = None
     max_batch: Annotated[
-        int, typer.Option("--max-batch", parser=whole(1, 65536), metavar="N", help="Inputs in one batch, at most.")
+        int,
+        typer.Option("--max-batch", parser=whole(1, 65536), metavar="N", help="Maximum number of inputs in a batch."),
     ] = 16
     max_delay: Annotated[
         float,
@@ -107,42 +109,49 @@ class ServeOptions:
             "--max-delay",
             parser=seconds(0, 60),
             metavar="SECONDS",
-            help="How long an input waits for others to fill a batch.",
+            help="Maximum time for which an input waits for others to fill a batch.",
         ),
     ] = 0.002
     max_queue: Annotated[
         int,
         typer.Option(
-            "--max-queue", parser=whole(1, 1 << 20), metavar="N", help="Inputs that may wait; more are refused."
+            "--max-queue",
+            parser=whole(1, 1 << 20),
+            metavar="N",
+            help="Maximum number of waiting inputs; more are refused.",
         ),
     ] = 256
     max_bytes: Annotated[
         int,
-        typer.Option("--max-bytes", parser=whole(1, 1 << 32), metavar="N", help="Bytes in the body of one request."),
+        typer.Option(
+            "--max-bytes", parser=whole(1, 1 << 32), metavar="N", help="Maximum size of a request's body in bytes."
+        ),
     ] = 32 << 20
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=seconds(0.01, 86_400), metavar="SECONDS", help="For a request to be answered."
+            "--timeout", parser=seconds(0.01, 86_400), metavar="SECONDS", help="Time limit for answering a request."
         ),
     ] = 30.0
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Token that requests must carry, on its first line."),
+        typer.Option(
+            "--token-file", metavar="FILE", help="File whose first line is the token that requests must carry."
+        ),
     ] = None
     model_control: Annotated[
-        bool, typer.Option("--model-control", help="Clients may load and unload models (the repository extension).")
+        bool, typer.Option("--model-control", help="Let clients load and unload models (the repository extension).")
     ] = False
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Also answer requests whose Host header has this name, as behind a reverse proxy; may be given again.",
+            help="Also answer requests whose Host header has this name, as behind a reverse proxy; repeatable.",
         ),
     ] = None
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What clients call the model. [default: as --model]")
+        str, typer.Option("--name", metavar="NAME", help="Name of the model for clients. [default: as --model]")
     ] = ""
     dtype: options.DtypeOption = "float32"
     eight_bits: options.EightBitsOption = DEFAULT_LAUNCHES.eight_bits
@@ -155,7 +164,9 @@ class ServeOptions:
     lnc: options.LncOption = 1
     log_format: Annotated[
         Literal["auto", "text", "json"],
-        typer.Option("--log-format", help="Of the log on standard error; auto: text on a terminal, else JSON lines."),
+        typer.Option(
+            "--log-format", help="Format of the log on standard error; auto: text on a terminal, else JSON lines."
+        ),
     ] = "auto"
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log each batch too.")] = 0

@@ -62,14 +62,18 @@ SweepOption = Annotated[
     typer.Option(
         "--sweep",
         metavar="NAME=VALUES",
-        help="Run FILE once for each value that its top level may assign to NAME, in parallel, and print a table; "
-        "given again, for every combination.",
+        help=(
+            "Run FILE once for each of these values of its top-level constant NAME, in parallel, and "
+            "print a table; given several times, run every combination."
+        ),
     ),
 ]
 FormatOption = Annotated[
     str,
     typer.Option(
-        "--format", metavar="table|json", help="json: the launches on standard output, what FILE prints on the other."
+        "--format",
+        metavar="table|json",
+        help="With json, the launches go to standard output, and the prints of FILE to standard error.",
     ),
 ]
 TargetOption = Annotated[
@@ -78,13 +82,11 @@ TargetOption = Annotated[
 ]
 DgeOption = Annotated[
     bool,
-    typer.Option("--disable-dge", help="As the compiler's option: no descriptors of DMAs are made by hardware."),
+    typer.Option("--disable-dge", help="Like the compiler's option: hardware generates no DMA descriptors."),
 ]
 LinesOption = Annotated[
     int,
-    typer.Option(
-        "--lines", parser=whole(0, 1000), metavar="N", help="Show the N lines of each kernel that take longest."
-    ),
+    typer.Option("--lines", parser=whole(0, 1000), metavar="N", help="Show the N slowest lines of each kernel."),
 ]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write all launches as an HTML page.")
@@ -129,7 +131,7 @@ class SimulateCommand(PlainValues):
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.")
+        list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the script, in sys.argv.")
     ] = None,
     target: TargetOption = None,
     trace: TraceOption = None,

@@ -80,7 +80,9 @@ def bench(
         typer.Option(
             "--compare",
             metavar="FILE",
-            help="Compare with an earlier bench, as --format json wrote it; exit status 1 where something got slower.",
+            help=(
+                "Compare with an earlier bench, a file written by --format json; exit status 1 if something got slower."
+            ),
         ),
     ] = None,
     threshold: Annotated[
@@ -88,7 +90,7 @@ def bench(
         typer.Option(
             "--threshold",
             metavar="PERCENT",
-            help="How much slower than the --compare file a layer or the total may be. [default: 5%]",
+            help="How much slower than in the --compare file a layer or the total may be. [default: 5%]",
         ),
     ] = None,
     constants: Annotated[
@@ -97,8 +99,10 @@ def bench(
             "--set",
             metavar="NAME=VALUE|@FILE",
             autocompletion=complete_constant,
-            help="Predict with another value of a constant of the timing model, or with those of a JSON file, by name "
-            "or by target and name; may be given again.",
+            help=(
+                "Predict with another value of a timing constant, or with those of a JSON file, by name or by"
+                " target and name; repeatable."
+            ),
         ),
     ] = None,
     *,

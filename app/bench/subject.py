@@ -71,7 +71,7 @@ class BenchSubject:
         typer.Option(
             "--shape",
             metavar="KEY=N,...",
-            help="Shape of the kernel; a wrong key names those there are.",
+            help="Shape of the kernel; a wrong key lists the valid ones.",
             autocompletion=_shape_keys,
         ),
     ] = None
@@ -97,22 +97,27 @@ class BenchSubject:
         typer.Option(
             "--compare-archive",
             metavar="FILE",
-            help="The kernels of an archive that trninfer doctor --selftest wrote: predictions beside AWS's estimates "
-            "and measured times.",
+            help=(
+                "Predict the kernels of an archive written by trninfer doctor --selftest, beside AWS's "
+                "estimates and measured times."
+            ),
         ),
     ] = None
     advise: Annotated[
         bool,
         typer.Option(
             "--advise",
-            help="Also what would make networks faster, each with its gain, and what a resource twice as fast saves.",
+            help=(
+                "Advise how to make networks faster, with the gain of each change and of each resource made "
+                "twice as fast."
+            ),
         ),
     ] = False
     show_lowering: Annotated[
         bool,
         typer.Option(
             "--show-lowering",
-            help="Also the graph of each network after each pass of the lowering; alone with --quiet.",
+            help="Also print the graph of each network after each lowering pass; with --quiet, nothing else.",
         ),
     ] = False
     graph: Annotated[
@@ -120,7 +125,7 @@ class BenchSubject:
         typer.Option(
             "--graph",
             metavar="FILE",
-            help="Write an SVG of the network of --model: its layers and what reads what, coloured by time.",
+            help="Write an SVG of the graph of --model, its layers coloured by time.",
         ),
     ] = None
 

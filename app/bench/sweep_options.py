@@ -76,7 +76,9 @@ class SweepOptions:
             "--dtype",
             parser=several(one_of(DTYPES)),
             metavar="|".join(DTYPES),
-            help="Type of weights and data; sums are float32 always. Several with commas: each is timed.",
+            help=(
+                "Type of weights and data; sums are always float32. Several, separated by commas, are timed in turn."
+            ),
         ),
     ] = ("float32",)
     batch_size: Annotated[
@@ -85,7 +87,7 @@ class SweepOptions:
             "--batch-size",
             parser=several(whole(1, 65536)),
             metavar="N,...",
-            help="Inputs in one launch of a kernel, up to 65536. Several with commas: each is timed.",
+            help=("Inputs in one launch of a kernel, up to 65536. Several, separated by commas, are timed in turn."),
         ),
     ] = (1,)
     target: Annotated[
@@ -94,8 +96,10 @@ class SweepOptions:
             "--target",
             parser=several(one_of(TARGETS)),
             metavar="|".join(TARGETS),
-            help="NeuronCore to simulate, or to compile for; several with commas are compared. [default: "
-            "NEURON_PLATFORM_TARGET_OVERRIDE, else the chip that is used, else trn2]",
+            help=(
+                "NeuronCore to simulate, or to compile for; several, separated by commas, are compared. "
+                "[default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip in use, else trn2]"
+            ),
         ),
     ] = None
     input_size: Annotated[
@@ -104,8 +108,10 @@ class SweepOptions:
             "--input-size",
             parser=several(picture_size),
             metavar="N|HxW,...",
-            help="Of an ONNX file that leaves them open: height and width of pictures. Several with commas: each is "
-            "timed.",
+            help=(
+                "Height and width of pictures, for an ONNX file that leaves them open. Several, separated by "
+                "commas, are timed in turn."
+            ),
         ),
     ] = None
     cores: Annotated[
@@ -114,7 +120,7 @@ class SweepOptions:
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Also the predicted throughput of N NeuronCores, each with its own batches and a share of HBM.",
+            help="Also predict the throughput of N NeuronCores, each with its own batches and a share of HBM.",
         ),
     ] = None
     latency_limit: Annotated[
@@ -122,7 +128,7 @@ class SweepOptions:
         typer.Option(
             "--latency-limit",
             metavar="TIME",
-            help="The batch size with most inputs a second within a latency such as 100us or 1.5ms.",
+            help="Find the batch size with the highest throughput within a latency such as 100us or 1.5ms.",
         ),
     ] = None
 
