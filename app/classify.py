@@ -26,26 +26,24 @@ without a digit are labelled none (the best digit stays in --top-k); a picture o
 several digits is an error: trninfer detect finds them all.
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
-Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are left out and names are
-sorted; in folders, only files with a picture's suffix count. A picture is
-answered once, whatever names lead to it. They are decoded ahead while the
-batch before them is computed, so any number of them fits in memory.
+Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are skipped and names are sorted; in
+folders, only files with a picture's suffix are read. A picture named several times is answered once. Pictures are
+decoded while the previous batch is computed, so any number of them fits in memory.
 
-.npy and .npz files are read if they are named: one array [C, H, W], or a
-batch [N, C, H, W], as the network reads it, preprocessed already ([H, W, C] where
-the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0],
-FILE[1] and so on.
+.npy and .npz files are read if named explicitly: one array [C, H, W], or a batch [N, C, H, W], already preprocessed for
+the network ([H, W, C] if the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0], FILE[1] and
+so on.
 
 A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2 (--max-errors allows some). The answers of a network of values (a regression,
-an embedding) have these in place of label and probability. For a network with several
-outputs, json and ndjson have all of them by name, csv the leading one.
+answered, and the exit status is 2 (--max-errors allows some). The answers of a network of values (a regression, an
+embedding) have values instead of label and probability. For a network with several outputs, json and ndjson have all of
+them by name, csv the leading one.
 
 --labels scores the answers: accuracy, top 5, precision, recall and F1 of each
 class, and the confusions. A picture without a label is answered, not scored.
 
-A network with several inputs reads PATH for one of them, and --input NAME=FILE
-for each other, which is the same for all pictures.
+A network with several inputs reads one of them from PATH; --input NAME=FILE gives each of the others, the same for all
+pictures.
 
 \b
 Formats:
@@ -57,24 +55,18 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson appear on standard output as answers come. With --output,
-answers wait in FILE.partial until all are there; then FILE is written whole.
-After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
-command with --resume answers what is missing: the earlier answers stay first,
-inputs with an error are tried again, and so are pictures whose file has another
-size or time than when it was answered. --resume-check hash compares contents
-instead, and --resume-check name takes a picture of the same name for the same.
---model, --top-k, --dtype, --backend and --target must be the same. A finished
-csv or ndjson FILE can be added to too; it only says that pictures that changed
-after it was written are to be answered again.
+csv and ndjson are written to standard output answer by answer. With --output, answers wait in FILE.partial until all
+are there; then FILE is written whole. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
+command with --resume answers the rest: earlier answers stay first, and inputs with an error are tried again, as are
+pictures whose file has changed its size or time. --resume-check hash compares contents instead, and --resume-check name
+only names. --model, --top-k, --dtype, --backend and --target must be the same. A finished csv or ndjson FILE can be
+extended too; pictures that changed after it was written are reported, not answered again.
 
 On a chip times are measured: median and 99th percentile of --iters calls,
-from host to host; --device-times adds the time on the device alone. --cores
-shares the batches out over processes of this machine, --cluster over workers of
-a Ray cluster, which read the pictures by their paths (--ship sends them); layers
-then add up all of them, and the time on the busiest is reported.
---compare-backends shows each launch on the chip and on the simulator; its csv
-has the measurements in place of the answers.
+from host to host; --device-times adds the time on the device alone. --cores distributes batches over processes of this
+machine, --cluster over workers of a Ray cluster, which read the pictures by their paths (--ship sends them). Layer
+times are then sums over all workers, and the time of the busiest one is reported. --compare-backends shows each launch
+on the chip and on the simulator; its csv has the measurements instead of the answers.
 
 \b
 Examples:

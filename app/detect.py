@@ -25,9 +25,8 @@ HELP = """Find objects in pictures: a label, a confidence and a box for each.
 
 digits-detect finds the digits of a picture that has several. For other networks of
 boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
-model file that trninfer import made of it (--boxes says there how other detectors are
-read). Boxes are x1 y1 x2 y2 in pixels of the picture. Networks that segment add the mask
-of each object, networks of poses its keypoints.
+model file that trninfer import made of it (with --boxes for other detectors). Boxes are x1 y1 x2 y2 in pixels of the
+picture. Networks that segment add the mask of each object, networks of poses its keypoints.
 
 Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
 input, .npy and .npz of the network's own input (whose boxes are in its pixels). One that
@@ -51,8 +50,7 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   coco    COCO's results: a list of image_id, category_id, bbox (x, y, width,
           height), score; segmentation and keypoints. Ids are those of --labels,
-          else COCO's own for its 80 classes, or 1, 2, ...; a picture's id is its
-          name if that is a number, else the name of its file
+          else COCO's own for its 80 classes, or 1, 2, ...; a picture's id is the number in its name, else its file name
 
 Masks are COCO's run lengths: "size" is height and width, "counts" are pixels outside and
 inside in turn, column by column. --output, --resume, --cores, --cluster and the others

@@ -38,21 +38,17 @@ Features (--data), a row an input, all finite:
   .parquet  columns of numbers; needs pyarrow
   -     standard input: a .csv, or another of these, known by how it begins
 
-In .csv, .tsv and .parquet, columns may be other than features: --id names the
-column by which answers are known, --label-column that of the right classes,
---drop what is left out, --columns the features themselves in their order. Names
-are those of the header; without one, columns are numbered from 0. One column of
-text is taken as the id without being named, and reported.
+In .csv, .tsv and .parquet, columns may be other than features: --id names the column that identifies answers,
+--label-column the one with the correct classes, --drop those to leave out, and --columns the features in order. Names
+are those of the header; without one, columns are numbered from 0. A single column of text is used as the id, which is
+reported.
 
 The first line of a .csv is a header if it names columns: if no cell is a number
-or missing, or if the cells are 0, 1, 2, ..., as pandas writes them. The header
-is reported; --header yes or no decides it. Lines
-before the first row that begin with # are comments. A missing value (empty, NA)
-is an error.
+or missing, or if the cells are 0, 1, 2, ..., as pandas writes them. The header is reported; --header yes or no
+overrides this rule. Lines before the first row that begin with # are comments. A missing value (empty, NA) is an error.
 
-Rows are read a batch at a time, so a file may be larger than memory, and its
-first answers come at once. A row with NaN, infinity or numbers beyond float32 is
-an error of its own, and the exit status 2; the others are answered, unless more
+Rows are read batch by batch, so a file may be larger than memory, and the first answers appear at once. A row with NaN,
+infinity or numbers beyond float32 is reported as an error, with exit status 2; the others are answered, unless more
 than 1000 are wrong.
 
 --labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
@@ -60,7 +56,7 @@ than 1000 are wrong.
 
 --weights reads the files of one hidden layer (relu) and a softmax: W1.bin
 [features, hidden], b1.bin [hidden], W2.bin [hidden, classes] and b2.bin
-[classes], raw little-endian float32. All sizes follow from those of the files.
+[classes], raw little-endian float32. All sizes follow from the file sizes.
 
 \b
 Formats:
@@ -72,11 +68,10 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson appear on standard output as answers come. With --output,
-answers wait in FILE.partial until all are there; then FILE is written whole.
-After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
-command with --resume answers the rows that are left. --data, the network,
---top-k, --dtype, --backend and --target must be the same.
+csv and ndjson are written to standard output answer by answer. With --output, answers wait in FILE.partial until all
+are there; then FILE is written whole. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
+command with --resume answers the remaining rows. --data, the network, --top-k, --dtype, --backend and --target must be
+the same.
 
 On a chip times are measured; --iters, --device-times, --cores,
 --cluster and --compare-backends are as in trninfer classify --help.

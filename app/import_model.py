@@ -19,20 +19,18 @@ if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported
     from ..runtime.network_check import NetworkCheck
 
-HELP = """Make a model file of a network from elsewhere: ONNX, or PyTorch weights in .safetensors.
+HELP = """Convert a network, ONNX or PyTorch weights in .safetensors, to a model file.
 
-ONNX files of convolutional and feed-forward networks are read, as PyTorch, Keras
-(tf2onnx), scikit-learn (skl2onnx) and ONNX Runtime's tools write them; docs/networks.md
-lists the operators. State dicts are read of VGG networks (torchvision's and timm's
-names) and of plain multilayer perceptrons; --layers spells any other sequence. Files of
-other kinds are refused with the line that converts them.
+Reads ONNX files of convolutional and feed-forward networks, as written by PyTorch, Keras (tf2onnx), scikit-learn
+(skl2onnx) and ONNX Runtime's tools; docs/networks.md lists the operators. Reads state dicts of VGG networks
+(torchvision's and timm's names) and of plain multilayer perceptrons; --layers describes any other sequence. Other kinds
+of files are refused with the command that converts them.
 
-An ONNX file is run beside ONNX Runtime on random inputs, where that is installed, and the
-network on the simulator in batches; exit status 1, and no file, where answers differ.
-What cannot be run there is refused, unless --unchecked is given. Hugging Face's preprocessor_config.json and
-config.json beside the file say what its pictures and classes are. Assumptions
-are listed, kept in the model file, and repeated by trninfer models show:
---check-pictures shows whether they are right.
+The network is compared with ONNX Runtime on random inputs, if that is installed, and run on the simulator in batches;
+if answers differ, no file is written and the exit status is 1. A network that cannot be run there is refused, unless
+--unchecked is given. Hugging Face's preprocessor_config.json and config.json beside the file describe its pictures and
+classes. Assumptions are listed, kept in the model file, and repeated by trninfer models show: --check-pictures shows
+whether they are right.
 
 \b
 Examples:

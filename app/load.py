@@ -38,8 +38,7 @@ after --requests; the first --warmup seconds are not counted.
 
 Times are of answered requests, in milliseconds at this client: p50, p90, p95 and p99,
 the mean and the longest. Requests that fail are counted by kind: status 429, timeout,
-connection refused. Where this process is at work all the time, a line says that it
-may be the limit itself.
+connection refused. If this client is busy all the time, a line says that it may itself be the limit.
 
 \b
 Examples:

@@ -32,8 +32,8 @@ INSTALL_HINT = "pip install 'trninfer[serve]'"
 HELP = """Answer pictures and tensors over HTTP.
 
 Speaks the Open Inference Protocol, version 2 (as KServe and Triton do), with
-tensors as JSON or raw bytes, and takes pictures at /classify. At / is a page to
-drop a picture on, at /metrics are counts for Prometheus.
+tensors as JSON or raw bytes, and takes pictures at /classify. / is a page on which to drop a picture, and /metrics has
+counts for Prometheus.
 
 \b
 Addresses:
@@ -47,23 +47,21 @@ Addresses:
   POST /segment                the same of a network of maps (?maps=true adds them)
   GET  /metrics, /openapi.json, /
 
-Requests that come at once are answered in one batch: a batch is sent off when
---max-batch inputs wait, or when the first of them has waited for --max-delay.
-Several models: --model a=FILE,b=FILE; /classify?model=b asks one of them, and each
-has --workers and --decoders of its own. Each of --workers is a process with a NeuronCore of its own (on the simulator,
-with a CPU). When more than --max-queue inputs wait, requests are refused with
-status 429 and a Retry-After; what is not answered within --timeout gets 504.
+Concurrent requests are answered in batches: a batch starts when --max-batch inputs wait, or when the first of them has
+waited for --max-delay. Several models: --model a=FILE,b=FILE; /classify?model=b selects one of them, and each has its
+own --workers and --decoders. Each worker is a process with its own NeuronCore (on the simulator, a CPU). When more than
+--max-queue inputs wait, requests are refused with status 429 and a Retry-After; requests not answered within --timeout
+get 504.
 
-It listens on this machine alone. Elsewhere (--host) every request needs a
-token, as Authorization: Bearer TOKEN. It is read from --token-file or from
-TRNINFER_TOKEN, else one is made up and shown. There is no encryption: put a
-proxy with TLS in front of it where others can listen in.
+By default it listens on this machine only. On other addresses (--host) every request needs a token, as Authorization:
+Bearer TOKEN, which is read from --token-file or TRNINFER_TOKEN, or else generated and shown. There is no encryption:
+put a TLS proxy in front of it if others can listen in.
 
-Without a token it answers for localhost alone, so that no web page reaches it by
-another name; --allow-host NAME adds the name that a reverse proxy passes on.
+Without a token it only answers requests to localhost, so that no web page reaches it by another name; --allow-host NAME
+adds the name that a reverse proxy passes on.
 
-Ctrl-C, SIGTERM and SIGHUP stop it when all that was accepted is answered; the
-second one at once. For many machines: docs/serving.md.
+Ctrl-C, SIGTERM and SIGHUP stop it after accepted requests are answered; a second one stops it at once. For many
+machines: docs/serving.md.
 
 \b
 Examples:

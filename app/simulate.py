@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 HELP = """Run a script with `import nki` on the simulated NeuronCore; a line for each launch on standard error.
 
-The script runs as `python FILE ARGS` would, and its kernels with it; no Neuron package is needed. Options stand
-before FILE. A line shows the kernel, its arguments, the predicted time, what bounds it, the MFU and the DMAs; below it
-are the lines of the kernel that take most of the critical path, with what they spend it on. The last line shows the
-findings of `trninfer lint`: code that the NKI compiler refuses although the kernel runs here.
+Runs the script like `python FILE ARGS`, with its kernels on the simulator; no Neuron package is needed. Options come
+before FILE. A line shows the kernel, its arguments, the predicted time, its bound, the MFU and the DMAs; below it are
+the source lines that take most of the critical path, with the resources they use. The last line shows the findings of
+`trninfer lint`: code that the NKI compiler refuses although the kernel runs here.
 
-Scripts of older NKI dialects are migrated in memory, and the modules beside them that they import; nki.benchmark gives
-them predicted times.
+Scripts of older NKI dialects, and the modules beside them that they import, are migrated in memory; nki.benchmark
+reports predicted times.
 
 \b
 Examples:
@@ -46,8 +46,8 @@ Examples:
   trninfer simulate --sweep "TILE_N=128,256,512" --sweep BUFFERS=1,2 my_kernels.py
   trninfer simulate --compare-archive trninfer-selftest-trn2-chip-float32.zip my_kernels.py
 
-Exit status: the script's own; 1 where it raises, --sanitize has findings, or no variant
-of --sweep can be used; 2 where it cannot be run.
+Exit status: the script's own; 1 if it raises, --sanitize has findings, or no variant of --sweep can be used; 2 if it
+cannot be run.
 """
 
 

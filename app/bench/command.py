@@ -25,13 +25,12 @@ HELP = """Time networks, single kernels or published suites.
 Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator times
 are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
 
-A row is a layer, or a launch of a kernel: its time, which is what its instructions take of the critical path (0 where
-they all run beside others'), so that rows add up; what bounds it, the resource with most of that time (launch,
-DMA issue, DMA latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time
-in which its own instructions run; MFU and HFU, of the bfloat16 peak in every dtype; bytes moved to and from HBM
-and the bandwidth that makes while they run (docs/predictions.md explains how to read a critical path). Below a table
-stands which layers multiply their filters otherwise than directly, one tap after the other (`form` in JSON;
-docs/convolutions.md).
+A row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
+with others'), so that rows add up; what bounds it, the resource with most of that time (launch, DMA issue, DMA latency,
+DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own instructions
+run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their bandwidth
+during that time (docs/predictions.md explains how to read a critical path). A line below a table lists the layers whose
+filters are not applied directly, tap by tap (`form` in JSON; docs/convolutions.md).
 
 \b
 Examples:
@@ -39,32 +38,32 @@ Examples:
     trninfer bench --batch-size 16 --dtype bfloat16
   A network of your own, from its ONNX file to a table of times:
     trninfer bench network.onnx
-  A kernel at a shape (a wrong key names those there are), on another chip:
+  A kernel at a shape (a wrong key lists the valid ones), on another chip:
     trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
     trninfer bench --kernel conv2d \\
         --shape batch=1,cin=256,cout=256,h=224,w=224,k=3,pool=2
-  The batch with most pictures a second in at most 100 us, on two chips:
+  The batch with the highest throughput within 100 us, on two chips:
     trninfer bench --model digits-cnn --batch-size 1,2,4,8,16 \\
         --target trn2,trn3 --latency-limit 100us
   What would make it faster, and by how much:
     trninfer bench --model digits-cnn --advise
   A published suite beside its published figures:
     trninfer bench --suite cs149-part2
-  A page to look at and to send: table, roofline, engines' timeline:
+  A page to share: table, roofline, engines' timeline:
     trninfer bench --model digits-cnn --report report.html
   The network as a picture, its layers coloured by their time:
     trninfer bench --model digits-cnn --graph network.svg
   What if DMA moved 500 bytes a nanosecond (names and values: simulator/timing/constants/)?
     trninfer bench --model digits-cnn --set dma_sustained=500
-  As version 0.2's first timing model had it?
+  The same with the constants of version 0.2's first timing model:
     trninfer bench --set @benchmarks/data/earlier-constants.json
   On a chip: median and 99th percentile of 100 calls, and times on the device:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
-  What AWS's compiler, or a chip, says of kernels, beside the predictions:
+  Estimates of AWS's compiler, or times on a chip, beside the predictions:
     trninfer bench --compare-archive trninfer-selftest-trn2-trn3-compiler-float32.zip
-  A network whose file leaves height and width of pictures open, at several:
+  A network whose file leaves height and width open, at several sizes:
     trninfer bench --model net.onnx --input-size 160,224,320
-  Keep a baseline, and fail where a later run is more than 2 % slower:
+  Keep a baseline, and fail if a later run is more than 2 % slower:
     trninfer bench --format json --output baseline.json
     trninfer bench --compare baseline.json --threshold 2%
 
