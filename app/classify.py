@@ -92,10 +92,8 @@ class Pictures(PicturePaths):
         typer.Option(
             "--input",
             metavar="NAME=FILE",
-            help=(
-                "One input of a network of several: a picture, an array, features, or numbers such as 0.5. "
-                "The input without this option is read from PATH."
-            ),
+            help="One input of a network of several: a picture, an array, features, or numbers such as 0.5. "
+            "The input without this option is read from PATH.",
         ),
     ] = None
     labels: Annotated[
@@ -103,10 +101,8 @@ class Pictures(PicturePaths):
         typer.Option(
             "--labels",
             metavar="SOURCE",
-            help=(
-                "Correct labels, to score the answers: a folder with a folder for each label, a .csv, .tsv or"
-                " .json of names and labels, or a pattern of names such as '{label}-*.png'."
-            ),
+            help="Correct labels, to score the answers: a folder with a folder for each label, a .csv, .tsv or"
+            " .json of names and labels, or a pattern of names such as '{label}-*.png'.",
         ),
     ] = None
 

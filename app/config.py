@@ -116,9 +116,7 @@ ConfigOption = Annotated[
         envvar=VARIABLE,
         callback=_apply,
         is_eager=True,
-        help=(
-            "Read options that are not on the command line from a TOML file, or from [tool.trninfer] of a"
-            " pyproject.toml."
-        ),
+        help="Read options that are not on the command line from a TOML file, or from [tool.trninfer] of a"
+        " pyproject.toml.",
     ),
 ]

@@ -35,9 +35,7 @@ _CompileOnlyOption = Annotated[
     bool,
     typer.Option(
         "--compile-only",
-        help=(
-            "With --selftest: compile everything for trn2 and trn3, or for --target; needs AWS's compiler but no chip."
-        ),
+        help="With --selftest: compile everything for trn2 and trn3, or for --target; needs AWS's compiler but no chip.",
     ),
 ]
 _ArchiveOption = Annotated[
@@ -45,10 +43,8 @@ _ArchiveOption = Annotated[
     typer.Option(
         "--archive",
         metavar="FILE",
-        help=(
-            "With --selftest: the archive to write. [default: "
-            "trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]"
-        ),
+        help="With --selftest: the archive to write. [default: "
+        "trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
     ),
 ]
 

@@ -53,10 +53,8 @@ def import_model(
         typer.Option(
             "--check-pictures",
             metavar="DIR",
-            help=(
-                "Folder with a folder of pictures for each class: count correct answers with the imported "
-                "preprocessing and with alternatives."
-            ),
+            help="Folder with a folder of pictures for each class: count correct answers with the imported "
+            "preprocessing and with alternatives.",
         ),
     ] = None,
     expect: Annotated[

@@ -48,9 +48,7 @@ class InputOptions:
         typer.Option(
             "--std",
             metavar="S[,S,S]",
-            help=(
-                "Standard deviation of each channel, by which the result is divided. [default: ImageNet's for colour]"
-            ),
+            help="Standard deviation of each channel, by which the result is divided. [default: ImageNet's for colour]",
         ),
     ] = None
     channel_order: Annotated[
@@ -62,10 +60,8 @@ class InputOptions:
             "--resize",
             metavar="N",
             parser=whole(1),
-            help=(
-                "Shorter side of a picture before the centre crop. [default: the network's own side below 96 "
-                "pixels, else 8/7 of it]"
-            ),
+            help="Shorter side of a picture before the centre crop. [default: the network's own side below 96 "
+            "pixels, else 8/7 of it]",
         ),
     ] = None
     resize_mode: Annotated[
@@ -127,10 +123,8 @@ class NetworkOptions:
         typer.Option(
             "--labels",
             metavar="FILE",
-            help=(
-                "Names of the classes: one per line, JSON, a table (.csv), or - for standard input; imagenet "
-                "for its 1,000. [default: those beside or in the file, else numbers]"
-            ),
+            help="Names of the classes: one per line, JSON, a table (.csv), or - for standard input; imagenet "
+            "for its 1,000. [default: those beside or in the file, else numbers]",
         ),
     ] = None
     output_name: Annotated[
@@ -150,11 +144,9 @@ class NetworkOptions:
         typer.Option(
             "--boxes",
             metavar="SPEC",
-            help=(
-                "How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface,"
-                " followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
-                "metadata, else by shape]"
-            ),
+            help="How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface,"
+            " followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
+            "metadata, else by shape]",
         ),
     ] = None
     activation: Annotated[
@@ -176,10 +168,8 @@ class NetworkOptions:
         typer.Option(
             "--preprocessor",
             metavar="FILE",
-            help=(
-                "Hugging Face's preprocessor_config.json or config.json, or a folder with them, which "
-                "describe pictures and classes; none to read neither. [default: those beside MODEL]"
-            ),
+            help="Hugging Face's preprocessor_config.json or config.json, or a folder with them, which "
+            "describe pictures and classes; none to read neither. [default: those beside MODEL]",
         ),
     ] = None
     unchecked: Annotated[

@@ -41,10 +41,8 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         "--dtype",
-        help=(
-            "Type of weights and data; sums are always float32. In float8_e4m3 (networks only), the first"
-            " and the last layer stay in bfloat16 (docs/eight-bits.md)."
-        ),
+        help="Type of weights and data; sums are always float32. In float8_e4m3 (networks only), the first"
+        " and the last layer stay in bfloat16 (docs/eight-bits.md).",
     ),
 ]
 BatchSizeOption = Annotated[
@@ -90,10 +88,8 @@ CalibrateOption = Annotated[
     typer.Option(
         "--calibrate",
         metavar="DIR",
-        help=(
-            "With float8_e4m3: pictures from which the scales of layer outputs are computed. [default: "
-            "the network's samples, else random numbers]"
-        ),
+        help="With float8_e4m3: pictures from which the scales of layer outputs are computed. [default: "
+        "the network's samples, else random numbers]",
     ),
 ]
 BackendOption = Annotated[
@@ -104,10 +100,8 @@ TargetOption = Annotated[
     Target | None,
     typer.Option(
         "--target",
-        help=(
-            "NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else "
-            "the chip in use, else trn2]"
-        ),
+        help="NeuronCore to simulate, or to compile for. [default: NEURON_PLATFORM_TARGET_OVERRIDE, else "
+        "the chip in use, else trn2]",
     ),
 ]
 CompileTimeoutOption = Annotated[
@@ -248,10 +242,8 @@ class AnswerOptions(RunOptions):
         LabelFormat,
         typer.Option(
             "--format",
-            help=(
-                "Format of the report; machine formats write nothing else to standard output, and parquet "
-                "needs --output."
-            ),
+            help="Format of the report; machine formats write nothing else to standard output, and parquet "
+            "needs --output.",
         ),
     ] = "table"  # type: ignore[assignment]  # one more than other commands have
     top_k: Annotated[
@@ -266,10 +258,8 @@ class AnswerOptions(RunOptions):
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help=(
-                "Number of workers that share the batches, each with a NeuronCore (on the simulator, a CPU). "
-                "[default: 1; with --cluster, as many as it can hold]"
-            ),
+            help="Number of workers that share the batches, each with a NeuronCore (on the simulator, a CPU). "
+            "[default: 1; with --cluster, as many as it can hold]",
         ),
     ] = None
     cluster: Annotated[
@@ -277,20 +267,16 @@ class AnswerOptions(RunOptions):
         typer.Option(
             "--cluster",
             metavar="ADDRESS",
-            help=(
-                "Distribute batches over a Ray cluster: its host:port, or auto for the one of RAY_ADDRESS or "
-                "of this machine. Needs the extra cluster."
-            ),
+            help="Distribute batches over a Ray cluster: its host:port, or auto for the one of RAY_ADDRESS or "
+            "of this machine. Needs the extra cluster.",
         ),
     ] = None
     compare_backends: Annotated[
         bool,
         typer.Option(
             "--compare-backends",
-            help=(
-                "Run each kernel on the chip and on the simulator; exit status 1 if outputs differ. --format "
-                "csv then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv."
-            ),
+            help="Run each kernel on the chip and on the simulator; exit status 1 if outputs differ. --format "
+            "csv then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
         ),
     ] = False
     max_errors: Annotated[
@@ -382,10 +368,8 @@ class PictureOptions(AnswerOptions):
         ResumeCheck,
         typer.Option(
             "--resume-check",
-            help=(
-                "How --resume recognises answered pictures: by name, by size and time of the file (stat), or "
-                "by content (hash, also needed in the first run; reads each picture twice)."
-            ),
+            help="How --resume recognises answered pictures: by name, by size and time of the file (stat), or "
+            "by content (hash, also needed in the first run; reads each picture twice).",
         ),
     ] = "stat"
     layout: Annotated[

@@ -62,10 +62,8 @@ SweepOption = Annotated[
     typer.Option(
         "--sweep",
         metavar="NAME=VALUES",
-        help=(
-            "Run FILE once for each of these values of its top-level constant NAME, in parallel, and "
-            "print a table; given several times, run every combination."
-        ),
+        help="Run FILE once for each of these values of its top-level constant NAME, in parallel, and "
+        "print a table; given several times, run every combination.",
     ),
 ]
 FormatOption = Annotated[

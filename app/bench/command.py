@@ -79,9 +79,7 @@ def bench(
         typer.Option(
             "--compare",
             metavar="FILE",
-            help=(
-                "Compare with an earlier bench, a file written by --format json; exit status 1 if something got slower."
-            ),
+            help="Compare with an earlier bench, written by --format json; exit status 1 if something got slower.",
         ),
     ] = None,
     threshold: Annotated[
@@ -98,10 +96,8 @@ def bench(
             "--set",
             metavar="NAME=VALUE|@FILE",
             autocompletion=complete_constant,
-            help=(
-                "Predict with another value of a timing constant, or with those of a JSON file, by name or by"
-                " target and name; repeatable."
-            ),
+            help="Predict with another value of a timing constant, or with those of a JSON file, by name or by"
+            " target and name; repeatable.",
         ),
     ] = None,
     *,

@@ -97,20 +97,16 @@ class BenchSubject:
         typer.Option(
             "--compare-archive",
             metavar="FILE",
-            help=(
-                "Predict the kernels of an archive written by trninfer doctor --selftest, beside AWS's "
-                "estimates and measured times."
-            ),
+            help="Predict the kernels of an archive written by trninfer doctor --selftest, beside AWS's "
+            "estimates and measured times.",
         ),
     ] = None
     advise: Annotated[
         bool,
         typer.Option(
             "--advise",
-            help=(
-                "Advise how to make networks faster, with the gain of each change and of each resource made "
-                "twice as fast."
-            ),
+            help="Advise how to make networks faster, with the gain of each change and of each resource made "
+            "twice as fast.",
         ),
     ] = False
     show_lowering: Annotated[

@@ -76,9 +76,7 @@ class SweepOptions:
             "--dtype",
             parser=several(one_of(DTYPES)),
             metavar="|".join(DTYPES),
-            help=(
-                "Type of weights and data; sums are always float32. Several, separated by commas, are timed in turn."
-            ),
+            help="Type of weights and data; sums are always float32. Several, separated by commas, are timed in turn.",
         ),
     ] = ("float32",)
     batch_size: Annotated[
@@ -96,10 +94,8 @@ class SweepOptions:
             "--target",
             parser=several(one_of(TARGETS)),
             metavar="|".join(TARGETS),
-            help=(
-                "NeuronCore to simulate, or to compile for; several, separated by commas, are compared. "
-                "[default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip in use, else trn2]"
-            ),
+            help="NeuronCore to simulate, or to compile for; several, separated by commas, are compared. "
+            "[default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip in use, else trn2]",
         ),
     ] = None
     input_size: Annotated[
@@ -108,10 +104,8 @@ class SweepOptions:
             "--input-size",
             parser=several(picture_size),
             metavar="N|HxW,...",
-            help=(
-                "Height and width of pictures, for an ONNX file that leaves them open. Several, separated by "
-                "commas, are timed in turn."
-            ),
+            help="Height and width of pictures, for an ONNX file that leaves them open. Several, separated by "
+            "commas, are timed in turn.",
         ),
     ] = None
     cores: Annotated[

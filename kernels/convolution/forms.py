@@ -1,7 +1,8 @@
 """The forms in which filters are multiplied, and their sizes. For 3x3 filters:
 
-direct nine matmuls over all outputs pairs 12 of half as many columns: two thirds (pairs.py) squares 16 of a quarter:
-four ninths (squares.py)
+    direct    9 matmuls over all output columns
+    pairs     12 matmuls over half of them: two thirds of the work (pairs.py)
+    squares   16 matmuls over a quarter: four ninths (squares.py)
 
 Minimal filtering (pairs, squares) saves matmuls but adds on the input, once for all output channels, and on the sums of
 each tile of output channels. With many channels, matmuls hide these additions, more easily in float32, where a column

@@ -1,4 +1,16 @@
-"""Operations that move values without computing: padding, pixel shuffle, and reordering."""
+"""Operations that move values without computing: padding, pixel shuffle, and reordering.
+
+    for tile of channels:
+        result[inside] = value; result[border] = a number, or rows and columns of the value      # Pad
+        result[:, :, row::step, column::step] = operand of that phase                            # Interleave
+        result = pixels of each channel, reshaped or permuted                                    # ReshapePixels
+    out = elements of each image, permuted from HBM to HBM                                       # Rearrange
+
+| tile | shape | bounds |
+|---|---|---|
+| result, operands | [channels, images, rows, columns] | 128 channels |
+| copy without margin | [channels, images, rows, columns] | only if the operand has a margin |
+"""
 
 import math
 

@@ -17,8 +17,8 @@ the free axis.
 |---|---|---|
 | scores | [queries, units, keys] | 128 queries; a bank of PSUM, 512 keys; more are copied to SBUF |
 | weights, turned | [queries, units, keys], [keys, key tile, units, queries] | of the dtype of the values |
-| turned values | [keys, key tile, heads of a tile, channels] | zeros in the columns of other heads | | sums |
-[channels, sequences, queries] | a bank: 512 queries |
+| turned values | [keys, key tile, heads of a tile, channels] | zeros in the columns of other heads |
+| sums | [channels, sequences, queries] | a bank: 512 queries |
 """
 
 from dataclasses import dataclass, field

@@ -7,6 +7,11 @@ and all later instructions would use one partition. Here the weights are station
         logits[:, tile] = weights[:, tile] @ picture + bias         # a matmul of one column for each tile of inputs
     largest of each partition, and its class
     transpose both to rows; the first of the classes with the largest score
+
+| tile | shape | bounds |
+|---|---|---|
+| weights | [inputs, steps, classes] | 128 inputs, 128 classes of a matmul |
+| logits | [classes, tiles of classes] | float32, 128 classes a column |
 """
 
 import nki.isa as nisa

@@ -2,8 +2,15 @@
 
 for group of rows or images:
     for tile of outputs:                    # up to 128 channels of some of the packed images
-        result = a region of the output buffer, or a tile that goes to HBM convolve_tile(result, weights, inputs)
+        result = a region of the output buffer, or a tile that goes to HBM
+        convolve_tile(result, weights, inputs)
 copy the result down the partitions, if the next operation reads copies
+
+| tile | shape | bounds |
+|---|---|---|
+| inputs | [taps and channels, images, rows, columns] | 128 partitions; two groups in SBUF |
+| weights | [taps and channels, steps, output channels] | 128 output channels |
+| result | [output channels, images, rows, columns] | a PSUM bank of pixels at a time |
 """
 
 from dataclasses import replace

@@ -1,4 +1,15 @@
-"""Operations of a launch that compute each element by itself: sums, products, scales, slopes and activations."""
+"""Operations that compute each element by itself: sums, products, scales, slopes and activations.
+
+    for tile of channels:
+        result = activation(first arithmetic second)            # Combine
+        result = activation(value * scale + shift)              # Affine
+        result = value, or value * slope below 0                # Slope
+
+| tile | shape | bounds |
+|---|---|---|
+| result, operands | [channels, images, rows, columns] | 128 channels |
+| constants | [channels, 1], or [channels, pixels] by element | float32 |
+"""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -6,6 +6,11 @@ once. They stay float32, the dtype of per-partition scalars:
 
     sums[:, t] = a matmul for each input tile
     gates = activation(sums + bias)
+
+| tile | shape | bounds |
+|---|---|---|
+| sums | [channels, tiles, images] | a PSUM bank |
+| gates | [channels, tiles, images] | float32 |
 """
 
 import nki.isa as nisa

@@ -1,6 +1,16 @@
 """Operations of a launch that normalise: each pixel over its channels, or groups of channels over an image.
 
 Images packed along the partitions are groups of channels too: each has its own sums.
+
+    for some pixels of all tiles:
+        sums = ones^T @ values, ones^T @ values^2               # PSUM; over the channels of each pixel
+        result = (values - mean) / sqrt(variance + epsilon) * scale + shift
+
+| tile | shape | bounds |
+|---|---|---|
+| ones | [channels, channels] | one for each dtype that is summed |
+| values, result | [channels, images, rows, columns] of each tile | pixels of a PSUM bank |
+| scale, shift | [channels, 1] | float32 |
 """
 
 from dataclasses import dataclass

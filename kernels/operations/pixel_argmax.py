@@ -7,6 +7,11 @@
 
 16-bit values are transposed by a matmul with the identity, which is exact: the result in PSUM is float32, so that any
 number of channels fills whole words.
+
+| tile | shape | bounds |
+|---|---|---|
+| numbers | [pixels, packed, blocks, at least 8 channels] | float32; SEARCHED_BYTES of a partition |
+| found | [pixels, packed, blocks] | transposed to [blocks, pixels] for the store |
 """
 
 import nki.isa as nisa

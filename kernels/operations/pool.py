@@ -1,4 +1,15 @@
-"""Pools of a launch, from SBUF to SBUF, some rows at a time."""
+"""Pools, from SBUF to SBUF, some rows at a time.
+
+    for some images, tile of channels:
+        for band of output rows:
+            part = the rows that the windows read, copied with padding if they reach beyond the value
+            result[band] = maxima, means or sums over the windows of part
+
+| tile | shape | bounds |
+|---|---|---|
+| part | [channels, images, input rows, columns] | POOL_ELEMENTS of a partition at a time |
+| result | [channels, images, band, output columns] | 128 channels |
+"""
 
 from dataclasses import replace
 

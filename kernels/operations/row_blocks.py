@@ -1,8 +1,14 @@
 """A depthwise convolution in groups of rows: by matrices of several rows of few channels (convolution/row_blocks.py).
 
 for tile of 64 or 32 channels:
-    grouped = rows of a group stacked along the partitions # copies, one tile ahead sums = a matmul for each step of
-    groups and each filter column          # convolve_tile result = rows of a group side by side again # copies
+    grouped = rows of a group stacked along the partitions                     # copies, one tile ahead
+    sums = a matmul for each step of groups and each filter column             # convolve_tile
+    result = rows of a group side by side again                                # copies
+
+| tile | shape | bounds |
+|---|---|---|
+| grouped | [(row of a group, channel), images, groups, columns] | 2 rows of 64 channels, or 4 of 32 |
+| sums, result | like grouped, for the output rows | a PSUM bank |
 """
 
 from dataclasses import replace

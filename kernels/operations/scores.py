@@ -1,4 +1,18 @@
-"""The last layer of a network: scores with images on the partitions, and the index of the largest."""
+"""The last layer of a network: scores with images on the partitions, and the index of the largest.
+
+    for part of up to some blocks of 128 images:
+        for block:
+            sums[image, class] = images^T @ weights             # PSUM; a matmul for each tile of inputs
+            logits[image, block, class] = sums + bias           # SBUF
+        scores = softmax or log-softmax of logits, if requested
+        classes = the first of the largest logits of each row   # max8, nc_find_index8
+
+| tile | shape | bounds |
+|---|---|---|
+| sums | [images, classes] | 128 images; a PSUM bank of classes |
+| logits, scores | [images, blocks, at least 8 classes] | float32 logits; scores of the launch's dtype |
+| classes | [images, blocks] | int32 |
+"""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -8,6 +8,12 @@ channels of a run are on the same partition of several tiles, nothing is transpo
         turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF where a bank is too small
         shares[pixel, block, channel] = exp(turned - largest) / sum         # of each run of channels; SBUF
         result[channel, pixel] = shares^T                                   # PSUM, then SBUF
+
+| tile | shape | bounds |
+|---|---|---|
+| turned | [pixels, blocks, channels] | 128 pixels; a PSUM bank, else SBUF |
+| shares | [pixels, blocks, channels] | of the dtype of the launch |
+| result | [channels, images, rows, columns] | 128 channels |
 """
 
 from itertools import groupby

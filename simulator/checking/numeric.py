@@ -4,8 +4,8 @@
     infinity      an instruction computes an infinity of finite operands
     saturation    a number exceeds the range of the dtype that it is written to
     inexact       an integer beyond 2^24 goes through the engines' float32, or into one, which has 24 bits
-    duplicate a scatter has an index twice: the second write wins, or a sum loses the first base offset   .ap(offset=)
-    of a view that has an offset of its own, which documents count differently
+    duplicate     a scatter has an index twice: the second write wins, or a sum loses the first
+    base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently
 
 Values are examined when they are stored, before rounding; only then are operands checked for NaN and infinities.
 Instructions that select or fill may write NaN and infinities: kernels use them for masking.

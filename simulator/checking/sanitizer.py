@@ -1,12 +1,15 @@
 """Faults that neither the machine's limits nor the values show, found while a kernel runs.
 
-    uninitialised an instruction reads memory that nothing has written overlap         a tensor's elements hold what
-    another tensor at overlapping addresses wrote last dead store      an instruction writes a tile, and nothing reads
-    any of it before the kernel ends lost            values are overwritten before anything has read them not begun a
-    matmul accumulates onto a sum that no matmul began resumed         a matmul without `accumulate` adds to a sum that
-    was read already cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
-    unwritten the kernel returns elements that it has never written clobbered       an instruction writes elements that
-    it has yet to read race            both cores touch an element, one of them writes, and no barrier is between
+    uninitialised   an instruction reads memory that nothing has written
+    overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
+    dead store      an instruction writes a tile, and nothing reads any of it before the kernel ends
+    lost            values are overwritten before anything has read them
+    not begun       a matmul accumulates onto a sum that no matmul began
+    resumed         a matmul without `accumulate` adds to a sum that was read already
+    cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
+    unwritten       the kernel returns elements that it has never written
+    clobbered       an instruction writes elements that it has yet to read
+    race            both cores touch an element, one of them writes, and no barrier is between
 
 Every tensor has a shadow with the last writer of each element, and whether it has been read since. Within one core the
 compiler orders instructions by their reads and writes, so there are no races.
