@@ -35,7 +35,7 @@ _CompileOnlyOption = Annotated[
     bool,
     typer.Option(
         "--compile-only",
-        help="With --selftest: compile everything for trn2 and trn3, or for --target; needs AWS's compiler but no chip.",
+        help="With --selftest: compile everything for trn2 and trn3, or --target; needs AWS's compiler but no chip.",
     ),
 ]
 _ArchiveOption = Annotated[
