@@ -11,6 +11,8 @@ from .expressions import Expressions
 from .notes import CannotError
 from .tiles import function, method
 
+IDENTITY = {"equal": "is", "not_equal": "is not"}  # comparisons with None, which the first compilers traced
+
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
     """Rewrite a call in an expression; None if it means the same today."""
@@ -22,7 +24,12 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         name = dotted.removeprefix("nki.language.")
         if name in ("program_id", "num_programs"):
             return _program(ex, node, name)
-        return function(ex, node, name)
+        if name in IDENTITY and any(isinstance(each, ast.Constant) and each.value is None for each in node.args):
+            return Result(f" {IDENTITY[name]} ".join(ex.rewrite(each).text for each in node.args))
+        found = function(ex, node, name)
+        if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
+            raise CannotError(f"nl.{name} with a mask: shorten its operands")
+        return found
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
     if isinstance(node.func, ast.Name):

@@ -28,7 +28,9 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Container:
-    """A Python list, tuple or dictionary."""
+    """A Python list, tuple or dictionary, and what its elements are if they are tensors."""
+
+    element: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -188,3 +190,10 @@ def _either(first: Value, second: Value, name: str) -> Value:
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
     """Return part of a tensor, with the given shape."""
     return replace(tensor, shape=shape, blocks=0)
+
+
+def with_dtype(value: Value, name: str, rank: int) -> Value:
+    """Return the value of a parameter, with the dtype and rank that the function gives to it."""
+    if isinstance(value, Tensor) and not value.dtype:
+        return Tensor(value.region, f"{name}.dtype", value.shape, value.blocks, rank)
+    return value

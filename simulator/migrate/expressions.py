@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from .context import Ambiguous, Axis, Container, Context, Result, Tensor
 from .indices import Axis as Step
@@ -59,7 +60,12 @@ class Expressions:
             found = self._index(node) or self._operate(self, node)
             return found or self.generic(node)
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            return self._inside(node, "a comprehension or lambda")
+            found = self._inside(node, "a comprehension or lambda")
+            element = (
+                None if isinstance(node, ast.Lambda) else node.value if isinstance(node, ast.DictComp) else node.elt
+            )
+            known = self._known.get(id(element)) if element is not None else None
+            return Result(found.text, Container(known[1].tensor)) if known is not None and known[1].tensor else found
         if isinstance(node, ast.IfExp) and self._mentions(node, Index):
             found = self._either(node)
             if found is not None:
@@ -67,8 +73,14 @@ class Expressions:
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
             return self._inside(node, "a conditional expression")
         found = self.generic(node)
-        container = isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Set))
-        return Result(found.text, Container()) if container else found
+        return Result(found.text, self._container(node)) if isinstance(node, DISPLAYS) else found
+
+    def _container(self, node: ast.expr) -> Container:
+        """Return what a list, tuple, set or dictionary holds; its elements are rewritten already."""
+        elements = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+        tensors = [self.rewrite(each).tensor for each in elements]
+        whole = bool(tensors) and all(tensor is not None for tensor in tensors)
+        return Container(tensors[0] if whole and len(set(tensors)) == 1 else Tensor() if whole else None)
 
     def generic(self, node: ast.expr) -> Result:
         """Rewrite the parts of an expression whose meaning is unchanged."""
@@ -150,6 +162,13 @@ class Expressions:
             return Result("", placed)
         if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             return Result("", base.value[node.slice.value])
+        if (
+            isinstance(base.value, Container)
+            and base.value.element is not None
+            and not isinstance(node.slice, ast.Slice)
+        ):
+            found = self.generic(node)
+            return Result(found.text, replace(base.value.element, dtype=f"{found.text}.dtype", shape=None))
         if base.tensor is None and not self._takes_indices(node):
             return self.generic(node)
         view = self.view(node)
@@ -329,6 +348,7 @@ class Expressions:
         return Result("", Mask(tuple(below)))
 
 
+DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 INDEX_FUNCTIONS = frozenset({"nki.language.arange", "nki.language.mgrid"})
 GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
 RENAMED = {

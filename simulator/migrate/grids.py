@@ -8,7 +8,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from .context import Context
-from .notes import CannotError
+from .notes import CANNOT, MARK, CannotError
 
 _CODE = cst.Module([])
 LAUNCH = "the launch grid is an argument: kernel(..., grid=(2,)), not kernel[2](...)"
@@ -87,3 +87,13 @@ def _stored(node: Any) -> set[str]:
     assigning: list[Any] = [*m.findall(node, targets)]
     defining: list[Any] = [*m.findall(node, m.FunctionDef() | m.ClassDef() | m.AsName())]
     return _names(*(each.target for each in assigning), *(each.name for each in defining))
+
+
+def over_programs_or_note(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
+    """Return `over_programs` of a function; where it is impossible, the function with a parameter and a note."""
+    try:
+        return over_programs(node, ctx)
+    except CannotError as error:
+        ctx.add(CANNOT, str(error))
+        comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
+        return with_programs(node, ctx).with_changes(leading_lines=[*node.leading_lines, comment])

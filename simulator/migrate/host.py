@@ -88,7 +88,9 @@ class Host(cst.CSTTransformer):
             maker = self._dotted(original.func.func) if isinstance(original.func, cst.Call) else ""
             if maker in RUNNERS and _kernel_of(original.func) is None and _kernel_of(updated) is not None:
                 return self._run(maker, updated)  # nki.benchmark(warmup=5)(kernel)
-        if dotted == "nki.jit" and any(a.keyword is not None and a.keyword.value in OLD for a in updated.args):
+        is_partial = dotted == "functools.partial" and bool(updated.args)
+        is_jit = dotted == "nki.jit" or (is_partial and self._dotted(updated.args[0].value) == "nki.jit")
+        if is_jit and any(a.keyword is not None and a.keyword.value in OLD for a in updated.args):
             kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD]
             last = [kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)] if kept else []
             return updated.with_changes(args=[*kept[:-1], *last])

@@ -13,7 +13,8 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from . import device_loops, grids, imports
 from .additions import with_support
 from .audit import LossError, refuse_losses, unbound
-from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined
+from .containers import elements_of
+from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined, with_dtype
 from .functions import called, functions_with_nki
 from .host import Host
 from .layout import in_place_of
@@ -26,7 +27,6 @@ from .renaming import made_in_loops
 from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
-_CODE = cst.Module([])
 PASSES = 3  # most passes: arguments and results of functions are known from earlier passes
 
 
@@ -41,10 +41,6 @@ class Migration:
     def is_whole(self) -> bool:
         """True if nothing is left to be done by hand."""
         return not any(note.kind == CANNOT for note in self.notes)
-
-
-def code_of(node: cst.CSTNode) -> str:
-    return _CODE.code_for_node(node)
 
 
 class Migrator:
@@ -145,9 +141,23 @@ class Migrator:
             for name in ("body", "orelse", "finalbody")
             if (part := getattr(node, name, None)) is not None
         }
+        if isinstance(node, cst.Match):
+            changes["cases"] = self._cases(node, ctx)
         if hasattr(node, "handlers"):
             changes["handlers"] = [each.with_changes(body=self._suite(each.body, ctx)) for each in node.handlers]
         return [node.with_changes(**changes)]
+
+    def _cases(self, node: cst.Match, ctx: Context | None) -> list[cst.MatchCase]:
+        """Rewrite the cases of a match statement; each starts from the state before it."""
+        if ctx is None:
+            return [case.with_changes(body=self._suite(case.body, None)) for case in node.cases]
+        cases, before, after = [], ctx.scope, ctx.scope
+        for case in node.cases:
+            ctx.scope = dict(before)
+            cases.append(case.with_changes(body=self._suite(case.body, ctx)))
+            after = joined(after, ctx.scope)
+        ctx.scope = after
+        return cases
 
     def _suite(self, node: Any, ctx: Context | None) -> Any:
         if isinstance(node, cst.IndentedBlock):
@@ -276,6 +286,7 @@ class Migrator:
         before, node = self._before(ctx, node)
         if isinstance(iterated, ast.Call) and isinstance(iterated.func, (ast.Name, ast.Attribute)):
             ctx.loops[ctx.source.of(tree.target)] = ast.unparse(iterated.args[0]) if len(iterated.args) > 1 else "0"
+        ctx.scope.update(elements_of(tree.target, iterated, ctx))
         self._forget_changed(ctx, tree)
         outer, ctx.in_loop = ctx.in_loop, True
         body = self._suite(self._with_moved(node.body, tree, ctx), ctx)
@@ -358,17 +369,9 @@ class Migrator:
         node = node.with_changes(body=body)
         if ctx.programs:
             self._programs.add(tree.name)
-            node = self._over_grid(node, ctx)
-        return node
-
-    def _over_grid(self, node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-        try:
-            return grids.over_programs(node, ctx)
-        except CannotError as error:
             ctx.line = self._line(node)
-            ctx.add(CANNOT, str(error))
-            comment = cst.EmptyLine(comment=cst.Comment(f"{MARK}{error}"))
-            return grids.with_programs(node, ctx).with_changes(leading_lines=[*node.leading_lines, comment])
+            node = grids.over_programs_or_note(node, ctx)
+        return node
 
     def _context(self, tree: ast.FunctionDef, outer: Context | None, is_kernel: bool) -> Context:
         ctx = Context(self._names, self._notes, self._functions, self._functions[tree.name], taken=self._taken)
@@ -383,7 +386,7 @@ class Migrator:
             known = given.get(name)
             if known is None and name in tensors and self._names.is_first_dialect:
                 known = Tensor("hbm" if is_kernel or name in tensors["hbm of"] else "")
-            scope[name] = _with_dtype(known, name, ranks.get(name, 0))
+            scope[name] = with_dtype(known, name, ranks.get(name, 0))
         ctx.scope = scope
         ctx.ranks = ranks
         ctx.registers = registers_of(tree, self._names)
@@ -392,9 +395,3 @@ class Migrator:
         ctx.products, ctx.axes = named_products(tree, self._names), whole_axes(tree, self._names)
         ctx.accumulators = accumulators_of(tree, self._names, ctx.products)
         return ctx
-
-
-def _with_dtype(value: Value, name: str, rank: int) -> Value:
-    if isinstance(value, Tensor) and not value.dtype:
-        return Tensor(value.region, f"{name}.dtype", value.shape, value.blocks, rank)
-    return value

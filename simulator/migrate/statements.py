@@ -57,6 +57,9 @@ class Statements:
                 result = later.call(self.ex, node.value, dotted) or self.ex.generic(node.value)
             else:
                 result = self.ex.rewrite(node.value)
+                called = node.value.func if isinstance(node.value, ast.Call) else None
+                if isinstance(node.value, ast.Call) and isinstance(called, ast.Attribute) and called.attr == "append":
+                    self._note_element(called.value, self.ex.rewrite(node.value.args[0]))
             text = enclosed(result.text) if result.text != "None" else ""
             return self._changed(text, (node.value, result.text))
         if isinstance(node, ast.Return):
@@ -100,7 +103,13 @@ class Statements:
                 return ""
         if len(node.targets) == 1 and isinstance(target, (ast.Tuple, ast.List)):
             return self._unpack(node, target)
+        if any(isinstance(each, ast.Subscript) and self._destination(each) is not None for each in node.targets):
+            raise CannotError(f"{self.ctx.source.of(node)}: several targets, of which one is part of a tile")
         result = self.ex.rewrite(node.value)
+        for each in node.targets:
+            if isinstance(each, ast.Name):
+                self._learn(each.id, node.value, result)
+            self._note_element(getattr(each, "value", each), result)
         shown = [self.ex.rewrite(each).text for each in node.targets]
         text = f"{' = '.join(shown)} = {enclosed(result.text)}"
         return self._changed(text, (node.value, result.text), *zip(node.targets, shown))
@@ -117,6 +126,11 @@ class Statements:
             return ""
         return self._changed(f"{name} = {enclosed(result.text)}", (value, result.text))
 
+    def _note_element(self, container: ast.expr, element: Result) -> None:
+        """Learn that a tensor is put into a container."""
+        if isinstance(container, ast.Name) and isinstance(self.ctx.scope.get(container.id), Container):
+            self.ctx.scope[container.id] = Container(element.tensor)
+
     def _axis(self, value: ast.expr) -> Result:
         """Return a range used only as an index: a whole axis."""
         assert isinstance(value, ast.Call)
@@ -130,7 +144,7 @@ class Statements:
         known: object = result.value
         if isinstance(known, Tensor) and result.text != name:
             known = Tensor(known.region, known.dtype or f"{name}.dtype", known.shape, known.blocks)
-        if known is None and isinstance(value, (ast.List, ast.Dict, ast.ListComp, ast.DictComp)):
+        if known is None and isinstance(value, (ast.ListComp, ast.DictComp)):
             known = Container()
         self.ctx.scope[name] = known  # type: ignore[assignment]
         if isinstance(known, Tensor) and known.shape is not None:
@@ -159,6 +173,10 @@ class Statements:
             for part in ast.walk(element):
                 if isinstance(part, ast.Name):
                     self.ctx.scope[part.id] = None
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            for element, part in zip(target.elts, value.elts):
+                if isinstance(element, ast.Name):
+                    self._learn(element.id, part, self.ex.rewrite(part))
         text = f"{self.ctx.source.of(target)} = {enclosed(result.text)}"
         return self._changed(text, (value, result.text))
 

@@ -42,6 +42,7 @@ CALLS = {
     "f = nki.trace(plain)": "f = plain",
     'f = nki.jit(plain, mode="trace", debug=True)': "f = nki.jit(plain, debug=True)",
     'f = nki.jit(plain, platform_target="trn2")': "f = nki.jit(plain)",
+    'import functools\nf = functools.partial(nki.jit, mode="trace")': "import functools\nf = functools.partial(nki.jit)",
     "f = nki.jit(plain, debug=True)": "f = nki.jit(plain, debug=True)",
 }
 

@@ -1,0 +1,36 @@
+"""Tiles in lists, tuples and dictionaries, and the names that loops give to them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from .context import Container, Context, Tensor
+
+
+def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str, Tensor]:
+    """Return the names in the target of a loop that are tensors of a container: of `for t in tiles`, enumerate(tiles),
+    zip(tiles, ...), tiles.values() and tiles.items()."""
+    if isinstance(iterated, ast.Name):
+        known = ctx.scope.get(iterated.id)
+        if isinstance(known, Container) and known.element is not None and isinstance(target, ast.Name):
+            return {target.id: replace(known.element, dtype=f"{target.id}.dtype", shape=None)}
+        return {}
+    if not isinstance(iterated, ast.Call):
+        return {}
+    function, arguments = iterated.func, iterated.args
+    pair = target.elts if isinstance(target, ast.Tuple) else []
+    if isinstance(function, ast.Attribute) and function.attr == "values":
+        return elements_of(target, function.value, ctx)
+    if isinstance(function, ast.Attribute) and function.attr == "items" and len(pair) == 2:
+        return elements_of(pair[1], function.value, ctx)
+    called = function.id if isinstance(function, ast.Name) else ""
+    if called in ("reversed", "list", "tuple") and len(arguments) == 1:
+        return elements_of(target, arguments[0], ctx)
+    if called == "enumerate" and len(pair) == 2 and arguments:
+        return elements_of(pair[1], arguments[0], ctx)
+    found: dict[str, Tensor] = {}
+    if called == "zip" and len(pair) == len(arguments):
+        for each, argument in zip(pair, arguments):
+            found.update(elements_of(each, argument, ctx))
+    return found
