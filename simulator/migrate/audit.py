@@ -16,6 +16,7 @@ from .functions import functions_with_nki, is_jit
 from .imports import ENTRY_POINTS, KERNEL_PARAMETERS, RUNNERS
 from .names import Names, is_stored, modern
 from .notes import MigrationError
+from .uses import compares_none
 
 INDEXING = frozenset(  # calls that become slices, numbers or Python ranges
     f"nki.language.{name}"
@@ -184,7 +185,7 @@ def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozense
     for node in unit.nodes:
         if isinstance(node, ast.Call):
             dotted = names.dotted(node.func)
-            own = dotted.startswith(("nki.language.", "nki.isa."))
+            own = dotted.startswith(("nki.language.", "nki.isa.")) and not compares_none(node, dotted)
             if which is not None:
                 count += dotted in which
             else:

@@ -10,8 +10,7 @@ from .context import Result, Tensor, Value
 from .expressions import Expressions
 from .notes import CannotError
 from .tiles import function, method
-
-IDENTITY = {"equal": "is", "not_equal": "is not"}  # comparisons with None, which the first compilers traced
+from .uses import compares_none
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
@@ -24,8 +23,9 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         name = dotted.removeprefix("nki.language.")
         if name in ("program_id", "num_programs"):
             return _program(ex, node, name)
-        if name in IDENTITY and any(isinstance(each, ast.Constant) and each.value is None for each in node.args):
-            return Result(f" {IDENTITY[name]} ".join(ex.rewrite(each).text for each in node.args))
+        if compares_none(node, dotted):
+            operator = "is" if name == "equal" else "is not"
+            return Result(f" {operator} ".join(ex.rewrite(each).text for each in node.args))
         found = function(ex, node, name)
         if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
             raise CannotError(f"nl.{name} with a mask: shorten its operands")

@@ -79,3 +79,9 @@ def registers_of(tree: ast.FunctionDef, names: Names) -> set[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+
+
+def compares_none(call: ast.Call, dotted: str) -> bool:
+    """True for `nl.equal(x, None)` and `nl.not_equal(x, None)`, which the first compilers traced as `is`."""
+    none = any(isinstance(argument, ast.Constant) and argument.value is None for argument in call.args)
+    return none and dotted in ("nki.language.equal", "nki.language.not_equal")

@@ -42,7 +42,6 @@ CALLS = {
     "f = nki.trace(plain)": "f = plain",
     'f = nki.jit(plain, mode="trace", debug=True)': "f = nki.jit(plain, debug=True)",
     'f = nki.jit(plain, platform_target="trn2")': "f = nki.jit(plain)",
-    'import functools\nf = functools.partial(nki.jit, mode="trace")': "import functools\nf = functools.partial(nki.jit)",
     "f = nki.jit(plain, debug=True)": "f = nki.jit(plain, debug=True)",
 }
 
@@ -161,3 +160,8 @@ def test_a_launch_computes_the_programs_of_its_grid(monkeypatch):
     space = {"__name__": "host", "a": a}
     exec(compile(migrate_source(KERNEL + "y = nki.simulate_kernel(kernel[2], a)\n").text, "<host>", "exec"), space)
     np.testing.assert_array_equal(space["y"], a * 2)
+
+
+def test_options_of_nki_jit_in_a_partial():
+    text, _ = host('import functools\nf = functools.partial(nki.jit, mode="trace", debug=True)')
+    assert text == "import functools\nf = functools.partial(nki.jit, debug=True)"
