@@ -28,12 +28,8 @@ class Candidates:
     """Candidates for a number of pictures within `budget_bytes` of an SBUF partition; Unsupported if none fit."""
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, budget_bytes: int) -> None:
-        self._pipeline, self._cost_model, self._pictures, self._budget_bytes = (
-            pipeline,
-            cost_model,
-            pictures,
-            budget_bytes,
-        )
+        self._pipeline, self._cost_model = pipeline, cost_model
+        self._pictures, self._budget_bytes = pictures, budget_bytes
 
     def __iter__(self) -> Iterator[Decisions]:
         for draft in self._drafts():

@@ -37,7 +37,7 @@ from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, banded, can_band, operand_rows, reach_of
-from .graph import Graph, Unsupported
+from .graph import Graph, OutOfSbuf, Unsupported
 from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
@@ -95,8 +95,8 @@ class CostModel:
         return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
-        """Return the price of a launch; Unsupported where it needs more memory than the target has, or
-        elements further apart than instructions step."""
+        """Return the cost of a launch; raise OutOfSbuf if it needs more memory than the target has, Unsupported if
+        its elements are further apart than instructions can step."""
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
@@ -187,7 +187,9 @@ class CostModel:
                 program=program,
                 **operands,
             )
-        except (simulator.CapacityError, simulator.AccessPatternError) as error:
+        except simulator.CapacityError as error:
+            raise OutOfSbuf(str(error)) from None
+        except simulator.AccessPatternError as error:
             raise Unsupported(str(error)) from None
 
     @staticmethod

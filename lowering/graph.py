@@ -29,6 +29,10 @@ class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after wh
     """Reason why a network is not one launch; the message is a clause for the user."""
 
 
+class OutOfSbuf(Unsupported):
+    """A launch needs more on-chip memory than there is; with fewer images, more bands or spilled values it may fit."""
+
+
 @dataclass(frozen=True, order=True)
 class NodeId:
     """Stable name of a node: its number before any pass or, of one that a pass made, that of the node it was made from,

@@ -18,7 +18,7 @@ from ..simulator.machine.host import uncollected
 from .candidates import Candidates
 from .cost_model import CostModel
 from .decide import PlanRequest, decide_elsewhere
-from .graph import Graph, Unsupported
+from .graph import Graph
 from .pipeline import LaunchPlan, Pipeline
 from .plan_cache import PlanCache, TuningRecord, key_of
 from .search import UNBOUNDED, Search
@@ -157,14 +157,5 @@ class LaunchPlanner:
 
     def _quickest(self, pictures: int) -> LaunchPlan:
         """Return the quickest launch for a number of pictures."""
-        reason = Unsupported("nothing of it fits")
-        for eighths in range(8, 4, -1):  # of the room: an operation may need more than the footprint says
-            candidates = Candidates(
-                self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes * eighths // 8
-            )
-            search = Search(self._pipeline, self._cost_model, pictures, self._most)
-            try:
-                return search.find(candidates)
-            except Unsupported as why:
-                reason = why
-        raise reason
+        candidates = Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
+        return Search(self._pipeline, self._cost_model, pictures, self._most).find(candidates)

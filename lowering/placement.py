@@ -18,7 +18,7 @@ from .bands import BandPlan, can_band
 from .decisions import Choice, Decisions, Kind
 from .emit import BAND_UNIT, band_rows
 from .footprint import Footprint
-from .graph import Graph, Unsupported
+from .graph import Graph, OutOfSbuf
 from .passes.choose_forms import COMBINED_BYTES
 from .passes.split_means import is_of_whole_image
 from .pipeline import LaunchPlan
@@ -35,7 +35,7 @@ def make_smaller(
 ) -> tuple[Decisions, list[Choice]]:
     """Return decisions, and choices that are refused, with which a launch of one image at a time takes less of SBUF.
 
-    Unsupported where there is nothing left to try.
+    Raises OutOfSbuf if nothing is left to try.
     """
     needed, fullest = footprint.peak
     number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
@@ -55,7 +55,7 @@ def make_smaller(
             changed = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
         if changed is not None:
             return changed, []
-    raise Unsupported(
+    raise OutOfSbuf(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
         f"{budget_bytes // 1024} are available"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -11,8 +12,10 @@ from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
 from .cost_model import Cost, CostModel
 from .decisions import Choice, Decisions, Kind
-from .graph import Unsupported
+from .footprint import Footprint
+from .graph import OutOfSbuf, Unsupported
 from .pipeline import LaunchPlan, Pipeline
+from .placement import make_smaller
 from .schedule import scaled
 from .warmup import added, with_zeros
 
@@ -137,16 +140,29 @@ class Search:
         return True
 
     def _walk(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a launch with its price. Fewer images go at a time where SBUF turns out to be too small."""
+        """Return a launch with its cost. If it exceeds SBUF although its footprint does not, make it smaller."""
         while True:
             try:
                 return self._priced(plan)
-            except Unsupported:
-                decisions = plan.decisions
-                if all(images == 1 for images in decisions.of(Kind.STAGE).values()):
+            except Unsupported as why:
+                smaller = self._smaller(plan, why)
+                if smaller == plan.decisions:
                     raise
-                decisions = scaled(decisions, 7, 8)
-                plan = self._pipeline.launch(decisions, self._pictures)
+                plan = self._pipeline.launch(smaller, self._pictures)
+
+    def _smaller(self, plan: LaunchPlan, why: Unsupported) -> Decisions:
+        """Return decisions with fewer images at a time or, as long as no launch fits, with the fullest region of a
+        launch in more bands or spilled to HBM; those of the launch if there is nothing to change."""
+        decisions = plan.decisions
+        if any(images > 1 for images in decisions.of(Kind.STAGE).values()):
+            return scaled(decisions, 7, 8)
+        if self.best is None and isinstance(why, OutOfSbuf):
+            footprint = Footprint(plan.emitted, plan.layout)
+            with contextlib.suppress(OutOfSbuf):  # the walk's reason states the bytes that were needed
+                decisions, refused = make_smaller(plan, footprint, [], self._pipeline.budget_bytes)
+                for choice in refused:
+                    decisions = decisions.without_choice(choice)
+        return decisions
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
         """Return a plan with its price; of many alike passes two are walked."""

@@ -6,13 +6,16 @@ from unittest.mock import Mock
 import pytest
 from lowered import decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
+from trninfer.kernels.program import Program
 from trninfer.lowering import search as searching
-from trninfer.lowering.cost_model import CostModel
+from trninfer.lowering.cost_model import Cost, CostModel
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph import OutOfSbuf, Unsupported
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.schedule import StageOf, scaled
 from trninfer.lowering.search import Search
+from trninfer.lowering.weights import WeightLayout
+from trninfer.models.layers import Pool
 
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
 
@@ -126,3 +129,31 @@ def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatc
 def test_launches_that_wait_little_or_need_more_than_sbuf_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loading(monkeypatch, {}, 90.0, 300.0) == [0]
     assert loading(monkeypatch, {}, 950.0, 90.0) == [0]
+
+
+def test_a_launch_that_exceeds_sbuf_although_its_footprint_does_not_is_made_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As long as none fits: one walked before is not slower than what a larger one becomes."""
+    layers = [conv("a", 3, 16, 3), conv("b", 16, 16, 3), Pool("p", "max", (20, 20), (20, 20))]
+    search, walked = Search(pipeline_of(model_of(ending_in_dense((3, 40, 40), layers))), CostModel("trn2", 4), 1), []
+
+    def walk(program: Program, layout: WeightLayout) -> Cost:
+        walked.append(len(program.operations))
+        if len(walked) < 3:
+            raise OutOfSbuf("too little SBUF")
+        return Cost(1.0, 1)
+
+    monkeypatch.setattr(search._cost_model, "walk", walk)
+    assert search.try_out(staged(1)) and search.best is not None
+    (bands,) = search.best.decisions.of(Kind.BANDS).values()
+    assert bands[1] > 2 and walked[0] < walked[1] < walked[2]
+    del walked[:]
+    assert not search.try_out(decide(at_once=1, ahead=8)) and len(walked) == 1
+    assert str(search.reason) == "too little SBUF"
+
+
+def test_strides_that_are_too_long_are_no_reason_for_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of(1)
+    monkeypatch.setattr(search._cost_model, "walk", Mock(side_effect=Unsupported("too far apart")))
+    assert not search.try_out(staged(1)) and str(search.reason) == "too far apart"
