@@ -87,8 +87,8 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
 
 
 def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
-    """Run the checks and the networks and add their results to `test`. Return what interrupted them, if anything:
-    earlier results are still worth sending."""
+    """Run the checks and the networks and add their results to `test`. Return the exception that interrupted them, if
+    any; earlier results are still worth sending."""
     beside = SimulatedBackend(backend.info.target) if test.on_chip else None
     verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
     try:

@@ -31,7 +31,7 @@ class PictureLabels:
         - A .csv, .tsv or .json file: names of pictures and their labels.
         - A pattern with {label}, such as `{label}-*.png`, matched against the ends of paths.
 
-        A label is one of the network, else the number of one.
+        A label is one of the network's labels, or the number of one.
         """
         self._source = source
         self._classes = classes_by_name(labels)

@@ -3,7 +3,8 @@
 Each instruction belongs to the layer of its operation (lowering/owners.py); instructions that keep the Tensor Engine
 warm belong to the launch (kernels/tiling/warm_up.py). A layer's time is the time of its instructions on the critical
 path, so that rows add up to the launch, exactly in whole picoseconds. Work off the critical path takes no time of its
-own. A layer's operations and bytes count as done while its own instructions ran, possibly beside other layers.
+own. A layer's operations and bytes count as done while its own instructions ran, possibly concurrently with other
+layers.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
 
 
 def _launches(session: Session) -> int:
-    """One for the whole network, a few where it is cut, which the note tells first, or a row each."""
+    """Describe the launches: one for the whole network, several if it is cut (the note begins with their number), or
+    one per row."""
     if session.rows[0].kernel != "run_network":
         return len(session.rows)
     return int(session.launches_note.split()[0]) if session.launches_note else 1

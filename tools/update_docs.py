@@ -130,7 +130,7 @@ def changes_table() -> str:
 
 
 def table_of(report: str, title: str) -> str:
-    """Return the table below a title of what `latency_accuracy --markdown` prints."""
+    """Return the table below a title in the output of `latency_accuracy --markdown`."""
     table = re.search(rf"### {re.escape(title)}\n\n((?:\|.*\n)+)", report)
     if table is None:
         raise RuntimeError(f"latency_accuracy prints no table {title!r}")

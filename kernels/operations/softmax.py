@@ -145,7 +145,7 @@ class _Turning:
         self._turn = 0
 
     def compute(self, blocks):
-        """Compute the softmax of blocks of as many pixels each."""
+        """Compute the softmax of blocks of equal size."""
         pixels = blocks[0][3]
         whole = (pixels, len(blocks), self._lanes)
         is_odd = pixels % 2 == 1

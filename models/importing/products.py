@@ -1,4 +1,4 @@
-"""Products of two values that are no attention, as layers: logits mixed between heads, or biased by data.
+"""Products of two values that are not attention, as layers: logits mixed between heads, or biased by data.
 
 The scores of scores.py are written out by an attention whose values are the identity: its output is the weights of the
 softmax, or the product itself.

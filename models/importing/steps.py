@@ -160,7 +160,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     if len(full) > 3:
         large, small, full = _fewer_axes(large, small, full)
     if len(full) > 3 and not large.shape == small.shape == full:
-        order = tuple(range(len(extents)))  # as in the file, where fewer axes may change in turn
+        order = tuple(range(len(extents)))  # the file's order, in which fewer axes may alternate
         outer = extents
         large, small, full = _fewer_axes(first, second, extents)
     if len(full) > 3 and not large.shape == small.shape == full:

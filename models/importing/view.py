@@ -51,7 +51,7 @@ class View:
         return len(self.axes) + self.batched
 
     def with_batch(self) -> View:
-        """Return the same with its first axis, if that has one entry, as the batch axis."""
+        """Return the view with its first axis as the batch axis, if that axis has size 1."""
         if self.batched or not self.axes or self.axes[0]:
             return self
         return View(self.layer, self.axes[1:], True)

@@ -1,9 +1,9 @@
 """Errors of the chip, typed, with one line for the user.
 
 `CompileError` and `ExecutionError` are about a kernel (a `KernelError`), `DeviceLost` about the machine (a
-`BackendUnavailable`). Which exceptions AWS's packages raise is not documented, so errors are recognised by what the
-documentation says their texts hold: the codes NCC_... of the compiler (aws-neuron-sdk, compiler/error-codes) and the
-statuses NRT_... of the runtime (neuron-runtime/api/nrt_status.rst).
+`BackendUnavailable`). AWS does not document which exceptions its packages raise, so errors are recognised by documented
+parts of their texts: the codes NCC_... of the compiler (aws-neuron-sdk, compiler/error-codes) and the statuses NRT_...
+of the runtime (neuron-runtime/api/nrt_status.rst).
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def serve(module: str, kind: str) -> None:
                 ask = worker.answer
                 del message  # with what it holds, while this waits for another
         except MemoryError:
-            os._exit(_NO_MEMORY)  # of no more use: whoever asks starts another
+            os._exit(_NO_MEMORY)  # unusable now; the caller starts another
         except OSError:  # nobody asks any more
             os._exit(0)
 

@@ -137,7 +137,7 @@ def collective_permute(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of each target = src of its source; ranks that are no target keep theirs."""
+    """dst of each target = src of its source; other ranks keep theirs."""
     core = _core("collective_permute")
     pairs = [(int(source), int(target)) for source, target in source_target_pairs]
     sources = {target: source for source, target in pairs}

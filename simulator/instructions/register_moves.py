@@ -102,7 +102,7 @@ def register_load(
 def register_store(
     dst: Annotated[NkiTensor, OneElement(_DTYPES, written=True)], src: Annotated[VirtualRegister, Register()]
 ) -> Instruction:
-    """Return the one element of dst, in HBM or SBUF, = src, its low bits where the element is narrower."""
+    """Store src in the single element of dst, in HBM or SBUF; a narrower element gets its low bits."""
     core = active("register_store")
     _, cost, _, _ = DECLARATIONS["register_store"](core, dst, src)
     if not src.unknown:

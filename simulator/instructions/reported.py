@@ -22,7 +22,7 @@ NeuronCore-v3,
   the device unusable on trn2 and trn3 with SDK 2.32 (aws-neuron-sdk issue 1390, open since September 2026).
 - Rules of the back end's verifier, which refused what the front end had taken, in a public test of kernels for vLLM
   Neuron of October 2026: a 16-bit slot of PSUM that does not begin at a multiple of 4 bytes; a reshaped view of one
-  partition, whose partition step is 0; a DMA transpose whose output rows are no multiple of 32 bytes.
+  partition, whose partition step is 0; a DMA transpose whose output rows are not a multiple of 32 bytes.
 - Names: kernels of nki-library name each tensor of a launch differently, by layer and by turn of a loop.
 """
 
@@ -131,7 +131,7 @@ def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
 
 
 def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
-    """Warn of a DMA transpose whose output rows are no multiple of TRANSPOSED_ROW_BYTES."""
+    """Warn of a DMA transpose whose output rows are not a multiple of TRANSPOSED_ROW_BYTES."""
     row = dst.row * dst._dtype.itemsize
     if row % TRANSPOSED_ROW_BYTES:
         core.warn(

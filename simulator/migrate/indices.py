@@ -84,7 +84,7 @@ class Mask:
 
     def clips(self) -> tuple[Clips, list[Sum]] | None:
         """Return the range kept of each axis, and the sums that must not be positive for the range to be non-empty;
-        None if the mask is no rectangle."""
+        None if the mask is not a rectangle."""
         starts: dict[int, list[Sum]] = {}
         ends: dict[int, list[Sum]] = {}
         counts: dict[int, Sum] = {}

@@ -320,7 +320,7 @@ class Migrator:
         return [*before, changed]
 
     def _forget_changed(self, ctx: Context, loop: ast.For | ast.While) -> None:
-        """Forget index arrays that the loop assigns anew, until it does."""
+        """Forget index arrays that the loop reassigns, until it does."""
         changed = stored(loop.body)
         ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 

@@ -2,7 +2,7 @@
 
 A tile has one address, so that a write waits for the last reader of the previous contents (dependencies.py). The gain
 is computed: the recorded program is scheduled again with each use of the tile as an allocation of its own, which is the
-program of a kernel that makes the tile anew for each use. Data flow stays: a tile is only split where nothing written
+program of a kernel that allocates a new tile for each use. Data flow stays: a tile is only split where nothing written
 before is read after, so that it needs no more memory in program order, and the schedule waits for memory where there is
 none. Tiles at explicit addresses are not split.
 """

@@ -98,7 +98,8 @@ def write_card(
     bins: Sequence[Bin],
     differing: int,
 ) -> None:
-    """Write the card of a trained, calibrated and scored network; kernels give `differing` other answers."""
+    """Write the card of a trained, calibrated and scored network; `differing` answers of the kernels differ from its
+    own."""
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)
     answers = sum(each.answers for each in bins)

@@ -27,7 +27,7 @@ from .signs import ALSO_DIGITS
 from .uci import FORM_STARTS, enlarge, load_split
 
 SIDE = 128  # of the network's input
-PADDING = 114 / 255  # around a picture that is no square, as YOLO's exporters have it
+PADDING = 114 / 255  # padding around a picture that is not square, as in YOLO's exporters
 INK_SIDE = 96  # that glyphs are kept at
 SIDES = {"training": 201, "validation": 202, "held-out": 203}
 LETTERS = [letter for letter in string.ascii_letters + "&%#?@+=" if letter not in ALSO_DIGITS]
@@ -161,7 +161,7 @@ class _Style(NamedTuple):
 def _row(
     sheet: _Sheet, sources: _Sources, style: _Style, length: int, start: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Draw a number of some digits from a place on, as far as there is room, along its line."""
+    """Draw a number of several digits along its line from a start position, as far as it fits."""
     x, y = float(start[0]), float(start[1])
     slope = -math.tan(math.radians(style.angle))
     spacing = style.height * rng.uniform(0.04, 0.35)

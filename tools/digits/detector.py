@@ -1,8 +1,8 @@
 """The module behind `digits-detect`, and its training: a small convolutional detector without anchors.
 
 Each cell of two grids, 16x16 for digits of up to some 32 pixels and 8x8 for larger ones, answers with a box and a score
-for each digit. In training every cell near the middle of a digit learns its box, but one alone learns to answer for it:
-the one whose answer is the best so far. So hardly anything is left to suppress.
+for each digit. In training, every cell near the middle of a digit learns its box, but only the cell with the best box
+so far learns to report it. So hardly anything is left to suppress.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ centred at once, so that a network sees ten times as many shapes of digits and n
 - common signs: COMMON, however some strange font draws its 4 or its 8;
 - drawings: the kinds of `shapes.py` that are trained on;
 - variants: digits as hands write them and few fonts draw them (`variants.py`);
-- turned digits: mirrored, upside down or lying, where that is no digit;
+- turned digits: mirrored, upside down or lying, if the result is not a digit;
 - strokes: a few random lines, arcs and loops, as a script that nobody writes would have them;
 - overlaps: two glyphs across each other;
 - written digits, made-up signs: stroke by stroke, with the same pens (`strokes.py`).

@@ -147,7 +147,7 @@ def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequen
 
 
 def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
-    """Return the offset of all logits with which precision and recall, of boxes above CONFIDENCE, have the best F1."""
+    """Return the offset of all logits that maximises F1 over boxes above CONFIDENCE."""
     answers = answer(*to_network(model, 0.0), examples)
     truths = [example.boxes for example in examples]
 
