@@ -60,7 +60,12 @@ def test_a_safe_csv_for_spreadsheets_and_its_resumption(cli, named, picture_mode
         output = ("--csv-safe", "--output", tmp_path / "o.csv")
         assert cli(*arguments, *output).status == 0
         assert cli(*arguments, "=9.png", *output, "--resume").status == 0
-    assert (tmp_path / "o.csv").read_text("utf-8") == safe + "'=9.png" + safe[safe.rindex("2.png") + 5 :]
+    written = (tmp_path / "o.csv").read_text("utf-8")
+    assert written.startswith(safe + "'=9.png,")
+    *_, (_, *expected), (_, *resumed) = csv.reader(io.StringIO(written, newline=""))
+    # In a batch of another size, BLAS may add in another order.
+    assert resumed[:2] == expected[:2] and float(resumed[2]) == pytest.approx(float(expected[2]), rel=1e-5)
+    assert resumed[3:] == expected[3:]
     assert "--csv-safe is for --format csv" in cli("classify", named, "--csv-safe").err
 
 

@@ -17,7 +17,7 @@ BROKEN = {
     "one dimension on chip": (lambda: new((128,)), "partition and a free dimension"),
     "zero extent": (lambda: new((4, 0)), "positive integers"),
     "unknown dtype": (lambda: new((4, 4), "float12"), "'float12' is not an NKI data type"),
-    "unknown buffer": (lambda: nl.ndarray((4, 4), nl.float32, "sbuf"), "buffer 'sbuf' is none of"),
+    "unknown buffer": (lambda: nl.ndarray((4, 4), nl.float32, "sbuf"), "buffer 'sbuf' must be one of"),
     "513 moving columns": (
         lambda: nisa.nc_matmul(psum((8, 512)), new((4, 8)), new((4, 513))),
         "nc_matmul: moving .* has 513 columns, at most 512",

@@ -41,7 +41,7 @@ def pick(a, at):
 @given(count=st.integers(-2, 6))
 def test_dynamic_range_takes_its_bound_from_memory(count):
     a = counted(6, 4)
-    with pytest.warns(EarlierNkiWarning, match=r"nl\.dynamic_range is of NKI 0\.6 and runs.*nl\.fori_loop"):
+    with pytest.warns(EarlierNkiWarning, match=r"nl\.dynamic_range is from NKI 0\.6; it runs.*nl\.fori_loop"):
         (out,) = simulator.run(squares, a, np.array([[count]], np.int32)).outputs
     expected = a**2
     expected[max(count, 0) :] = 0
