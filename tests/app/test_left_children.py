@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import wait_for_ends
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 
@@ -36,16 +35,5 @@ def test_no_process_of_a_harness_outlives_simulate(tmp_path: Path, end: str) -> 
     )
     processes = [int(word) for word in done.stdout.split()]
     assert len(processes) == 2
-    deadline = time.monotonic() + 5
-    while any(map(is_alive, processes)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_alive, processes))
+    wait_for_ends(processes)
     assert [path.name for path in tmp_path.iterdir()] == ["harness.py"]
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

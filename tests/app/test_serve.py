@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import is_alive, wait_for_ends
 from serving import RunningServer, running_server
 from small_inputs import draw_picture
 from traps import set_traps, sprung
@@ -20,21 +21,6 @@ from trninfer.app.serve import parse_models
 
 pytest.importorskip("fastapi")
 QUICK = ("--max-batch", 1, "--decoders", 1)
-
-
-def is_alive(process: int) -> bool:
-    """True while a process runs; one that has ended and that nobody asked after counts as ended."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for_ends(processes: set[int], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and any(map(is_alive, processes)):
-        time.sleep(0.05)
-    assert not [process for process in processes if is_alive(process)]
 
 
 def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[threading.Thread], list[int]]:

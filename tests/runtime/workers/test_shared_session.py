@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from processes import wait_for_ends
 from shared_runs import (
     FAULT,
     FILL,
@@ -236,15 +237,4 @@ def test_no_worker_outlives_its_run(number) -> None:
     time.sleep(0.5)
     process.send_signal(number)
     assert process.wait(20) in (-number, 1) and len(workers) == 1
-    deadline = time.monotonic() + 10
-    while any(is_alive(worker) for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    wait_for_ends(workers)
