@@ -26,6 +26,7 @@ import numpy as np
 from ...child_python import python_command
 from ..backend import BackendUnavailable
 from .errors import CoreInUse, DeviceLost, ExecutionError, raised_line, runtime_error, useful_line
+from .messages import FOLDER_PREFIX
 from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
 from .taken import is_taken, taken_line
@@ -100,8 +101,6 @@ class Device:
     process. `command` starts it, `variables` are added to its environment, `library` is the package it needs."""
 
     def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
-        self._folder = tempfile.mkdtemp(prefix="trninfer-device-")  # compilers leave files in their working folder
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.library = library
         self.starts = 0  # processes started so far; tensors of earlier ones are gone
         self._command = list(command)
@@ -244,13 +243,15 @@ class Device:
             libraries = [str(LIBRARY_FOLDER), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)  # nrtpy-troubleshooting.rst
             variables.pop(ASYNCHRONOUS, None)
+            folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)  # compilers leave files in their working folder
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             try:
                 self._process = subprocess.Popen(
                     self._command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=variables,
-                    cwd=self._folder,
+                    cwd=folder,
                     start_new_session=True,
                 )
             except OSError as error:

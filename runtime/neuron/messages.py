@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
+
+FOLDER_PREFIX = "trninfer-device-"  # of the working folders of such processes
 
 
 def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -> None:
@@ -34,7 +37,15 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
 
 
 def serve_pipe(make_core: Callable[[], Any]) -> None:
-    """Serve standard input; prints of libraries go to standard error, since the pipe is for answers."""
-    with os.fdopen(os.dup(1), "wb") as pipe:
-        os.dup2(2, 1)
-        serve(make_core, sys.stdin.buffer, pipe)
+    """Serve standard input; prints of libraries go to standard error, since the pipe is for answers.
+
+    The working folder is removed at the end if it was made for this process: the one that made it may have been killed.
+    """
+    folder = os.getcwd()
+    try:
+        with os.fdopen(os.dup(1), "wb") as pipe:
+            os.dup2(2, 1)
+            serve(make_core, sys.stdin.buffer, pipe)
+    finally:
+        if os.path.basename(folder).startswith(FOLDER_PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,12 +153,38 @@ def test_the_commands_of_both_ways() -> None:
     assert runtime._command[0] == torch._command[0] == sys.executable
 
 
-def test_compilers_run_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_compilers_run_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Intermediate files of neuronx-cc do not end up where the user is."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     device = Device([sys.executable, "-c", "import os; open('left', 'w'); os._exit(3)"], "a library")
+    assert not list(tmp_path.iterdir())  # made when the process starts
     with pytest.raises(DeviceLost):
         device.hello()
-    assert not Path("left").exists() and (Path(device._folder) / "left").exists()
+    (folder,) = tmp_path.iterdir()
+    assert not Path("left").exists() and (folder / "left").exists()
+    del device
+    gc.collect()
+    assert not folder.exists()
+
+
+OWNER = """
+import os, signal, sys
+from trninfer.runtime.neuron.device import Device
+core = "type('C', (), {'hello': lambda self: {'folder': __import__('os').getcwd()}})"
+device = Device([sys.executable, "-c", f"from trninfer.runtime.neuron.messages import *; serve_pipe({core})"], "a")
+print(device.hello()["folder"], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nothing_is_left_of_a_killed_owner(tmp_path: Path) -> None:
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=variables, timeout=60)
+    assert done.returncode == -signal.SIGKILL and Path(done.stdout.strip()).parent == tmp_path
+    deadline = time.monotonic() + 10
+    while any(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_exception_without_a_text_has_its_place() -> None:
