@@ -41,10 +41,17 @@ def written_out(importer: Importer, view: View) -> View:
 
 def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
     """Return [*lead, queries, keys] as a view of a layer."""
-    bias = None if scores.is_softmax else scores.bias
-    plain = scores if bias is None else dataclasses.replace(scores, bias=None)
-    made = attend(importer, plain, _identity(importer, scores.keys), batched)
-    return made if bias is None else affine_view(importer, made, np.ones(1), bias)
+    if scores.is_softmax:
+        return attend(importer, scores, _identity(importer, scores.keys), batched)
+    plain = dataclasses.replace(scores, bias=None)
+    last = len(scores.shape) - 1
+    if scores.queries.shape[-2] < scores.keys.shape[-2]:  # transposed, where the identity is smaller
+        plain = dataclasses.replace(plain, queries=scores.keys, keys=scores.queries)
+        made = attend(importer, plain, _identity(importer, plain.keys), batched)
+        made = made.permuted((*range(last - 1), last, last - 1))
+    else:
+        made = attend(importer, plain, _identity(importer, plain.keys), batched)
+    return made if scores.bias is None else affine_view(importer, made, np.ones(1), scores.bias)
 
 
 def _identity(importer: Importer, keys: View) -> View:

@@ -229,6 +229,20 @@ def test_products_that_other_steps_read(op: str, tmp_path: Path) -> None:
     assert attention.is_linear
 
 
+def test_a_product_of_few_queries_is_computed_transposed(tmp_path: Path) -> None:
+    """The identity is of two tokens then, and not of six."""
+    chain = Chain(6, 12)
+    q, k, _ = heads_of(chain, 6, 12, 3)
+    few = chain.add("Slice", *(chain.constant([number]) for number in (1, 3, 2)), first=q)
+    chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=few)
+    chain.add("Add", chain.weight(3, 2, 6))
+    chain.add("Tanh")
+    imported = ends(chain, 36, tmp_path)
+    (attention,) = attentions(imported)
+    shapes = imported.network.shapes()
+    assert shapes[attention.inputs[2]][-1] == 2
+
+
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a_softmax_over_queries_or_heads(axis: int, tmp_path: Path) -> None:
     chain = Chain(5, 12)
