@@ -133,15 +133,8 @@ class Answers:
 
         rows: list[dict[str, Any]] = []
         for answer in self.predictions:
-            if answer.boxes is not None:
-                rows += [{**line, "error": None} for line in box_lines(answer, answer.input)]
-                continue
-            row: dict[str, Any] = {"input": answer.input if isinstance(answer.input, int) else str(answer.input)}
-            if answer.values is None:
-                row |= {"label": answer.label, "class_index": answer.class_index, "probability": answer.probability}
-            else:
-                row |= {f"value_{number}": value for number, value in enumerate(answer.values)}
-            rows.append({**row, "error": None})
+            lines = [_row(answer)] if answer.boxes is None else box_lines(answer, answer.input)
+            rows += [{**line, "error": None} for line in lines]
         rows += [{"input": problem.input, "error": problem.message} for problem in self.errors]
         names = list(dict.fromkeys(name for row in rows for name in row if name != "error"))
         table = pandas.DataFrame(rows, columns=[*(names or ["input"]), "error"])
@@ -239,3 +232,11 @@ class Answers:
 
 def _cell(value: object) -> str:
     return html.escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def _row(answer: Prediction) -> dict[str, Any]:
+    """Return the columns of an answer without boxes."""
+    row: dict[str, Any] = {"input": answer.input if isinstance(answer.input, int) else str(answer.input)}
+    if answer.values is None:
+        return row | {"label": answer.label, "class_index": answer.class_index, "probability": answer.probability}
+    return row | {f"value_{number}": value for number, value in enumerate(answer.values)}

@@ -135,19 +135,23 @@ def _matches(pattern: str, search: _Search) -> list[str]:
     found = []
     for folder in folders:
         try:
-            if not name:  # for a pattern that ends with a slash
-                found += [os.path.join(folder, "")] if os.path.isdir(folder) else []
-            elif not glob.has_magic(name):
-                os.lstat(os.path.join(folder, name))
-                found.append(os.path.join(folder, name))
-            else:
-                shown = [entry for entry in os.listdir(folder or os.curdir) if name[0] == "." or entry[0] != "."]
-                found += [os.path.join(folder, entry) for entry in fnmatch.filter(shown, name)]
+            found += [os.path.join(folder, entry) for entry in _entries(folder, name)]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             search.fail(folder, describe(error))
     return found
+
+
+def _entries(folder: str, name: str) -> list[str]:
+    """Return the entries of a folder that match the last part of a pattern; OSError if it cannot be read."""
+    if not name:  # for a pattern that ends with a slash
+        return [""] if os.path.isdir(folder) else []
+    if not glob.has_magic(name):
+        os.lstat(os.path.join(folder, name))
+        return [name]
+    shown = [entry for entry in os.listdir(folder or os.curdir) if name[0] == "." or entry[0] != "."]
+    return fnmatch.filter(shown, name)
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:

@@ -83,13 +83,7 @@ class Network:
                 raise ModelError(f"layer {layer.name!r}: the name is used twice")
             if isinstance(layer, Softmax) and (layer.name not in answers or readers[layer.name]):
                 raise ModelError(f"layer {layer.name!r}: a softmax must be the last layer")
-            fewest, most = layer.reads()
-            if not fewest <= len(layer.inputs) <= most:
-                count = str(fewest) if fewest == most else f"{fewest} to {most}"
-                raise ModelError(f"layer {layer.name!r}: reads {len(layer.inputs)} layers; {count} are needed")
-            for name in layer.inputs:
-                if name != INPUT and name not in seen:
-                    raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is no layer before it")
+            _check_inputs(layer, seen)
             seen.add(layer.name)
         for layer in self.layers:
             if not readers[layer.name] and layer.name not in answers:
@@ -246,6 +240,17 @@ class Network:
             output_name=typed("network", "output_name", fields.get("output_name", "output"), str),
             output_shape=typed("network", "output_shape", fields.get("output_shape", []), tuple[int, ...]),
         )
+
+
+def _check_inputs(layer: Layer, earlier: set[str]) -> None:
+    """Raise ModelError unless a layer reads as many layers as it needs, all of them earlier ones."""
+    fewest, most = layer.reads()
+    if not fewest <= len(layer.inputs) <= most:
+        count = str(fewest) if fewest == most else f"{fewest} to {most}"
+        raise ModelError(f"layer {layer.name!r}: reads {len(layer.inputs)} layers; {count} are needed")
+    for name in layer.inputs:
+        if name != INPUT and name not in earlier:
+            raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is no layer before it")
 
 
 def _default_output(layers: Sequence[Layer]) -> Output:

@@ -31,21 +31,26 @@ def parse_constants(given: Sequence[str]) -> Values:
             for target, constants in _read(Path(part.strip()[1:])).items():
                 values[target].update(constants)
             continue
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value):
-            raise UsageError(
-                f"--set: {part!r} is not of the form name=value, as in dma_sustained=500, nor @FILE, a file of these"
-            )
+        name, number = _parse_pair(part)
         if name in named:
             raise UsageError(f"--set: {name} is given twice")
         named.add(name)
-        try:
-            number = parse_number(value)
-        except ValueError:
-            raise UsageError(f"--set: {name} must be a number, not {value!r}") from None
         for constants in values.values():
             constants[name] = number
     return values if any(values.values()) else {}
+
+
+def _parse_pair(part: str) -> tuple[str, float]:
+    """Return the name and the number of `name=value`."""
+    name, equals, value = (piece.strip() for piece in part.partition("="))
+    if not (name and equals and value):
+        raise UsageError(
+            f"--set: {part!r} is not of the form name=value, as in dma_sustained=500, nor @FILE, a file of these"
+        )
+    try:
+        return name, parse_number(value)
+    except ValueError:
+        raise UsageError(f"--set: {name} must be a number, not {value!r}") from None
 
 
 def _read(path: Path) -> Values:
