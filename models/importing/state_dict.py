@@ -27,7 +27,7 @@ from .sequence import Sequence
 from .spelled import BATCH_NORM_EPSILON, NORM_PARTS, build_spelled
 
 # Convolutions between pools, as in "Very Deep Convolutional Networks for Large-Scale Image Recognition", table 1.
-VGG_BLOCKS = {
+VGG_BLOCKS: dict[tuple[int, ...], str] = {
     (1, 1, 2, 2, 2): "vgg11",
     (2, 2, 2, 2, 2): "vgg13",
     (2, 2, 3, 3, 3): "vgg16",
