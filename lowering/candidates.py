@@ -1,7 +1,7 @@
-"""Candidates for a launch: decisions that are worth walking, the cheapest by the prices of single operations first.
+"""Candidates for a launch, ordered by the sum of their operations' costs.
 
-Passes offer choices about the launch in their order; each combination that they have use for is a draft. In a draft the
-options for nodes are picked by price, and what does not fit is made smaller. Then its stages are chosen.
+The passes offer choices about the launch in their order; every useful combination is a draft. In a draft the cheapest
+option is picked for each node, regions that do not fit in SBUF are cut into bands or spilled, and stages are chosen.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Candidates:
                 yield plainer(decisions)
 
     def shapes(self) -> list[Decisions]:
-        """Return the choices about the whole launch that are worth pricing."""
+        """Return the combinations of choices about the whole launch that are worth a draft."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
         reason = Unsupported("nothing of it fits")
         for each in self._pipeline.passes:
@@ -78,7 +78,7 @@ class Candidates:
         return sorted(drafts, key=lambda draft: draft.nanoseconds)
 
     def _draft(self, decisions: Decisions) -> LaunchPlan:
-        """Return a launch whose options for nodes are picked by price, with as many values in HBM as it takes."""
+        """Return a launch with the cheapest options for its nodes, and bands and spills until it fits in SBUF."""
         images = ceil_div(self._pictures, decisions.value(Kind.PACK_IMAGES, default=1))
         refused: list[Choice] = []
         while True:
@@ -93,9 +93,9 @@ class Candidates:
         return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
     def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
-        """Return a draft's decisions in three ways, as far as they fit.
+        """Return a draft's decisions with up to three schedules, those that fit.
 
-        For as many images at a time as fit; with the weights staying in SBUF for passes of fewer images; in stages.
+        As many images at a time as fit; passes of fewer images with resident weights; stages.
         """
         decisions, graph = draft.decisions, draft.graph
         staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
@@ -120,8 +120,7 @@ class Candidates:
 
 
 def plainer(decisions: Decisions) -> Decisions:
-    """Return decisions without minimal filtering and with all diagonals loaded: the price of an operation by itself may
-    be wrong about them."""
+    """Return decisions without minimal filtering and with all diagonals loaded, whose costs may differ in a launch."""
     forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
     kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
     return decisions.without(Kind.FORM).having(*kept)

@@ -1,4 +1,4 @@
-"""Answers to the questions of passes by the prices of single operations."""
+"""Options of passes for single nodes, chosen by the costs of the operations that they change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .cost_model import CostModel
 from .decisions import Choice, Option, Question
 from .graph import Graph, Unsupported
 
-MOST_PRICED = 4  # images for which an operation is priced: more take as long each
+MOST_PRICED = 4  # images for which an operation is timed: the time per image hardly changes beyond
 
 
 class CheapestOptions:
     """Picks the cheapest options for a number of images along the free axis.
 
-    `refused`: choices for which SBUF has no room. `made`: those that were picked.
+    `refused`: choices that did not fit in SBUF. `made`: the choices picked so far.
     """
 
     def __init__(self, cost_model: CostModel, images: int, refused: Collection[Choice] = ()) -> None:
@@ -51,11 +51,11 @@ class CheapestOptions:
             return math.inf
 
     def total(self, graph: Graph) -> float:
-        """Return the sum of the prices of all operations, for one image along the free axis of the input."""
+        """Return the sum of the costs of all operations, for one image along the free axis of the input."""
         return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))
 
     def _nanoseconds(self, graph: Graph, number: int) -> float:
-        """Return the price of an operation for one of the images, in passes of fewer where all are too many."""
+        """Return the cost of an operation per image, timed with fewer images if all do not fit."""
         images = self._images
         while True:
             try:

@@ -1,7 +1,8 @@
-"""The price of candidates: the time that the simulator predicts, the only clock there is.
+"""The cost of candidates: the time that the simulator predicts, the only clock there is.
 
-A program is priced by walking it from shapes alone. An operation is priced by itself, its operands in SBUF already:
-half the time of two passes that load its weights each, so that it has its share of filling the pipeline and of loading.
+A program is timed by running its kernel on shapes alone, without data. A single operation is timed with its operands
+already in SBUF, as half of two passes that each load its weights, so that the cost includes a share of filling the
+pipeline and of loading.
 """
 
 from __future__ import annotations
@@ -55,26 +56,24 @@ def dtype_of(itemsize: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Predicted nanoseconds and instructions. `multiplying`: nanoseconds that the Tensor Engine is taken for at the
-    least, 0 where nobody has counted. `waiting`: those that a launch waits for DMAs, its critical path being theirs,
-    at most those in which none moves data."""
+    """Predicted nanoseconds and instructions."""
 
     nanoseconds: float
     instructions: int
-    multiplying: float = 0.0
-    waiting: float = 0.0
+    multiplying: float = 0.0  # least nanoseconds of the Tensor Engine, 0 if not counted
+    waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most those in which none moves data
 
 
 @lru_cache(maxsize=16)
 def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Cost]:
-    """Return the prices that earlier clocks of such a machine have found."""
+    """Return the costs known in this process for such a machine."""
     return {}
 
 
 class CostModel:
-    """Prices for one target and size of numbers; an operation is walked once in a process for each of its forms.
+    """Costs for one target and element size. Each distinct operation is timed once in a process.
 
-    With two `cores` they are those of one of them, which shares its stack of HBM with the other.
+    With two `cores` the costs are those of one core that shares its HBM stack with the other.
     """
 
     def __init__(self, target: str, itemsize: int, cores: int = 1) -> None:
@@ -87,7 +86,7 @@ class CostModel:
 
     @property
     def of_one_core(self) -> CostModel:
-        """The clock of a core that has its stack of HBM to itself."""
+        """The cost model of a core that has its HBM stack to itself."""
         if self.cores == 1:
             return self
         if self._of_one_core is None:
@@ -105,7 +104,7 @@ class CostModel:
         return replace(self._cost_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
-        """Return the launch that was walked last, if it is small, once."""
+        """Return the run of the last `walk` if it is small, and forget it."""
         run, self._walked = self._walked, None
         return run if run is not None and len(run.program) <= MOST_KEPT else None
 
@@ -129,7 +128,7 @@ class CostModel:
         return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
-        """Return the price of one operation, for `images` along the free axis of its input."""
+        """Return the cost of one operation, for `images` along the free axis of its input."""
         mini = _Alone(graph, number)
         key = (*mini.key, images)
         if key not in self._known:
@@ -140,7 +139,7 @@ class CostModel:
         return self._known[key]
 
     def _cost(self, mini: _Alone, images: int) -> Cost:
-        """Return the price of an operation, or that of a band of its rows times the bands where all is too large."""
+        """Time one operation. If it does not fit in SBUF, time one band of rows and multiply by the number of bands."""
         for bands in BANDS:
             try:
                 run = self._run(*mini.launch(images, PASSES, bands))
@@ -155,7 +154,7 @@ class CostModel:
         raise reason
 
     def loading(self, numbers: float) -> float:
-        """Return the nanoseconds that loading this number of weights takes beside everything else."""
+        """Return the nanoseconds of loading this number of weights, as one of many loads in flight."""
         if "loading" not in self._known:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}

@@ -1,4 +1,4 @@
-"""About how many bytes of an SBUF partition a program takes: candidates are pruned by it before they are walked."""
+"""Estimate of the bytes per SBUF partition that a program needs, to prune candidates before they are timed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from .emit import LoweredProgram
 from .weights import WeightLayout
 
-UNREACHABLE = 1 << 40  # bytes: of images that are further apart than instructions can step
-SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM, and what else is there briefly
+UNREACHABLE = 1 << 40  # bytes charged for images further apart than instructions can step
+SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM and other short-lived tiles
 
 
 class Footprint:
@@ -27,26 +27,26 @@ class Footprint:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
-        self._beside: list[int] = []  # of each operation, once the peak is known
-        self._resident_weights = {id(stage): self._staying_in(stage) for stage in emitted.program.stages}
+        self._beside: list[int] = []  # of each operation, filled with the peak
+        self._resident_weights = {id(stage): self._resident_bytes(stage) for stage in emitted.program.stages}
         self._last = {
             part: number
             for number, operation in enumerate(self._operations)
             for parts in operation.sources
             for part in parts
         }
-        for number, operation in enumerate(self._operations):  # a room is there until it is written and read
+        for number, operation in enumerate(self._operations):  # a buffer is live until its last write and read
             if operation.into is not None:
                 self._last[operation.into.buffer] = max(number, self._last.get(operation.into.buffer, 0))
 
     @cached_property
     def peak(self) -> tuple[int, int]:
-        """(bytes, operation) where SBUF is fullest."""
+        """The largest footprint in bytes, and the operation that has it."""
         return self._fullest[:2]
 
     @cached_property
     def values_at_peak(self) -> dict[int, int]:
-        """Bytes of a partition of the values that are there at the peak, by their operations."""
+        """Bytes per partition of the live values at the peak, by operation."""
         return self._fullest[2]
 
     @cached_property
@@ -64,16 +64,16 @@ class Footprint:
         return fullest
 
     def beside_weights(self, number: int) -> int:
-        """Return the bytes of a partition that are taken during an operation, without weights that do not stay."""
+        """Return the bytes per partition in use during an operation, except for weights that are not resident."""
         _ = self.peak
         return self._beside[number] + self._resident_weights[id(self._stages[number])]
 
     def node_of(self, number: int) -> int:
-        """Return the node that an operation is for."""
+        """Return the node that an operation was emitted for."""
         return self._emitted.nodes[number]
 
     def value(self, number: int) -> int:
-        """Return the bytes of a partition that an operation's own value takes."""
+        """Return the bytes per partition of an operation's own value."""
         operation = self._operations[number]
         if operation.has_answers or operation.into is not None:
             return 0
@@ -83,7 +83,7 @@ class Footprint:
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * operation.columns_held
         images = self._images(number, operation)
-        together = 2 if operation.is_fp8 and tiles > 1 else 1  # tiles whose rows take turns
+        together = 2 if operation.is_fp8 and tiles > 1 else 1  # tiles whose rows are interleaved
         if images > 1 and together * elements > MAX_STRIDE:
             return UNREACHABLE
         return tiles * images * elements * self._itemsize(number)
@@ -108,8 +108,8 @@ class Footprint:
         in_groups = convolution is not None and (convolution.group_bytes > 0 or convolution.rows_at_once > 1)
         return resident_weights + (whole if in_groups else needed)
 
-    def _staying_in(self, stage: Stage) -> int:
-        """Return the bytes of a partition of the weights that stay in a stage."""
+    def _resident_bytes(self, stage: Stage) -> int:
+        """Return the bytes per partition of a stage's resident weights."""
         offsets = {
             operation.filtered.weights: node
             for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
@@ -118,7 +118,7 @@ class Footprint:
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
     def _scratch(self, number: int) -> int:
-        """Return the bytes of a partition that an operation takes beside its value and its weights."""
+        """Return the bytes per partition that an operation needs besides its value and its weights."""
         operation, node = self._operations[number], self._graph.nodes[self.node_of(number)]
         if not operation.sources:
             return SCRATCH_BYTES

@@ -1,8 +1,8 @@
-"""Loads of weights that come before earlier operations than the one that multiplies them.
+"""Prefetches of weights: loads issued before earlier operations than the one that multiplies them.
 
-SBUF is given to what a program has in the order of the program. Where a load comes just before its own operation, it
-waits until there is room for the values of all operations before it, whose turn may be long after. So loads come as
-early in the program as SBUF has room for what they bring, beside what each operation until then needs.
+SBUF is allocated in program order. A load that directly precedes its operation waits until the values of all earlier
+operations fit, although these may be written much later. So each load is moved up in the program as far as SBUF can
+hold its weights beside the memory of every operation in between.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def with_prefetches(emitted: LoweredProgram, layout: WeightLayout, budget_bytes:
 def _early(
     stage: Stage, first: int, nodes: tuple[int, ...], layout: WeightLayout, held: list[int], budget_bytes: int
 ) -> tuple[tuple[Prefetch, ...], ...]:
-    """Return the loads that come before each operation of a stage, the first of which has the number `first`.
+    """Return the loads to issue before each operation of a stage; `first` is the number of the stage's first operation.
 
-    `held`: bytes that each has beside its weights.
+    `held`: bytes that each operation needs besides its weights; updated with the prefetched ones.
     """
     loading = [n for n, operation in enumerate(stage.operations) if _is_loading(operation)]
     early: list[list[Prefetch]] = [[] for _ in nodes]

@@ -1,4 +1,4 @@
-"""The quickest launch among candidates, by walking them."""
+"""Search for the fastest launch: candidates are timed as whole launches, and the best is improved choice by choice."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from .schedule import scaled
 from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # instructions of a launch
-WALKED_INSTRUCTIONS = 8_000  # that candidates may take in all, as whole launches
-LEAST_GAIN = 0.1  # of a launch, that loading its weights ahead may gain for it to be tried
-AHEAD = (8, 6)  # eighths of the room
+WALKED_INSTRUCTIONS = 8_000  # budget: instructions of all candidates timed as whole launches
+LEAST_GAIN = 0.1  # share of the launch that prefetching must be able to save to be tried
+AHEAD = (8, 6)  # eighths of SBUF that prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
-FEWEST_WALKED = 2  # candidates that are walked whatever they take
-BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried when the budget is used up
+FEWEST_WALKED = 2  # candidates timed regardless of the budget
+BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried although the budget is spent
 
 
 class Search:
-    """The quickest launch of those that were walked; `reason` is why the last one that could not be was not.
+    """The fastest of the launches timed so far (`best`); `reason` is the error of the last one that could not be timed.
 
-    A budget of instructions bounds what is walked: the first candidates are, whatever they take, and then as many as it
-    allows. A candidate that the Tensor Engine alone takes longer for than for the quickest is not walked, and counts as
-    if it were.
+    A budget of instructions limits the search. The first candidates are timed regardless of it. A candidate whose
+    matmuls alone take longer than the best launch is not timed, but still counts against the budget.
     """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
@@ -47,11 +46,11 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """True if the budget is used up."""
+        """True if the budget is spent."""
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
-        """Return the quickest launch of some candidates and what is near it; Unsupported where none can be walked."""
+        """Return the fastest of some candidates and of their neighbours; raise Unsupported if none can be timed."""
         for decisions in candidates:
             self.try_out(decisions)
             if self.is_over:
@@ -63,14 +62,14 @@ class Search:
         return self.best
 
     def improve(self, offered: Callable[[LaunchPlan], Iterator[Decisions]]) -> None:
-        """Try what is offered for the quickest launch, as long as something of it is quicker."""
+        """Try the offered decisions for the best launch until none of them is faster."""
         improved = True
         while improved:
             assert self.best is not None
             improved = any([self.try_out(decisions) for decisions in offered(self.best)])
 
     def try_out(self, decisions: Decisions) -> bool:
-        """Walk a candidate, unless the budget is used up; true if it is the quickest so far."""
+        """Time a candidate unless the budget is spent; return True if it is the fastest so far."""
         is_last = any(decisions.of(kind) for kind in BEYOND)
         if decisions in self._tried or (self.is_over and not is_last):
             return False
@@ -93,7 +92,7 @@ class Search:
         return True
 
     def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions that differ from those of a launch in one choice."""
+        """Yield the neighbours of a launch: decisions that differ in one choice."""
         for each in self._pipeline.passes:
             yield from each.near(best.graph, best.decisions)
         if max(best.passes) > 1 or best.decisions.of(Kind.RESIDENT_WEIGHTS):
@@ -101,9 +100,9 @@ class Search:
             yield scaled(best.decisions, 2, 1)
 
     def _early(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions by which weights are loaded before earlier operations, until that makes a launch quicker.
+        """Yield decisions with prefetched weights until one makes the launch faster.
 
-        That may gain at most what the launch waits for DMAs, and what it takes to fill SBUF with weights.
+        The gain is at most the time that the launch waits for DMAs, and at most the time to fill SBUF with weights.
         """
         filling = self._cost_model.loading(self._pipeline.budget_bytes * PARTITIONS / best.graph.itemsize)
         if best.decisions.of(Kind.PREFETCH) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
@@ -113,7 +112,7 @@ class Search:
                 yield best.decisions.having(Choice(Kind.PREFETCH, value=eighths))
 
     def _warm(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions by which the Tensor Engine multiplies zeros where it waits."""
+        """Yield decisions with warm-up matmuls where the Tensor Engine waits."""
         if best.decisions.of(Kind.WARM_UP):
             return
         zeros: tuple[Pair, ...] = ()
@@ -129,7 +128,7 @@ class Search:
             run = self._last
 
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
-        """True if a launch of one pass takes at least as long as the quickest, by the prices of its operations."""
+        """True if a launch of one pass takes at least as long as the best, by the costs of its operations."""
         packed = plan.program.packed
         if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.of(Kind.BANDS):
             return False
@@ -165,7 +164,7 @@ class Search:
         return decisions
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a plan with its price; of many alike passes two are walked."""
+        """Return a plan with its cost, extrapolated from two passes if there are many equal ones."""
         program = plan.program
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:
