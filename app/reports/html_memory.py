@@ -36,7 +36,7 @@ def _memory(run: Any, region: str) -> Markup:
     told = (
         f"{title}: at most {quantity(use.peak_bytes, 'B')} of {quantity(use.capacity, 'B')} "
         f"({percent(use.peak_bytes / use.capacity)}), "
-        f"{microseconds(use.peak_ns / 1000)} us after the first trigger."
+        f"{microseconds(use.peak_ns / 1000)} us after the first trigger.{_least(run, region, use.peak_bytes)}"
     )
     chart = element("figure", _curve(use, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
@@ -70,6 +70,17 @@ def _memory(run: Any, region: str) -> Markup:
         )
     more = f", {SHOWN_TILES} of {len(use.owners)}" if len(use.owners) > SHOWN_TILES else ""
     return fragment(chart, table(f"{title} at its peak{more}", headings, rows) if rows else None, advice)
+
+
+def _least(run: Any, region: str, peak_bytes: int) -> str:
+    """Return a sentence on the peak in the kernel's own order, the SBUF figure of all tables, if it is smaller."""
+    least = run.memory.sbuf_bytes
+    if region != "sbuf" or least >= peak_bytes:
+        return ""
+    needed = quantity(least, "B")
+    return (
+        f" In the kernel's own order {needed} suffice, the figure of tables and JSON; loads that run ahead take more."
+    )
 
 
 def _curve(use: Any, end: float, title: str) -> Markup:

@@ -9,14 +9,16 @@ from trninfer.app.reports import html_memory as memory
 from trninfer.simulator.timing.memory_use import MemoryUse, TileLife
 
 
-def run_of(points, capacity: int = 1000, owners=(), makespan: float = 100.0, parts=None) -> SimpleNamespace:
-    """A launch whose SBUF is as given, and whose PSUM is empty."""
+def run_of(
+    points, capacity: int = 1000, owners=(), makespan: float = 100.0, parts=None, least: int = 1000
+) -> SimpleNamespace:
+    """A launch whose SBUF is as given, and whose PSUM is empty; `least` bytes suffice in its own order."""
     peak_ns, peak = max(points, key=lambda point: point[1])
     sbuf = MemoryUse(capacity, tuple(points), peak, peak_ns, tuple(owners))
     psum = MemoryUse(100, ((0.0, 0),), 0, 0.0, ())
     return SimpleNamespace(
         memory_use=lambda region: {"sbuf": sbuf, "psum": psum}[region],
-        prediction=SimpleNamespace(makespan=makespan), parts=parts,
+        prediction=SimpleNamespace(makespan=makespan), parts=parts, memory=SimpleNamespace(sbuf_bytes=least),
     )  # fmt: skip
 
 
@@ -28,6 +30,12 @@ def test_the_peak_is_told_and_drawn_as_steps() -> None:
     # 84 units of 1000 are for the figures; 108 of 130 stand for the capacity, as the curve comes near it.
     assert path["d"] == "M84,108.0 H84.0 V108.0 H313.0 V64.8 H542.0 V97.2 H771.0 V108.0 V108.0 Z"
     assert [line["class"] for line in page.all("line")] == ["axis", "roof lesser"]
+
+
+def test_the_figure_of_tables_is_named_beside_a_larger_peak() -> None:
+    points = [(0.0, 400), (75.0, 0)]
+    assert "In the kernel's own order 100 B suffice" in Page(memory.memory_section(run_of(points, least=100))).text
+    assert "suffice" not in Page(memory.memory_section(run_of(points, least=400))).text
 
 
 def test_a_low_curve_is_drawn_large_and_one_that_lasts_reaches_the_end() -> None:
