@@ -154,17 +154,17 @@ class _Recorder:
             finally:
                 if outermost:
                     self._inside = False
-                    self._count(name, holds)
+                    self._count("" if holds else f"{name} does not hold{_difference(*args[:2])}")
 
         return compare
 
-    def _count(self, name: str, holds: bool) -> None:
+    def _count(self, failure: str) -> None:
         if not self.found.launches:
             return
         self.found.comparisons += 1
-        if not holds:
+        if failure:
             line = next((f.lineno for f in inspect.stack(0) if f.filename == self._file), 0)
-            self.found.failures.append(f"line {line} of the migrated file: {name} does not hold")
+            self.found.failures.append(f"line {line} of the migrated file: {failure}")
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function and record its exceptions, except for failures of comparisons."""
@@ -183,6 +183,19 @@ class _Recorder:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file]
         place = f"line {lines[-1]} of the migrated file: " if lines else ""
         return place + traceback.format_exception_only(error)[-1].strip()
+
+
+def _difference(*values: Any) -> str:
+    """Describe how far two compared arrays are apart, "" if that is no number."""
+    try:
+        first, second = (np.asarray(value, np.float64) for value in values)
+        with np.errstate(all="ignore"):
+            shares = np.abs(first - second) / np.abs(second)
+        largest = float(np.max(shares[np.isfinite(shares)], initial=0.0))
+    except (TypeError, ValueError):
+        return ""
+    rounded = " (a bfloat16 is rounded by up to 0.39 %)" if 0 < largest <= 2**-8 else ""
+    return f", the values differ by up to {100 * largest:.3g} %{rounded}" if largest else ""
 
 
 def _main(arguments: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
-from .imports import KERNEL_PARAMETERS, RUNNERS, dotted_of
+from .imports import KERNEL_PARAMETERS, RUNNERS, TENSOR_TYPES, dotted_of
 from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
@@ -80,6 +80,10 @@ class Host(cst.CSTTransformer):
 
     def leave_Call(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:  # noqa: N802
         dotted = self._dotted(original.func)
+        for each in original.args:
+            if isinstance(each.value, cst.Subscript) and self._dotted(each.value.value) in TENSOR_TYPES:
+                shown = dotted_of(each.value.value)
+                self._notes.add(self._line, CANNOT, f"{shown}[...] as an argument: pass an array, such as np.zeros")
         if not self._keep_runners:
             if dotted == "nki.simulate_kernel":
                 return self._simulation(updated)

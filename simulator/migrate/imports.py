@@ -109,6 +109,9 @@ def _import_from(package: str, name: str, bound: str) -> str:
     return f"from {package} import {name} as {bound}" if bound != name else f"from {package} import {name}"
 
 
+TENSOR_TYPES = ("nki.tensor", "nki.typing.tensor", "nki.typing.mutable_tensor", "nki.language.tensor")
+
+
 class Decorators:
     """Decorators that made kernels, and those that only the first compiler accepted."""
 
@@ -163,8 +166,7 @@ def without_old_annotations(parameters: _Annotated, names: Names) -> _Annotated:
             text = dotted_of(
                 updated.annotation.value if isinstance(updated.annotation, cst.Subscript) else updated.annotation
             )
-            old = ("nki.tensor", "nki.typing.tensor", "nki.typing.mutable_tensor", "nki.language.tensor")
-            if names.meaning(text) in old:
+            if names.meaning(text) in TENSOR_TYPES:
                 return updated.with_changes(annotation=cst.parse_expression(f"{names.nl}.NkiTensor"))
             return updated
 

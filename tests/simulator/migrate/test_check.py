@@ -44,9 +44,10 @@ def test_comparisons_that_fail_are_told_with_their_line(tmp_path):
     found = run("y = nki.simulate(doubled)(x)\nnp.allclose(y, x)\nnp.testing.assert_array_equal(y, x)\n", tmp_path)
     assert (found.launches, found.comparisons, found.error, found.well) == (1, 2, "", False)
     first = KERNEL.count("\n") + 2
+    apart = "does not hold, the values differ by up to 100 %"
     assert found.failures == [
-        f"line {first} of the migrated file: numpy.allclose does not hold",
-        f"line {first + 1} of the migrated file: numpy.testing.assert_array_equal does not hold",
+        f"line {first} of the migrated file: numpy.allclose {apart}",
+        f"line {first + 1} of the migrated file: numpy.testing.assert_array_equal {apart}",
     ]
     assert found.shown == f"1 launch, 0 of 2 comparisons hold; {found.failures[0]}"
 
@@ -104,3 +105,8 @@ def test_a_process_that_dies_is_told(tmp_path):
     found = run("import os\nos._exit(7)\n", tmp_path)
     assert found.error == "the process that ran it ended with status 7"
     assert not Path("answer.json").exists()
+
+
+def test_a_difference_that_rounding_explains_is_named(tmp_path):
+    found = run("y = nki.simulate(doubled)(x)\nnp.allclose(y, 2.005 * x)\n", tmp_path)
+    assert found.failures[0].endswith("the values differ by up to 0.25 % (a bfloat16 is rounded by up to 0.39 %)")

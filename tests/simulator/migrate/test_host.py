@@ -165,3 +165,8 @@ def test_a_launch_computes_the_programs_of_its_grid(monkeypatch):
 def test_options_of_nki_jit_in_a_partial():
     text, _ = host('import functools\nf = functools.partial(nki.jit, mode="trace", debug=True)')
     assert text == "import functools\nf = functools.partial(nki.jit, debug=True)"
+
+
+def test_types_of_tensors_as_arguments_are_noted():
+    _, notes = host("from neuronxcc.nki.typing import tensor\nplain(tensor[[4, 8], nl.float32])")
+    assert [note.kind for note in notes] == [CANNOT] and "tensor[...] as an argument: pass an array" in notes[0].message
