@@ -81,7 +81,7 @@ Examples:
   trninfer ffnn --data samples/digits-X.bin --labels samples/digits-Y.bin --verify
   trninfer ffnn --data X.bin --weights lab/ --format csv --output classes.csv
   trninfer ffnn --data big.npy --format ndjson --top-k 1 | head
-  trninfer ffnn --data table.csv --model net.onnx --id name --label-column class
+  trninfer ffnn --data table.csv --model table.onnx --id name --label-column class
   trninfer ffnn --data X.bin --backend neuron --cores 2 --batch-size 512
 """
 

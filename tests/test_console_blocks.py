@@ -1,87 +1,132 @@
-"""Commands that pages show: run from an empty folder, or named here with what they need.
+"""Every console block of every page, run from an empty folder; what a test cannot run is named here with its reason.
 
-Tutorials are run by tests/tools/test_tutorials.py, examples of help by their own tests.
+Tutorials' generated blocks are run by tests/tools/test_tutorials.py.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
-import sys
-from pathlib import Path
+from itertools import takewhile
 
 import pytest
+from console_blocks import ROOT, Command, Folder, Written, find_pages, read_steps
 from trninfer.app.main import open_app
 from typer.main import get_command
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-ELSEWHERE = {  # pages whose commands need what a test has not
-    "chip.md": "a chip, or AWS's wheels",
-    "cluster.md": "a cluster, or a folder of photos",
-    "predictions.md": "other people's repositories; benchmarks/published_rows.py prints what they gave",
-    "serving.md": "a server beside the test: tests/inference/serving",
-    "two-cores.md": "a network of 500 MB",
+NOT_RUN = {  # what a command, or a part of one between `&&`, begins with or contains: what it needs
+    r"pip install|python -m pip|venv\b|git clone|yolo export": "a network",
+    r"apt-get|sudo |wget |\. /etc/os-release|\| sudo|echo \"deb": "root and a network",
+    r"(?:source|export) .*/(?:bin|aws)|torch_neuronx|--(backend neuron|compare-backends)|--compile-only": "a chip",
+    r"selftest-trn2|^trninfer profile ": "what a chip gave: tests/app/test_simulate_archive.py, test_profile.py",
+    r"--cluster|^ray start": "a cluster of Ray: tests/runtime/cluster",
+    r"asst4|lab6|\.\./part2|\.\./nki_conv2d|--test-|test_harness|--basic|run_benchmark": "a course's repository",
+    r"--sources sources": "other people's repositories",
+    r"yolov8n|yolo\.safetensors|lraspp|fcn\.|deeplab": "a network of ultralytics or torchvision: test_detect.py",
+    r"siamese|vgg16|resnet\.safetensors": "a network of hundreds of megabytes, or of two inputs",
+    r"models\.example\.org|0\.0\.0\.0": "an address that others reach: tests/app/test_serve.py",
+    r"^pytest$|^ruff |^mypy$|suite cs149-part2": "minutes, or is this test",
+    r"--requests 1000": "minutes",
+    r"tools\.digits": "the fonts that drew the held-out pictures: tests/tools/digits",
+    r"predicted\.json|heldout|digits\.json": "files that a command above wrote, which is not run",
 }
-OTHERS = frozenset({"commands.md", *(page.name for page in DOCS.glob("tutorial-*.md"))})
-_COMMAND = re.compile(r"^(?:\$ )?(trninfer [^\n#]*)", re.M)
-_FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
+STATUS = {  # commands that report that something is wrong, as their page says
+    "trninfer migrate --check --output new/ softmax.py": 1,
+    "trninfer simulate --lines 0 --sanitize=numeric softmax.py": 1,
+}
+SLOW = {"docs/commands.md", "docs/serving.md", "docs/simulator.md", "docs/tutorial-chip.md"}
+_INLINE = re.compile(r"`(trninfer [a-z][^`]*)`")
 
 
-def commands(page: Path) -> list[str]:
-    """The commands of trninfer in the fences of a page, lines that are continued in one."""
-    text = page.read_text(encoding="utf-8")
-    fences = [fence.replace("\\\n", " ") for fence in _FENCE.findall(text)]
-    return [command.strip() for fence in fences for command in _COMMAND.findall(fence)]
+def reason(part: str) -> str | None:
+    """Return why a part of a command line is not run."""
+    return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, part)), None)
 
 
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if page.name not in OTHERS and commands(page)]
+def runnable(command: Command) -> str:
+    """Return the parts of a command line that can be run here."""
+    return " && ".join(part for part in command.line.split(" && ") if not reason(part))
 
 
-def test_every_page_with_commands_is_run_or_named_with_a_reason():
-    assert {page.name for page in PAGES} == {"simulator.md", *ELSEWHERE}
+def read_commands() -> list[Command]:
+    """Return the commands of all pages."""
+    return [step for page in find_pages() for step in read_steps(page) if isinstance(step, Command)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_have_the_options_that_pages_give_them(page):
-    known = get_command(open_app())
-    for command in commands(page):
-        _, name, *words = shlex.split(command)
-        options = {option for parameter in known.commands[name].params for option in parameter.opts}
-        given = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert given <= options | {"--help"}, command
+def read_runs() -> dict[str, list[Command | Written]]:
+    """Return the steps that run in one folder, by page; each block of the reference is of its own."""
+    runs: dict[str, list[Command | Written]] = {}
+    for page in find_pages():
+        for step in read_steps(page):
+            by_block = page.name == "commands.md" and isinstance(step, Command)
+            name = str(page.relative_to(ROOT)) + (f":{step.block}" if by_block else "")
+            if isinstance(step, Written) or runnable(step):
+                runs.setdefault(name, []).append(step)
+    return {name: steps for name, steps in runs.items() if any(isinstance(step, Command) for step in steps)}
 
 
-def run(command: str, folder: Path) -> str:
-    """The output of a command of trninfer, which may say that a check failed."""
-    words = [sys.executable, "-m", "trninfer", *shlex.split(command)[1:]]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout + done.stderr
+RUNS = read_runs()
+CASES = [pytest.param(name, marks=pytest.mark.slow if name.partition(":")[0] in SLOW else (), id=name) for name in RUNS]
 
 
 def without_figures(text: str) -> str:
-    """A text with figures masked, which change with the clock."""
-    return re.sub(r"\s+", " ", re.sub(r"[\d.,]+", "0", text)).strip()
+    """Return a text with its figures masked, which change with the clock."""
+    return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "0", text)).strip()
 
 
-@pytest.mark.slow
-def test_the_first_page_of_kernel_authors_from_an_empty_folder(tmp_path):
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_run_from_an_empty_folder(name, tmp_path):
     pytest.importorskip("libcst")
-    text = (DOCS / "simulator.md").read_text(encoding="utf-8")
-    old, _, mended = re.findall(r"```python\n(.*?)```", text, re.S)[:3]
-    blocks = re.findall(r"```\n\$ (?:mkdir new\n\$ )?([^\n]*)\n(.*?)```", text, re.S)
-    assert len(blocks) == 4
-    (tmp_path / "softmax.py").write_text(old, encoding="utf-8")
-    (tmp_path / "new").mkdir()
-    folder = tmp_path
-    for number, (command, shown) in enumerate(blocks):
-        if number == 2:  # the page mends the kernel, which moves lines
-            before = "        nisa.activation(dst=powers, op=nl.exp, data=tile)\n"
-            migrated = (folder / "softmax.py").read_text(encoding="utf-8")
-            assert before in migrated
-            (folder / "softmax.py").write_text(migrated.replace(before, mended), encoding="utf-8")
-        found = without_figures(run(command, folder))
-        first = without_figures(shown.splitlines()[0])
-        assert first in found, f"{command}: {found}"
-        folder = tmp_path / "new"
+    folder = Folder(tmp_path)
+    try:
+        for step in RUNS[name]:
+            if isinstance(step, Written):
+                step.write(tmp_path)
+                continue
+            status, printed = folder.run(runnable(step))
+            assert status == STATUS.get(step.line, 0), f"{step.line}: exit status {status}: {printed}"
+            masked = without_figures(printed)
+            for line in step.shown:
+                assert without_figures(line) in masked, f"{step.line} does not print {line!r} but:\n{printed}"
+    finally:
+        folder.close()
+
+
+def test_a_reason_that_no_command_has_is_not_listed():
+    parts = [part for command in read_commands() for part in command.line.split(" && ")]
+    for pattern in NOT_RUN:
+        assert any(re.search(pattern, part) for part in parts), pattern
+    assert set(STATUS) <= {step.line for steps in RUNS.values() for step in steps if isinstance(step, Command)}
+
+
+def test_commands_of_all_pages_have_the_options_that_pages_give_them():
+    """Also of the commands that are not run, and of those within sentences."""
+    known = get_command(open_app()).commands
+    found = [(page.name, line) for page in find_pages() for line in _INLINE.findall(page.read_text(encoding="utf-8"))]
+    found += [(command.page, command.line) for command in read_commands()]
+    checked = 0
+    for page, line in found:
+        for words in re.findall(r"(?:^|&& |\| )trninfer (.*?)(?=$| && | \|)", line):
+            name, *options = re.sub(r"""['"`\\]""", "", words).split()
+            if name == "simulate":  # options behind FILE are the script's
+                options = [*takewhile(lambda word: not word.endswith(".py"), options)]
+            given = {word.partition("=")[0] for word in options if word.startswith("--")}
+            allowed = {option for parameter in known[name].params for option in parameter.opts} | {"--help"}
+            assert given <= allowed, (page, line)
+            checked += 1
+    assert checked > 200
+
+
+def test_files_and_mends_of_a_page_are_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr("console_blocks.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    fences = (
+        "<!-- file: a.txt -->\n```python\n1\n2\n```",
+        "<!-- mend: a.txt: 2 -->\n```\n3\n```",
+        "```\n$ cat a.txt\n1\n```",
+    )
+    page.write_text("\n".join(fences))
+    written, mended, command = read_steps(page)
+    written.write(tmp_path)
+    mended.write(tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "1\n3\n"
+    assert command == Command("page.md", 2, "cat a.txt", ("1",))

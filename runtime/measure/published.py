@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import csv
 import hashlib
+import re
 import sys
+import textwrap
 import types
 import warnings
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from ...models.errors import TrninferError
 from ...simulator import TensorSpec, install, run
 
 NOT_COMPARABLE = "not comparable: "  # begins the note of a kernel whose published time is of another program
+_BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:[ \t]+\S.*\n|[ \t]*\n)+)", re.M)
 _DIGITS = 12  # of the SHA-256 that are kept
 
 
@@ -46,8 +49,8 @@ class PublishedKernel:
     parameters: dict[str, Any]
     repository: str
     commit: str
-    file: str
-    sha256: str
+    file: str  # with `#N` the N-th block of Python of a page of documentation that has the kernel
+    sha256: str  # of the whole file
     kernel: str
     constants: dict[str, int]  # what its author set before timing it
     note: str
@@ -65,7 +68,7 @@ class PublishedKernel:
 
     def path(self, folder: Path) -> Path:
         """Return the path of the source below a folder of checkouts."""
-        return folder / self.repository / self.file
+        return folder / self.repository / self.file.partition("#")[0]
 
 
 @cache
@@ -138,14 +141,16 @@ def predict_published(published: PublishedKernel, folder: Path) -> float:
 def load_published(published: PublishedKernel, folder: Path) -> Any:
     """Return the kernel of a published source, migrated, with the constants that its author set. Raises SourceError."""
     path = published.path(folder)
+    file = published.file.partition("#")[0]
+    checkout = f"git -C {folder / published.repository} checkout {published.commit} -- {file}"
     try:
         data = path.read_bytes()
     except OSError:
         clone = f"git clone https://github.com/{published.repository} {folder / published.repository}"
-        raise SourceError(f"{path}: no such file; get it with `{clone}`") from None
+        is_cloned = (folder / published.repository).is_dir()
+        raise SourceError(f"{path}: no such file; get it with `{checkout if is_cloned else clone}`") from None
     found = hashlib.sha256(data).hexdigest()[:_DIGITS]
     if found != published.sha256:
-        checkout = f"git -C {folder / published.repository} checkout {published.commit}"
         raise SourceError(f"{path}: another version than the one that was timed; `{checkout}` gets that")
     module = types.ModuleType(f"published {path.stem}")
     module.__file__ = str(path)
@@ -155,7 +160,8 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(_migrated(data.decode(), published.constants), str(path), "exec"), module.__dict__)
+            source = _migrated(_python(published, data.decode()), published.constants)
+            exec(compile(source, str(path), "exec"), module.__dict__)
     except SourceError:
         raise
     except Exception as error:  # whatever a stranger's file raises
@@ -165,6 +171,18 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     if not hasattr(module, published.kernel):
         raise SourceError(f"{path}: it has no kernel {published.kernel}")
     return getattr(module, published.kernel)
+
+
+def _python(published: PublishedKernel, text: str) -> str:
+    """Return a file's Python: all of it, or one block of a page."""
+    number = published.file.partition("#")[2]
+    if not number:
+        return text
+    blocks = [textwrap.dedent(block) for block in _BLOCK.findall(text)]
+    found = [block for block in blocks if f"def {published.kernel}(" in block]
+    if len(found) < int(number):
+        raise SourceError(f"{published.file}: the page has {len(found)} blocks with {published.kernel}")
+    return found[int(number) - 1]
 
 
 def _migrated(text: str, constants: dict[str, int]) -> str:

@@ -1,8 +1,10 @@
 """Published kernels: where their sources are, and predictions of a source as it is found in a checkout."""
 
 import hashlib
+import textwrap
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("libcst")
@@ -17,7 +19,7 @@ from trninfer.runtime.measure.published import (
     set_constants,
 )
 from trninfer.runtime.measure.suites import THEIRS, load_suite, run_suite, suite_names
-from trninfer.simulator import TensorSpec
+from trninfer.simulator import TensorSpec, run
 
 # In the dialect of the courses: instructions return tiles.
 SOURCE = """\
@@ -74,7 +76,11 @@ def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tm
         ),
         (
             replace(kernel, sha256="0" * 12),
-            "another version than the one that was .* checkout d1552616`",
+            "another version than the one that was .* checkout d1552616 -- part1/kernels.py`",
+        ),
+        (
+            replace(kernel, file="part2/gone.py"),
+            "no such file; get it with `git -C .* checkout d1552616 -- part2/gone.py`",
         ),
         (replace(kernel, kernel="subtracted"), "it has no kernel subtracted"),
         (replace(kernel, constants={"COLUMNS": 1}), "the source assigns no number to COLUMNS"),
@@ -93,6 +99,22 @@ def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tm
 def test_constants_are_replaced_where_they_are_assigned_and_nowhere_else():
     assert set_constants(SOURCE, {"ROWS": 2}) == SOURCE.replace("ROWS = 64 ", "ROWS = 2 ", 1)
     assert set_constants("def f():\n    é, n = 1, 2\n    N = 3; M = 4\n", {"N": 10, "M": 0}).endswith("N = 10; M = 0\n")
+
+
+def test_a_kernel_is_a_block_of_a_page(kernel, tmp_path):
+    other = SOURCE.replace("nl.add", "nl.multiply").replace("nki.jit", "nki.jit  # the second")
+    page = "".join(
+        f"Text.\n\n.. code-block:: python\n\n{textwrap.indent(source, '    ')}\n"
+        for source in ("import os\n", SOURCE, other)
+    )
+    kernel.path(tmp_path).write_text(page, encoding="utf-8")
+    digits = hashlib.sha256(page.encode()).hexdigest()[:12]
+    second = replace(kernel, file=f"{kernel.file}#2", sha256=digits)
+    a = np.full((128, 8), 3, np.float32)
+    assert run(load_published(second, tmp_path), a, a).outputs[0][0, 0] == 9
+    assert second.path(tmp_path) == kernel.path(tmp_path)
+    with pytest.raises(SourceError, match="the page has 2 blocks with added"):
+        load_published(replace(second, file=f"{kernel.file}#3"), tmp_path)
 
 
 def test_every_published_kernel_of_a_suite_is_one_of_its_cases():
