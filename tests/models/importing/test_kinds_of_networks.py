@@ -201,11 +201,58 @@ def large_picture(random: Random) -> Chain:
     return chain
 
 
+def mixed_products(random: Random) -> Chain:
+    """Products of two values whose scores are mixed between heads, biased by data, or read by other steps; keys may be
+    those of all heads."""
+    tokens, heads, features = pick(random, 3, 5, 8), pick(random, 2, 3), pick(random, 4, 6)
+    chain = Chain(tokens, 12)
+    parts = []
+    for number in range(3):
+        own = heads if not number or random.random() < 0.7 else 1
+        chain.add("MatMul", chain.weight(12, own * features), first="x")
+        chain.add("Reshape", chain.constant([-1, tokens, own, features]))
+        parts.append(chain.add("Transpose", perm=[0, 2, 1, 3]))
+    q, k, v = parts
+    scores = chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
+    if random.random() < 0.5:
+        chain.add("Add", chain.add("MatMul", chain.weight(heads, features, tokens), first=q), first=scores)
+    if random.random() < 0.5:
+        chain.conv((heads, heads), (1, 1))
+    end = pick(random, 0, 1, 2)
+    if end == 1:
+        chain.add("Softmax", axis=-1)
+    elif end == 2:
+        chain.add("Relu")
+    if random.random() < 0.4:
+        chain.conv((heads, heads), (1, 1))
+    chain.add("MatMul", v)
+    chain.add("Flatten")
+    chain.gemm(heads * tokens * features, 3)
+    return chain
+
+
+def windows(random: Random) -> Chain:
+    """Windows of an image as images of their own, convolved or pooled."""
+    count, side, channels = pick(random, 2, 3), pick(random, 3, 4, 5), pick(random, 2, 4)
+    chain = Chain(channels, count * side, count * side)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    chain.add("Reshape", chain.constant([channels, count, side, count, side]))
+    chain.add("Transpose", perm=[1, 3, 0, 2, 4])
+    chain.add("Reshape", chain.constant([count * count, channels, side, side]))
+    if random.random() < 0.6:
+        chain.conv((channels, channels), (3, 3), pads=[1] * 4, strides=[pick(random, 1, 2)] * 2)
+    else:
+        chain.add(str(random.choice(["MaxPool", "AveragePool"])), kernel_shape=[2, 2], strides=[1, 1])
+    chain.add("Relu")
+    chain.add("Reshape", chain.constant([1, -1]))
+    return chain
+
+
 KINDS: dict[str, Callable[[Random], Chain]] = {
     build.__name__: build
     for build in (
         star, selective_kernels, table, saturated, heads_before_the_batch, normalised_rows, upsampled, without_a_batch,
-        large_picture,
+        large_picture, mixed_products, windows,
     )
 }  # fmt: skip
 
