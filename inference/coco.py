@@ -134,8 +134,10 @@ def _read_text(path: Path, most: int) -> str:
 def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an annotation that matter for boxes."""
     bbox = [float(value) for value in entry["bbox"]]
+    if len(bbox) != 4:
+        raise ValueError
     area = float(entry.get("area", bbox[2] * bbox[3]))
-    if len(bbox) != 4 or not all(map(math.isfinite, (*bbox, area))):
+    if not all(map(math.isfinite, (*bbox, area))):
         raise ValueError
     return {
         "category_id": int(entry["category_id"]),

@@ -182,9 +182,8 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     if named is None:
         chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
     else:
-        found = named.select(
-            names, lambda at: _is_text(types, schema.types[at]), lambda at: names[at].startswith(INDEX)
-        )
+        kinds = schema.types  # a new list each time
+        found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
         features = [names[column] for column in found.features]
         id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
         notes += [note for note in (found.note(names),) if note is not None]
@@ -194,9 +193,8 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
             raise ValueError(f"column {name[:40]!r} is of type {kind}; text or numbers are needed")
     dropped = () if named is None else named.drop
-    left = [
-        name for name in names if name.startswith(INDEX) and name not in (*chosen.features, *chosen.texts, *dropped)
-    ]
+    used = {*chosen.features, *chosen.texts, *dropped}
+    left = [name for name in names if name.startswith(INDEX) and name not in used]
     if left:
         notes.insert(0, f"left out as pandas' index: {', '.join(left)}")
     return replace(chosen, notes=tuple(notes))

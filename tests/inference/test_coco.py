@@ -115,6 +115,7 @@ def test_a_score_is_that_of_pycocotools(tmp_path):
     [
         ({"images": None}, "not COCO's annotations"),
         ({"annotations": [{"image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]}]}, "not COCO's annotations"),
+        ({"annotations": [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 1]}]}, "not COCO's annotations"),
         ({"categories": [{"id": 1, "name": "horse"}], "annotations": []}, "none of its classes (horse)"),
     ],
 )

@@ -188,3 +188,19 @@ def test_ids_and_classes_beside_features(tmp_path: Path) -> None:
     path = write(tmp_path / "i.parquet", {"__index_level_0__": ["x", "y"], "a": [1, 2]})
     with read_features(path, 1, columns=Columns(id_column="__index_level_0__")) as rows:
         assert rows.sides is not None and rows.sides.ids == ["x", "y"] and rows.notes == ()
+
+
+def test_types_of_many_columns_are_listed_once() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+
+    class Schema:
+        names: ClassVar[list[str]] = [f"c{number}" for number in range(100)]
+        lists = 0
+
+        @property
+        def types(self) -> list[Any]:
+            self.lists += 1
+            return [pyarrow.float64()] * len(self.names)
+
+    schema = Schema()
+    assert len(parquet_tables._select(pyarrow.types, schema, Columns()).features) == 100 and schema.lists == 1
