@@ -4,6 +4,8 @@ The Vector Engine has no divide, but bounds, slopes and steps are cheaper there 
 Engine. So lookups run on the Scalar Engine, comparisons and products on the Vector Engine.
 """
 
+import math
+
 import nki.isa as nisa
 import nki.language as nl
 
@@ -12,6 +14,8 @@ IN_STEPS = (
     *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
     *("reciprocal", "power", "sigmoid_by_powers"),
 )
+
+FEW_ROOTS = 32  # numbers of a partition whose powers take less time than the Scalar Engine's table
 
 TURN, TURN_REST = 6.28125, 0.0019353071795864769  # 2 pi
 QUARTER_TURN = 1.5707963267948966
@@ -40,7 +44,10 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         scale: a float32 column [P, 1], or None for one.
     """
     function = _function(activation)
-    if function is not None:
+    is_plain = bias is None or bias.dtype == nl.float32  # the dtype in which the Vector Engine reads columns
+    if activation == "sqrt" and is_plain and _numbers(dst) <= FEW_ROOTS:
+        _few_roots(dst, data, bias, scale)
+    elif function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
     # rounding keeps the order, so bounds may be applied after the cast, where that is faster
     elif activation == "clip":
@@ -88,6 +95,26 @@ def _function(activation):
     }
     assert activation in functions, f"there is no activation {activation}"
     return functions[activation]
+
+
+def _numbers(tile):
+    """Return the elements of a partition."""
+    return math.prod(tile.shape[1:])
+
+
+def _few_roots(dst, data, bias, scale):
+    """Compute the square roots of few numbers as powers, without the time that a table takes to load."""
+    moved = _tile(dst)
+    nisa.tensor_scalar(
+        dst=moved,
+        data=data,
+        op0=nl.multiply,
+        operand0=1.0 if scale is None else scale,
+        op1=nl.add,
+        operand1=0.0 if bias is None else bias,
+        engine=nisa.engine.vector,
+    )
+    nisa.tensor_scalar(dst=dst, data=moved, op0=nl.power, operand0=0.5, engine=nisa.engine.vector)
 
 
 def _on_scalar_engine(dst, data, function, bias, scale):

@@ -114,6 +114,17 @@ def test_a_sigmoid_by_powers_far_from_zero(dtype: Any) -> None:
     assert_close(run(x, "sigmoid_by_powers")[0], 1 / (1 + np.exp(-np.maximum(wide(x), -700))), dtype)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
+def test_roots_of_few_numbers_load_no_table(dtype: Any) -> None:
+    few, many = (np.abs(normal((128, count), dtype)) for count in (8, 512))
+    columns = np.ones((128, 2), np.float32)
+    for x in (few, many):
+        result = simulator.run(apply, x, columns, activation="sqrt", parameters=())
+        assert_close(result.outputs[0], np.sqrt(wide(x)), dtype)
+        assert_close(result.outputs[1], np.sqrt(wide(x) + 1), dtype)
+        assert any(event.op == "load_table" for event in result.timeline) == (x is many)
+
+
 def test_sines_of_many_turns() -> None:
     """A thousand turns away a float32 still distinguishes angles of 0.0005."""
     x = np.linspace(-6283, 6283, 510, dtype=np.float32).reshape(1, -1)
