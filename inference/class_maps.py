@@ -147,7 +147,7 @@ def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> 
     border = np.zeros(pixels.shape, bool)
     border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
     border[1:] |= pixels[1:] != pixels[:-1]
-    mixed = np.array(picture.convert("RGB"))
+    mixed = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))  # without another copy
     table = _colors(labels)
     for rows in _row_bands(pixels):
         part = pixels[rows]
