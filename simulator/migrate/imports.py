@@ -96,6 +96,9 @@ def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[I
         for alias in node.names:
             name = dotted_of(alias.name)
             bound = dotted_of(alias.asname.name) if alias.asname else name
+            if package == "nki.isa.constants" and name in api().names.get("nki.isa", ()):
+                found.append(Imported(bound, f"nki.isa.{name}", _import_from("nki.isa", name, bound)))
+                continue
             dotted = f"{package}.{name}" if package else name
             line = "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound)
             found.append(Imported(bound, dotted, line))

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("libcst")
 import libcst as cst
+from trninfer.simulator.migrate import migrate_source
 from trninfer.simulator.migrate.imports import Decorators, dotted_of, imported, is_old, without_old_annotations
 from trninfer.simulator.migrate.names import Names
 from trninfer.simulator.migrate.notes import CHECK, Note, Notes
@@ -110,3 +111,11 @@ def test_annotations_of_tensors():
     assert new == "a: nl.NkiTensor, b: nl.NkiTensor, c: int, *, d: nl.NkiTensor = None"
     returned = cst.parse_statement("def f() -> nt.tensor[4]: ...").returns
     assert cst.Module([]).code_for_node(without_old_annotations(returned, names).annotation) == "nl.NkiTensor"
+
+
+def test_enums_that_moved_into_nki_isa():
+    text = "from neuronxcc.nki.isa.constants import oob_mode as mode, dge_mode\n\n\nSKIP = mode.skip, dge_mode.none\n"
+    found = migrate_source(text)
+    assert found.is_whole and found.text.startswith(
+        "from nki.isa import oob_mode as mode\nfrom nki.isa import dge_mode\n"
+    )
