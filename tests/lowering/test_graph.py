@@ -61,7 +61,7 @@ def test_lines_name_node_operation_operands_shape_fields_and_layer() -> None:
     assert lines[0].startswith("   0  Convolution(x0) -> 200x6x5  activation=(relu,()) ") and lines[0].endswith("  # a")
     m, b, c = (number_of(TWO, name) for name in "mbc")
     assert f"Combine(%{b} + %{c}) -> 8x5x4  " in lines[m]
-    assert f"Scores(%{m},%1)" in lines[-1]
+    assert f"DenseHead(%{m},%1)" in lines[-1]
 
 
 def test_an_operation_matches_by_kind_and_fields() -> None:

@@ -33,7 +33,7 @@ def test_every_body_of_an_operation_is_checked() -> None:
         for operation in check.parameters["program"].operations
     }
     # Packed rows are decisions about whole networks; resident values time others.
-    assert {kind.__name__ for kind in set(BODIES) - bodies} == {"RowFoldPool", "Resident"}
+    assert {kind.__name__ for kind in set(BODIES) - bodies} == {"RowFoldPool", "Placeholder"}
 
 
 def test_what_failed_on_a_chip_comes_first() -> None:
