@@ -3,8 +3,9 @@
 Rows without fitted constants are predicted unseen; their errors are used unchanged. For any other row, all constants
 fitted to the left-out rows are refitted jointly to the other rows of the device, by least squares of the relative
 errors, with predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A
-constant that the other rows do not determine is taken from the other device if it was found independently there, and
-otherwise removed from the model: a time becomes zero, a rate unlimited, a share 1.
+constant that the other rows do not determine takes the value that documents alone give (`PRIORS`), or that of the
+other device if it was found independently there. Otherwise it is removed from the model: a time becomes zero, a rate
+unlimited, a share 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from trninfer.benchmarks.error_statistics import percentage_error
 from trninfer.benchmarks.predictions import Change, PredictedRow, predict_latencies
-from trninfer.simulator.timing.constants import Constant, constants
+from trninfer.simulator.timing.constants import Constant, Machine, constants, machine
 
 # relative change of a constant for the slopes: large compared with rounding, small compared with the constant
 STEP = 0.05
@@ -25,6 +26,16 @@ DETERMINED = 0.25
 UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
 WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: refitted among half, the same and double
 OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
+HBM_ACCESS = 32  # bytes of the smallest access to a pseudo channel of HBM2e and HBM3 (JEDEC JESD235, JESD238)
+
+
+def _least_element(m: Machine) -> float:
+    """Return nanoseconds of an element that moves as one smallest access to HBM, with its descriptor."""
+    return HBM_ACCESS / m.dma_peak + m.descriptor_ns
+
+
+# What documents alone give for constants that few rows show; not used by the simulator.
+PRIORS: dict[str, Callable[[Machine], float]] = {"small_element_ns": _least_element}
 
 Floats = NDArray[np.float64]
 
@@ -103,11 +114,13 @@ class Study:
         return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
 
     def _undetermined(self, name: str) -> float:
-        """Return the factor to the other device's value, or the one that removes the constant if that was not found
-        independently."""
+        """Return the factor to the value of PRIORS, or else to the other device's, or the one that removes the constant
+        if that was not found independently."""
         own = self.constants[name]
         if own.value == 0:
             return 1.0  # it has no effect already
+        if name in PRIORS:
+            return PRIORS[name](machine(self.device)) / own.value
         if self.device in OTHER_DEVICE:
             elsewhere = constants(OTHER_DEVICE[self.device])[name]
             if elsewhere.mark != "scaled" and elsewhere.value != 0:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from trninfer import simulator
 from trninfer.benchmarks.kernels.random_chain import STEPS, random_chain
 from trninfer.simulator import TensorSpec
+from trninfer.simulator.timing.constants import machine
 from trninfer.simulator.timing.critical_path import RESOURCES
 
 TARGET = "trn2"
@@ -27,6 +28,8 @@ FASTER_WITH_MORE = 0.05  # for an additional row or column
 SLOWER_WITH_MORE = 0.10  # beyond the cost of its own work
 FASTER_WITH_MORE_WORK = 0.001  # rounding
 SLOWER_WITH_TWICE = 0.02
+SIZES = (1, 3, 127, 128, 129, 256, 511, 512, 513, 1024)  # where tiles, banks of PSUM and packets begin and end
+BANDWIDTH = ("dma_peak", "dma_sustained", "hbm_stack_rate")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Kernel:
     buffers: int = 0
     maker: str = "unknown"
 
-    def run(self) -> simulator.Run:
+    def run(self, constants: Mapping[str, float] | None = None) -> simulator.Run:
+        """Time the kernel, with changed constants of the machine if given."""
         shape = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -51,6 +55,7 @@ class Kernel:
                 TensorSpec(shape, self.dtype),
                 TensorSpec((128, 128), self.dtype),
                 target=TARGET,
+                constants=constants,
                 functional=False,
                 pure=True,
                 steps=self.steps,
@@ -75,10 +80,10 @@ class Violation(NamedTuple):
 
 def draw(rng: random.Random) -> Kernel:
     """Draw a random kernel of one to twelve tiles."""
-    columns = rng.choice([rng.randint(1, 40), rng.randint(100, 600), rng.choice([127, 128, 256, 511, 512, 1024])])
+    columns = rng.choice([rng.randint(1, 40), rng.randint(100, 600), rng.choice(SIZES)])
     turned = rng.random() < 0.15
     return Kernel(
-        rows=rng.choice([128 * rng.randint(1, 12), rng.randint(2, 900)]),
+        rows=rng.choice([128 * rng.randint(1, 12), rng.randint(2, 900), rng.choice(SIZES)]),
         columns=min(columns, 128) if turned else columns,
         steps=tuple(rng.choice(STEPS) for _ in range(rng.randint(0, 6))),
         dtype=rng.choice(["float32", "bfloat16"]),
@@ -124,6 +129,10 @@ def slower_with_twice(kernel: Kernel) -> Iterator[Violation]:
         after = run.what_if(resource)
         if after > before * (1 + SLOWER_WITH_TWICE):
             yield Violation(kernel, f"{resource} twice as fast", before, after)
+    rates = machine(TARGET)
+    after = kernel.run({name: 2 * getattr(rates, name) for name in BANDWIDTH}).latency_us
+    if after > before * (1 + SLOWER_WITH_TWICE):
+        yield Violation(kernel, "another machine of twice the bandwidth", before, after)
 
 
 RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {

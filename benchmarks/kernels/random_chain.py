@@ -5,7 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-STEPS = ("add", "scale", "exp", "max", "turn", "multiply", "share", "copy", "narrow", "park")
+STEPS = ("add", "scale", "exp", "max", "turn", "multiply", "share", "copy", "narrow", "park", "cast", "sum")
 
 
 @nki.jit
@@ -61,6 +61,15 @@ def _taken(step, tile, weights, kept, start, mode):
         nisa.tensor_copy(dst=result, src=tile)
     elif step == "share":
         nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.multiply, engine=nisa.engine.gpsimd)
+    elif step == "cast":
+        other = nl.bfloat16 if tile.dtype == nl.float32 else nl.float32
+        between = nl.ndarray((size, columns), dtype=other, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=between, src=tile)
+        nisa.activation(dst=result, op=nl.copy, data=between)
+    elif step == "sum":
+        total = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+        nisa.activation(dst=result, op=nl.copy, data=tile, scale=total)
     elif step == "max":
         largest = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=tile, axis=1)

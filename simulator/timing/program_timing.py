@@ -87,9 +87,14 @@ class ProgramTiming:
         return critical_path(self.program, self.schedule)
 
     def faster_makespan(self, resource: str, times: float) -> float:
-        """Return the makespan in nanoseconds with a resource (timing/critical_path.py) `times` as fast."""
+        """Return the makespan in nanoseconds with a resource (timing/critical_path.py) `times` as fast.
+
+        Engines take what can start first, so other times can lead to a worse order. A faster resource is never slower
+        than now, since the order of now remains possible: with it, no instruction starts later.
+        """
         programs = tuple(faster_program(program, resource, times) for program in self.programs)
-        return self._makespan_of(programs, faster_machine(self.machine, resource, times))
+        found = self._makespan_of(programs, faster_machine(self.machine, resource, times))
+        return min(found, self.makespan) if times >= 1 else max(found, self.makespan)
 
     def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
         """Return the makespan in nanoseconds of other programs of the cores."""
