@@ -15,6 +15,9 @@ from .uses import compares_none
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
     """Rewrite a call in an expression; None if it means the same today."""
+    if compares_none(node, dotted):
+        operator = " is " if dotted.endswith(".equal") else " is not "
+        return Result(operator.join(ex.rewrite(each).text for each in node.args))
     if not ex.ctx.names.is_first_dialect:
         return later.call(ex, node, dotted)
     if dotted.startswith("nki.isa."):
@@ -23,9 +26,6 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         name = dotted.removeprefix("nki.language.")
         if name in ("program_id", "num_programs"):
             return _program(ex, node, name)
-        if compares_none(node, dotted):
-            operator = "is" if name == "equal" else "is not"
-            return Result(f" {operator} ".join(ex.rewrite(each).text for each in node.args))
         found = function(ex, node, name)
         if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
             raise CannotError(f"nl.{name} with a mask: shorten its operands")

@@ -111,6 +111,7 @@ def test_results_of_functions_are_described_without_names_of_theirs():
 def test_comparisons_with_none_and_masks_that_nothing_replaces():
     cases = ["if nl.not_equal(b, None):\n    pass", "if nl.equal(b, None) and n > 1:\n    pass"]
     first, second = migrated_each(cases, parameters="b, n")
+    assert migrated(cases[0], "b", head=LATER).startswith("if b is not None:")
     assert first.startswith("if b is not None:") and second.startswith("if b is None and n > 1:")
     assert refused_each(["y = nl.dropout(nl.load(a), 0.5, mask=n == 0)"], parameters="a, n") == [
         "nl.dropout with a mask: shorten its operands"
