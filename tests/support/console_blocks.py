@@ -161,7 +161,8 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 
-TILE_N, BUFFERS = 512, 2
+TILE_N = 512
+BUFFERS = 2
 
 
 @nki.jit
@@ -237,7 +238,7 @@ def write_networks(folder: Path, random: np.random.Generator) -> None:
     """Write small networks with random weights: of pictures, of 1000 classes, of digits, and of a table's rows."""
     for name, channels, side, classes in (
         ("network", 3, 32, 10),
-        ("net", 3, "side", 10),
+        ("net", 3, 32, 10),
         ("keras", 3, 32, 10),
         ("resnet50", 3, 32, 1000),
         ("mnist", 1, 28, 10),
