@@ -228,7 +228,7 @@ def write_files(folder: Path) -> None:
     (folder / "notebook.ipynb").write_text(NOTEBOOK)
     (folder / "token.txt").write_text("a-token-of-twenty-letters\n")
     (folder / "classes.txt").write_text("".join(f"class {number}\n" for number in range(10)))
-    (folder / "labels.csv").write_text("input,label\na.png,class 7\n")
+    (folder / "labels.csv").write_text("input,label\na.png,7\n")
     columns = [f"f{number}" for number in range(64)]
     rows = [",".join([f"row{row}", *map(str, numbers), "7"]) for row, numbers in enumerate(features)]
     (folder / "table.csv").write_text("\n".join([",".join(["name", *columns, "class"]), *rows, ""]))
