@@ -13,10 +13,11 @@ from ..checking.lint.operand_limits import local_tensors
 from ..checking.lint.scope import FunctionScope
 from ..checking.lint.source import Files
 from ..checking.lint.tensors import LocalTensors
+from ..machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from .kernel import TensorSpec
 
-LARGE = 1 << 14  # an extent that every slice with bounds fits in
-USUAL = (128, 512)  # the shape of a parameter without any use that decides
+LARGE = 1 << 15  # an extent that every slice with bounds fits in
+USUAL = (PARTITIONS, PSUM_BANK_FLOATS)  # the shape of a parameter without any use that decides
 OF_OTHERS = {"src": "dst", "dst": "src"}
 LOADS = ("nki.language.load", "nki.language.store")
 Shape = tuple[int, ...]
