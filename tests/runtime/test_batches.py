@@ -29,7 +29,7 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn3", 1), ("trn2", 2), ("trn3", 2))  # target, and cores of a logical core
-QUICK = 8  # networks of a plain run of pytest
+QUICK = 4  # networks of a plain run of pytest
 COMBINATIONS = tuple(itertools.product(NETWORK_DTYPES, MACHINES))
 FLOAT32 = 1e-4  # of a score: a probability is then off by less than the 2e-3 that are allowed
 
