@@ -1,1 +1,1 @@
-"""Checks beyond the machine's limits: the linter, and sanitizers of memory and of numbers."""
+"""Checks that go beyond the limits of the machine: the linter, and sanitizers of memory and of numerics."""

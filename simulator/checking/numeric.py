@@ -1,14 +1,14 @@
-"""Numeric faults while a kernel runs, each reported at its first occurrence.
+"""Detection of numerical faults while a kernel runs; each fault is reported at its first occurrence.
 
-    nan           an instruction computes NaN of operands without one
-    infinity      an instruction computes an infinity of finite operands
-    saturation    a number exceeds the range of the dtype that it is written to
-    inexact       an integer beyond 2^24 goes through the engines' float32, or into one, which has 24 bits
-    duplicate     a scatter has an index twice: the second write wins, or a sum loses the first
-    base offset   .ap(offset=) of a view that has an offset of its own, which documents count differently
+    nan           an instruction computes a NaN although its operands contain none
+    infinity      an instruction computes an infinity from finite operands
+    saturation    a value exceeds the range of the dtype to which it is written
+    inexact       an integer beyond 2^24 is converted to float32, in an engine or on a write; float32 has 24 bits
+    duplicate     a scatter contains an index twice: the second write wins, or a sum loses the first value
+    base offset   .ap(offset=) is called on a view with a non-zero offset, where the documents disagree on the meaning
 
-Values are examined when they are stored, before rounding; only then are operands checked for NaN and infinities.
-Instructions that select or fill may write NaN and infinities: kernels use them for masking.
+Values are examined when they are stored, before rounding; operands are only checked for NaN and infinities if a result
+contains them. Instructions that select or fill may write NaN and infinities, since kernels use them for masking.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from ..tensors.tensor import IndirectTensor, NkiTensor
 from .sanitizer import SanitizerFinding
 
 KINDS = ("nan", "infinity", "saturation", "inexact", "duplicate", "base offset")
-EXACT = 1 << 24  # integers up to here are exact in float32 (IEEE 754: 24 bits)
-_CHOOSING = frozenset(  # instructions that write given values, or copy bits
+EXACT = 1 << 24  # integers up to this value are exact in float32 (IEEE 754: 24 bits)
+_CHOOSING = frozenset(  # instructions that write given values or copy bits
     {"memset", "iota", "affine_select", "range_select", "select_reduce", "tensor_copy_predicated", "nc_match_replace8"}
 )
 _SUMMING = frozenset({"dma_compute"})
 
 
 class NumericSanitizer:
-    """Observes the instructions of a launch, on one core or two, and the values they store."""
+    """Observer of the instructions of a launch, on one or two cores, and of the values that they store."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
         self._known: set[tuple[str, str]] = set()
-        self._now = threading.local()  # the current instruction of this core's thread, and its operands
+        self._now = threading.local()  # the current instruction in the thread of this core, and its operands
 
     def see(self, instruction: Instruction, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-        """Called when an instruction is issued; its values are not computed yet."""
+        """Record an instruction. Called when it is issued, before its values are computed."""
         self._now.instruction, self._now.reads = instruction, reads
         for tensor in writes:
             if isinstance(tensor, IndirectTensor) and tensor.gathers:
                 self._scattered(instruction, tensor)
 
     def based(self, tensor: NkiTensor, offset: int | None) -> None:
-        """Called for `tensor.ap(offset=)` on a view with an offset of its own."""
+        """Report a call of `tensor.ap(offset=)` on a view that itself has an offset."""
         core, own = active(), tensor.offset
         if offset is None or core.numeric is not self:
             return
@@ -63,7 +63,7 @@ class NumericSanitizer:
     # Values
 
     def written(self, tensor: NkiTensor, values: Array) -> None:
-        """Called when values are about to be stored."""
+        """Check values. Called immediately before they are stored."""
         instruction = self._instruction()
         if instruction is None or values.dtype.kind not in "fiu":
             return
@@ -80,7 +80,7 @@ class NumericSanitizer:
             self._saturates(instruction, tensor, values, lost)
 
     def read_as_float(self, tensor: NkiTensor, values: Array) -> None:
-        """Called when integers are read as float32."""
+        """Check integers. Called when they are read as float32."""
         instruction = self._instruction()
         if instruction is None or values.dtype.itemsize < 4:
             return
@@ -110,7 +110,7 @@ class NumericSanitizer:
             self._find(kind, instruction.line, int(wrong.sum()) * tensor._dtype.itemsize, why)
 
     def _from_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
-        """Check integers, such as those of iota, stored as floats."""
+        """Check integers that are stored as floats, such as the results of iota."""
         given = values.astype(np.int64)
         lost = (np.abs(given) > EXACT) & (convert(values, tensor._dtype).astype(np.float64) != given)
         if lost.any():
@@ -174,7 +174,7 @@ class NumericSanitizer:
 
 
 def _values(tensor: NkiTensor) -> Array:
-    """Return the values of an operand; for an indexed one, everything its index could reach."""
+    """Return the values of an operand, or, for an indexed operand, all values that its index could select."""
     return tensor._table().values if isinstance(tensor, IndirectTensor) else tensor.values
 
 
@@ -190,7 +190,7 @@ def _of(wrong: Array) -> str:
 
 
 def _operands(at: list[int], tensor: NkiTensor, reads: list[NkiTensor]) -> str:
-    """Return the numbers at the same position of operands of the same shape."""
+    """Describe the numbers at the same position in operands of the same shape."""
     there = [read for read in reads if read.shape == tensor.shape and not isinstance(read, IndirectTensor)]
     shown = [f"{read.values[tuple(at)].item():g}" for read in there if len(at) == len(read.shape)]
     return f" from {' and '.join(shown)}" if shown else ""

@@ -1,18 +1,18 @@
-"""Faults that neither the machine's limits nor the values show, found while a kernel runs.
+"""Detection, while a kernel runs, of faults that are not visible from the limits of the machine or from the values.
 
-    uninitialised   an instruction reads memory that nothing has written
-    overlap         a tensor's elements hold what another tensor at overlapping addresses wrote last
-    dead store      an instruction writes a tile, and nothing reads any of it before the kernel ends
-    lost            values are overwritten before anything has read them
-    not begun       a matmul accumulates onto a sum that no matmul began
-    resumed         a matmul without `accumulate` adds to a sum that was read already
-    cut short       a sum of matmuls takes some partitions of an operand whose columns hold more
-    unwritten       the kernel returns elements that it has never written
-    clobbered       an instruction writes elements that it has yet to read
-    race            both cores touch an element, one of them writes, and no barrier is between
+    uninitialised   an instruction reads memory that has not been written
+    overlap         elements of a tensor were last written through another tensor at overlapping addresses
+    dead store      an instruction writes to a tile, and none of the values are read before the kernel ends
+    lost            values are overwritten before they have been read
+    not begun       a matmul accumulates into a sum that was not started by a matmul
+    resumed         a matmul without `accumulate` adds to a sum that has already been read
+    cut short       a sum of matmuls uses only some of the partitions that were written in the columns of an operand
+    unwritten       the kernel returns elements that have never been written
+    clobbered       an instruction overwrites elements before it has read them
+    race            both cores access an element, at least one writes to it, and no barrier separates the accesses
 
-Every tensor has a shadow with the last writer of each element, and whether it has been read since. Within one core the
-compiler orders instructions by their reads and writes, so there are no races.
+Every tensor has a shadow that records the last writer of each element, and whether the element has been read since
+then. Within one core, the compiler orders instructions by their reads and writes, so there are no races.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _NEVER, _ARGUMENT = 0, 1  # writers; instructions are numbered from 2 on
 
 
 class SanitizerFinding(NamedTuple):
-    """One fault: `line` is its place, `other` the place of its counterpart, "" if there is none."""
+    """A fault: `line` is its location, and `other` is the location of the other instruction involved, or "" if there is
+    none."""
 
     kind: str
     line: str
@@ -58,7 +59,7 @@ class SanitizerFinding(NamedTuple):
 
 
 class Shadow:
-    """The state of each element of a storage, or of each byte of the memory shared by placed tensors."""
+    """The state of each element of a storage, or of each byte of the memory that placed tensors share."""
 
     __slots__ = ("grain", "label", "partitions", "read_epoch", "tensor", "unread", "write_epoch", "writer")
 
@@ -68,38 +69,38 @@ class Shadow:
         self.label = label
         self.writer = np.zeros(count, np.int32)
         self.unread = np.zeros(count, bool)
-        # tensor through which each element was last written
+        # number of the tensor through which each element was last written
         self.tensor = np.zeros(count, np.int32) if placed else None
         self.write_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
         self.read_epoch = [np.zeros(count, np.int32) for _ in range(2)] if shared else None
 
 
 class _Part(NamedTuple):
-    """An operand that a sum reads only some partitions of at a time."""
+    """An operand of a sum in which each matmul reads only some of the partitions."""
 
     label: str
     line: str
-    others: set[int]  # partitions skipped by some matmul of the sum
+    others: set[int]  # partitions that at least one matmul of the sum skips
     used: set[int]
 
 
 class Sanitizer:
-    """Observes every instruction of a launch, on one core or two, and collects findings."""
+    """Observer that examines every instruction of a launch, on one or two cores, and collects findings."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
         self._known: set[tuple[str, str, str]] = set()
-        self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) by the number of its writes
-        self._epochs = [1, 1]  # barriers passed by each core, plus 1
+        self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) in the order of writer numbers
+        self._epochs = [1, 1]  # number of barriers that each core has passed, plus 1
         self._shadows: list[Shadow] = []
         self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles placed by the compiler
-        self._idle: set[int] = set()  # matmuls of constants, by the number of their writes
+        self._idle: set[int] = set()  # writer numbers of matmuls of constants
         self._tensors = 0
-        self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands of writers, by their number
-        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadows of the sum and of the operand
+        self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands by writer number
+        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadows of the sum and the operand
 
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
-        """Called when an instruction is issued; its values are not computed yet."""
+        """Record an instruction. Called when it is issued, before its values are computed."""
         self._seen.append((rank, instruction))
         if instruction.op == "nc_matmul" and all(self._is_filled(tensor) for tensor in reads[:2]):
             self._idle.add(len(self._seen) + 1)
@@ -116,12 +117,12 @@ class Sanitizer:
             self._write(rank, instruction, tensor)
 
     def accumulates(self, instruction_line: tuple[str, int], dst: Any, found: Written) -> None:
-        """Called for a matmul with accumulate=True onto a tile not entirely started by a matmul."""
+        """Report a matmul with accumulate=True whose tile was not completely written by a first matmul."""
         line = _place(instruction_line)
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
 
     def resumes(self, instruction_line: tuple[str, int], dst: Any) -> None:
-        """Called for a matmul without accumulate= that adds to a tile last written by matmuls."""
+        """Check a matmul without accumulate= that adds to a tile that was last written by matmuls."""
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
@@ -129,16 +130,16 @@ class Sanitizer:
             self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
-        """Called for an instruction that writes elements of `dst` before reading them (overlap.py)."""
+        """Report an instruction that overwrites elements of `dst` before reading them (see `overlap.py`)."""
         self._find("clobbered", _place(instruction_line), "", dst.size * dst._dtype.itemsize, why)
 
     def argument(self, tensor: NkiTensor) -> None:
-        """Called for a tensor filled by the caller."""
+        """Record a tensor whose values are provided by the caller."""
         shadow = self._shadow(tensor.storage)
         shadow.writer[:] = _ARGUMENT
 
     def finish(self, returned: list[NkiTensor]) -> None:
-        """Called when the kernel has ended and returned these tensors."""
+        """Complete the checks. Called after the kernel has returned these tensors."""
         for tensor in returned:
             shadow = self._shadow(tensor.storage)
             missing = int((_entries(shadow.writer, tensor, shadow.grain) == _NEVER).sum())
@@ -151,7 +152,7 @@ class Sanitizer:
             self._unread(storage, shadow)
 
     def _unread(self, storage: Storage, shadow: Shadow) -> None:
-        """Report instructions whose results in a tile were never read."""
+        """Report instructions whose results in a tile have never been read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
             own = shadow.writer == last
@@ -162,8 +163,11 @@ class Sanitizer:
             self._find("dead store", _place(instruction.line), "", int(own.sum()) * shadow.grain, why)
 
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
-        """True of fills, of instructions that write something else or sum into accumulators, and of matmuls of
-        constants, which keep the Tensor Engine warm."""
+        """Return True for instructions that may have a purpose although their result is not read.
+
+        These are fills, instructions that have further outputs or accumulate into accumulator registers, and matmuls of
+        constants, which keep the Tensor Engine warm.
+        """
         following = [each for rank, each in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]
         accumulates = any(each.op == "activation_read_accumulators" for each in following)
         return instruction.op in _FILLS or len(instruction.writes) > 1 or accumulates or number in self._idle
@@ -171,7 +175,7 @@ class Sanitizer:
     # Instructions
 
     def _is_filled(self, tensor: Any) -> bool:
-        """True if only fills have written a tensor."""
+        """Return True if a tensor has only been written by fills."""
         if isinstance(tensor, IndirectTensor):
             return False
         shadow = self._shadow(tensor.storage)
@@ -179,7 +183,7 @@ class Sanitizer:
         return all(w > _ARGUMENT and self._seen[w - 2][1].op in _FILLS for w in writers)
 
     def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
-        """Record the partitions that a sum reads of operands with more partitions."""
+        """Record which partitions a sum reads from operands that have more partitions."""
         taken = self._taken.setdefault(id(self._shadow(dst.storage)), {})
         for tensor in operands:
             shadow = self._shadow(tensor.storage)
@@ -187,7 +191,7 @@ class Sanitizer:
                 continue
             (_, first), rows = self._columns(tensor)
             last = int(_entries(shadow.writer, tensor, shadow.grain).max())
-            # a copy represents everything it read
+            # reading a copy counts as reading everything from which it was copied
             for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):
                 if column in taken:
                     taken[column].used.update(some)
@@ -202,13 +206,13 @@ class Sanitizer:
                 part.used.update(rows)
 
     def _columns(self, tensor: NkiTensor) -> tuple[tuple[int, int], range]:
-        """Return the shadow of a tensor with its first column there, and its partitions."""
+        """Return the ID of the shadow of a tensor together with its first column in the shadow, and its partitions."""
         shadow = self._shadow(tensor.storage)
         first = tensor.offset % tensor.row * tensor._dtype.itemsize // shadow.grain
         return (id(shadow), first), range(tensor.access.row, tensor.access.row_end)
 
     def _summed(self, shadow: Shadow) -> None:
-        """Finish a sum: it will read no more of its operands."""
+        """Complete a sum, which will not read any more partitions of its operands."""
         for part in self._taken.pop(id(shadow), {}).values():
             left = part.others - part.used
             if left:
@@ -260,15 +264,17 @@ class Sanitizer:
     def _lost(
         self, rank: int, instruction: Instruction, tensor: Any, shadow: Shadow, writer: Array, unread: Array
     ) -> None:
-        """Report values lost unread: a write over another tensor, or over everything that one earlier instruction
-        wrote."""
+        """Report values that are overwritten before they are read.
+
+        The write must overlap another tensor, or cover everything that an earlier instruction wrote.
+        """
         lost = unread & (writer > _ARGUMENT)
         if not lost.any():
             return
         last = int(writer[lost].max())
         core, before = self._seen[last - 2]
         if core != rank:
-            return  # a race, or ordered by a barrier
+            return  # either a race, or ordered by a barrier
         if shadow.tensor is not None:
             others = lost & (_entries(shadow.tensor, tensor, shadow.grain) != tensor.storage.number)
             if others.any():
@@ -339,8 +345,8 @@ class Sanitizer:
             self.findings.append(SanitizerFinding(kind, line, other, size, why))
 
 
-_FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are cleared before parts are written
-_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # parts of an identity count too
+_FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are often cleared first
+_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # using only part of an identity matrix is also correct
 
 
 def _place(line: tuple[str, int]) -> str:
@@ -348,15 +354,15 @@ def _place(line: tuple[str, int]) -> str:
 
 
 def _entries(entries: Array, tensor: Any, grain: int) -> Array:
-    """Return the entries of a view's elements: a view of the flat array, with an axis for the entries of one
-    element."""
+    """Return the entries for the elements of a view, as a view of the flat array with an additional axis for the
+    entries of each element."""
     storage, size = tensor.storage, tensor._dtype.itemsize
     strides, offset = [stride * size for stride in tensor.strides], tensor.offset * size
     if storage.arena is not None:
         partition, element = divmod(tensor.offset, tensor.row)
         offset = (storage.partition_base + partition) * storage.arena.row_bytes + storage.base + element * size
         strides[0] = storage.arena.row_bytes
-    if size < grain:  # elements narrower than an entry: every `grain // size`-th represents its neighbours
+    if size < grain:  # elements are smaller than an entry, so `grain // size` adjacent elements share an entry
         first = offset // grain
         return entries[first : first + max(1, tensor.size * size // grain)]
     item = entries.itemsize

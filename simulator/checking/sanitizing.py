@@ -1,4 +1,4 @@
-"""The choice of checks for launches: of memory (sanitizer.py) and of numbers (numeric.py)."""
+"""Selection of the sanitizers for launches: memory (sanitizer.py) and numerics (numeric.py)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .numeric import NumericSanitizer
 from .sanitizer import Sanitizer, SanitizerFinding
 
 CHOICES = ("memory", "numeric", "all")
-_chosen: list[frozenset[str]] = [frozenset()]  # checks of launches that do not choose their own
+_chosen: list[frozenset[str]] = [frozenset()]  # default sanitizers of launches
 
 
 def choice(wanted: bool | str) -> frozenset[str]:
-    """Return the requested sanitizers: True is "memory", "all" both.
+    """Return the requested sanitizers; True means "memory", and "all" means both.
 
     Raises:
         NkiValidationError: there is no such sanitizer.
@@ -28,13 +28,13 @@ def choice(wanted: bool | str) -> frozenset[str]:
 
 
 def chosen() -> frozenset[str]:
-    """Return the checks of launches that do not choose their own."""
+    """Return the sanitizers for launches that do not select any themselves."""
     return _chosen[-1]
 
 
 @contextmanager
 def sanitized(wanted: bool | str) -> Iterator[None]:
-    """Check launches inside for `wanted`; observers find the faults in `Run.findings`."""
+    """Check launches within this context with the sanitizers `wanted`; observers find the faults in `Run.findings`."""
     _chosen.append(choice(wanted))
     try:
         yield
@@ -43,12 +43,12 @@ def sanitized(wanted: bool | str) -> Iterator[None]:
 
 
 def look_for(core: NeuronCore, kinds: frozenset[str]) -> None:
-    """Attach sanitizers to a core."""
+    """Attach the requested sanitizers to a core."""
     core.sanitizer = Sanitizer() if "memory" in kinds else None
     core.numeric = NumericSanitizer() if "numeric" in kinds else None
 
 
 def findings_of(core: NeuronCore) -> list[SanitizerFinding]:
-    """Return the faults found on a core, if it was checked."""
+    """Return the faults found on a core, or an empty list if it was not checked."""
     asked = [each for each in (core.sanitizer, core.numeric) if each is not None]
     return [finding for each in asked for finding in each.findings]

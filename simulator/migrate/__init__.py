@@ -1,9 +1,12 @@
-"""Kernels of older NKI dialects in NKI 0.7.
+"""Migration of kernels from older NKI dialects to NKI 0.7.
 
-from trninfer.simulator.migrate import migrate_source migration = migrate_source(text) migration.text # the file in NKI
-0.7 migration.notes # lines to check, and work left to be done by hand
+    from trninfer.simulator.migrate import migrate_source
+    migration = migrate_source(text)
+    migration.text                         # the file in NKI 0.7
+    migration.notes                        # lines to check, and lines that must be rewritten by hand
 
-It needs libcst (`pip install trninfer[migrate]`). Nothing is run: a file is rewritten by its source alone.
+This package requires libcst (`pip install trninfer[migrate]`). No code is executed: the migration only analyses the
+source of the file.
 """
 
 from __future__ import annotations
@@ -20,23 +23,23 @@ __all__ = ["CANNOT", "CHECK", "LimitError", "LossError", "Migration", "Migration
 
 
 def migrate_source(text: str, keep_runners: bool = False) -> Migration:
-    """Rewrite a file with kernels of any NKI from the first to 0.6 for NKI 0.7.
+    """Rewrite a file with kernels in any NKI version from the first to 0.6 for NKI 0.7.
 
     With `keep_runners`, calls and decorators that ran or timed kernels (nki.baremetal, nki.benchmark, nki.profile,
-    nki.trace, nki.simulate_kernel) stay as they are, for a simulator that has them.
+    nki.trace, nki.simulate_kernel) are left unchanged, for use with a simulator that provides them.
 
     Raises:
-        SyntaxError: the text is not Python.
-        LimitError: it is nested too deeply, or takes too long.
-        MigrationError: a fault of the migration; LossError if its result would lack part of the source.
+        SyntaxError: the text is not valid Python.
+        LimitError: the file is nested too deeply, or its migration takes too long.
+        MigrationError: there is a bug in the migration; LossError if the result lacks part of the source.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes in the source
+            warnings.simplefilter("ignore")  # warnings about invalid escapes in the source
             tree = ast.parse(text)
     except (RecursionError, MemoryError):
         raise LimitError("it is nested too deeply to be parsed") from None
-    except ValueError as error:  # null bytes, on Python 3.11 and before
+    except ValueError as error:  # null bytes, in Python 3.11 and earlier
         raise SyntaxError(str(error)) from None
     refuse_deep(tree)
     try:

@@ -50,12 +50,12 @@ def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runner
 
 
 def _helper(dotted: str) -> str:
-    """Return the helper that replaces an entry point used as a value."""
+    """Return the helper that replaces an entry point if the entry point is used as a value."""
     return "simulate_kernel" if dotted == "nki.simulate_kernel" else "as_kernel"
 
 
 def _imports(tree: ast.Module, alias: str) -> bool:
-    """True if a module binds a name by an import at its top."""
+    """Return True if a top-level import of a module binds a name."""
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for name in node.names:

@@ -1,7 +1,7 @@
-"""Compares a migrated file with its source: nothing that the source did may be missing.
+"""Comparison of a migrated file with its source, to ensure that no operation of the source is missing.
 
-The audit knows nothing about the migration. It compares, function by function, the calls (of kernels, of other
-functions, of NKI) and the statements. A loss is a bug in the migration, and such a file is not written.
+The audit is independent of how the migration works. For each function, it compares the calls (of kernels, other
+functions and NKI) and the statements. A loss is a bug in the migration, and the migrated file is not written.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .names import Names, is_stored, modern
 from .notes import MigrationError
 from .uses import compares_none
 
-INDEXING = frozenset(  # calls that become slices, numbers or Python ranges
+INDEXING = frozenset(  # calls that are replaced by slices, numbers or Python ranges
     f"nki.language.{name}"
     for name in ("arange", "mgrid", "par_dim", "ds", "dslice", "spmd_dim", "nc", "program_id", "num_programs")
 ) | frozenset(f"nki.language.{name}_range" for name in ("affine", "sequential", "static", "dynamic"))
 STORES = frozenset({"nki.language.store", "nki.isa.dma_copy", "nki.isa.dma_transpose"})
-ON_KERNELS = frozenset({"nki.simulate", "nki.jit"}) | RUNNERS  # functions that take a kernel and return one
+ON_KERNELS = frozenset({"nki.simulate", "nki.jit"}) | RUNNERS  # functions that take a kernel and return a kernel
 HELPER = "as_kernel"
-LOOPS = (ast.For, ast.While, ast.FunctionDef)  # a device loop becomes a function
+LOOPS = (ast.For, ast.While, ast.FunctionDef)  # the body of a device loop becomes a function
 CONTROL = (ast.If, ast.With, ast.Try, ast.Return, ast.Raise, ast.Assert, ast.Break, ast.Continue, ast.Delete)
 
 
 class LossError(MigrationError):
-    """The result lacks something that the source has."""
+    """Raised if the migrated file lacks a call or a statement of the source."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message, line)
@@ -38,15 +38,17 @@ class LossError(MigrationError):
 
 @dataclass
 class _Unit:
-    """A function outside of others, or the code around them, with its counts."""
+    """A top-level function, or the code outside of all functions."""
 
     name: str
     line: int
     nodes: list[ast.AST] = field(default_factory=list)
 
     def without_options(self, names: Names) -> _Unit:
-        """Return the unit without the options of entry points, which are dropped with them: nki.benchmark(kernel,
-        warmup=n)."""
+        """Return the unit without the options of entry points, such as warmup=n in nki.benchmark(kernel, warmup=n).
+
+        The migration removes these options together with the entry points.
+        """
         options: set[int] = set()
         for node in self.nodes:
             if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS:
@@ -56,7 +58,7 @@ class _Unit:
 
 
 def refuse_losses(old: ast.Module, new: ast.Module) -> None:
-    """Compare a migrated file with its source. Raises LossError."""
+    """Compare a migrated file with its source, and raise LossError if something is missing."""
     names, now = Names(old), Names(new)
     after = {unit.name: unit for unit in _units(new)}
     kernels = {
@@ -109,7 +111,7 @@ def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]
 
 
 def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
-    """Compare host code: it must not lose a call or a statement."""
+    """Compare host code, which must not lose any call or statement."""
     old = old.without_options(names)
     before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
     for name, count in before.items():
@@ -126,14 +128,14 @@ def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
 
 
 def _counted(unit: _Unit, names: Names) -> dict[str, int]:
-    """Count the calls by callee: names and methods, and kernels, also when called through NKI's entry points."""
+    """Count the calls of each callee: functions, methods, and kernels, including calls through NKI's entry points."""
     return Counter(root for node in unit.nodes if isinstance(node, ast.Call) if (root := _root(node, names)))
 
 
 def _root(call: ast.Call, names: Names) -> str:
-    """Return the name that is finally called, "" for calls of NKI itself.
+    """Return the name of the function that is ultimately called, or "" for calls of NKI itself.
 
-    It is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
+    For example, this is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
     """
     dotted = names.dotted(call.func)
     if dotted == "nki.simulate_kernel":
@@ -167,7 +169,7 @@ def _loads(unit: _Unit) -> Counter[str]:
 
 
 def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
-    """Count the statements by kind and assigned names, except imports and aliases of NKI's names."""
+    """Count the statements by kind and assigned name, excluding imports and aliases of NKI names."""
     found: Counter[tuple[str, str]] = Counter()
     for node in unit.nodes:
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -180,7 +182,7 @@ def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
 
 
 def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozenset[str] = frozenset()) -> int:
-    """Count the calls of NKI functions, and in a migrated file those of helpers."""
+    """Count the calls of NKI functions, including, in a migrated file, the calls of helpers."""
     count = 0
     for node in unit.nodes:
         if isinstance(node, ast.Call):
@@ -209,7 +211,7 @@ def _word(kind: type[ast.AST]) -> str:
 
 
 def unbound(tree: ast.Module) -> dict[str, list[int]]:
-    """Return the names that a file reads but does not bind in scope, with their lines."""
+    """Return the names that a file reads but does not bind in an enclosing scope, with the lines that read them."""
     shared = _bound([node for unit in _units(tree)[:1] for node in unit.nodes])
     shared |= {
         node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))

@@ -1,4 +1,4 @@
-"""Calls in expressions: instructions, functions of nki.language, methods of tiles, functions of the file."""
+"""Calls in expressions: instructions, nki.language functions, tile methods, and functions defined in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .uses import compares_none
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """Rewrite a call in an expression; None if it means the same today."""
+    """Rewrite a call in an expression; return None if its meaning is the same in NKI 0.7."""
     if compares_none(node, dotted):
         operator = " is " if dotted.endswith(".equal") else " is not "
         return Result(operator.join(ex.rewrite(each).text for each in node.args))
@@ -38,7 +38,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 
 def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
-    """Rewrite the index of the running program of a launch grid, or the grid's size along an axis."""
+    """Rewrite the index of the current program in the launch grid, or the size of the grid along an axis."""
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     axis = given[0] if given else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
@@ -48,7 +48,7 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
 
 
 def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
-    """Rewrite a call of a function in the file, recording its arguments and result."""
+    """Rewrite a call of a function defined in the file, recording its arguments and its result."""
     assert isinstance(node.func, ast.Name)
     known = ex.ctx.functions.get(node.func.id)
     if known is None:
@@ -65,7 +65,7 @@ def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
 
 
 def _outside(value: Value) -> Value:
-    """Describe the result of a function for its caller: without names local to the function."""
+    """Describe the result of a function for its caller, without names that are local to the function."""
     if not isinstance(value, Tensor):
         return value
     shape = value.shape if value.shape is not None and all(extent.isdigit() for extent in value.shape) else None

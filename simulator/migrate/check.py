@@ -1,8 +1,10 @@
-"""Runs a migrated file on the simulator, and reports the comparisons it makes with its references.
+"""Execution of a migrated file on the simulator, with a report of the comparisons that it makes with its references.
 
-found = check(text, path)     # in a separate process, in the folder of the old file found.launches, found.comparisons,
-found.failures, found.error compare(old, text, path)      # the old file too, if it runs here: the same launches, the
-same outputs
+Both functions run the file as a script in a separate process:
+
+    found = check(text, path)     # runs the migrated file, in the folder of the old file
+    found.launches, found.comparisons, found.failures, found.error
+    compare(old, text, path)      # also runs the old file, if possible: launches and outputs must be the same
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ import numpy as np
 
 from .names import OLD_PACKAGE
 
-SECONDS = 600.0  # time limit of a run
-SAVED_BYTES = 64 << 20  # bytes of outputs saved for comparing the old and the new file
+SECONDS = 600.0  # time limit for a run
+SAVED_BYTES = 64 << 20  # limit for the outputs that are saved to compare the old and the new file
 COMPARISONS = {
     "numpy": ("allclose", "array_equal", "array_equiv"),
     "numpy.testing": (
@@ -42,7 +44,7 @@ COMPARISONS = {
 
 @dataclass
 class Check:
-    """The result of running a file: launches of kernels, comparisons after the first launch, and failures."""
+    """The result of running a file: kernel launches, comparisons after the first launch, and failures."""
 
     launches: int = 0
     comparisons: int = 0
@@ -51,17 +53,17 @@ class Check:
 
     @property
     def well(self) -> bool:
-        """True if at least one comparison was made, and all held."""
+        """Return True if at least one comparison was made and all comparisons succeeded."""
         return self.comparisons > 0 and not self.failures and not self.error
 
     @property
     def runs(self) -> bool:
-        """True if a kernel was launched without errors."""
+        """Return True if a kernel was launched and no error occurred."""
         return self.launches > 0 and not self.failures and not self.error
 
     @property
     def shown(self) -> str:
-        """Summarise in one line: "3 launches, 3 of 3 comparisons hold"."""
+        """Return a one-line summary, such as "3 launches, 3 of 3 comparisons hold"."""
         launches = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         holding = self.comparisons - len(self.failures)
         compared = f"{holding} of {self.comparisons} comparisons hold" if self.comparisons else "nothing was compared"
@@ -70,16 +72,17 @@ class Check:
 
 
 def check(text: str, path: Path) -> Check:
-    """Run a file's text as a script, and its tests if the script compared nothing.
+    """Run the text of a file as a script, and then its tests if the script made no comparison.
 
-    It runs in a process of its own, without standard output, in which imports find the folder of `path`.
+    The script runs in a separate process, which discards standard output and can import modules from the folder of
+    `path`.
     """
     with tempfile.TemporaryDirectory() as folder:
         return _run(text, path, Path(folder))
 
 
 def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
-    """Run a migrated file, and the old one if it can run; return the outcome, and a description of how they compare."""
+    """Run a migrated file, and the old file if possible; return the result and a description of the comparison."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         found = _run(new, path, Path(second))
         if old == new:
@@ -101,12 +104,12 @@ def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ImportError:  # the simulator names its replacement
+    except ImportError:  # raised by the simulator, with the replacement for the package
         return False
 
 
 def _agree(first: Path, second: Path) -> bool:
-    """True if two saved arrays agree to the precision of their type, or if either file is missing."""
+    """Return True if two saved arrays agree within the precision of their dtype, or if either file is missing."""
     if first.suffix != ".npy":
         return True
     if not second.exists():
@@ -131,13 +134,13 @@ def _run(text: str, path: Path, folder: Path) -> Check:
 
 
 class _Recorder:
-    """Counts launches and comparisons while files run."""
+    """Counter of the launches and comparisons that a running file makes."""
 
     def __init__(self, file: str) -> None:
         self.found = Check()
         self._file = file
         self.saved_bytes = 0
-        self._inside = False  # True inside a comparison, which may call others
+        self._inside = False  # True during a comparison, which may call other comparison functions
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -167,7 +170,7 @@ class _Recorder:
             self.found.failures.append(f"line {line} of the migrated file: {failure}")
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function and record its exceptions, except for failures of comparisons."""
+        """Call a function and record the exceptions that it raises, except for failed comparisons."""
         before = len(self.found.failures)
         try:
             return function(*args)
@@ -186,7 +189,7 @@ class _Recorder:
 
 
 def _difference(*values: Any) -> str:
-    """Describe how far two compared arrays are apart, "" if that is no number."""
+    """Describe the difference between two compared arrays; return "" if it is not a number."""
     try:
         first, second = (np.asarray(value, np.float64) for value in values)
         with np.errstate(all="ignore"):
@@ -226,7 +229,7 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
-    """Count a launch, save its outputs while there is room, and return them."""
+    """Count a launch, save its outputs unless the size limit has been reached, and return them."""
     recorder.found.launches += 1
     for number, output in enumerate(result if isinstance(result, (tuple, list)) else [result]):
         recorder.saved_bytes += getattr(output, "nbytes", 0)
@@ -237,7 +240,7 @@ def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
 
 
 def _run_tests(recorder: _Recorder, names: dict[str, Any]) -> None:
-    """Run the tests in a file: unittest cases, and functions test_...() without required arguments."""
+    """Run the tests in a file: unittest test cases, and functions test_...() without required parameters."""
     for name, value in list(names.items()):
         if isinstance(value, type) and issubclass(value, unittest.TestCase) and value is not unittest.TestCase:
             result = unittest.TestResult()

@@ -1,4 +1,4 @@
-"""Calls of instructions: a destination is allocated, or the assigned tile is written, and the call gets its `dst`."""
+"""Calls of instructions: each call gets a `dst`, which is either the assigned tile or a newly allocated one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .views import View, clip_whole
 
 
 def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> Result | None:
-    """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; None if the instruction did not return a tile."""
+    """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; return None if the call did not return a tile."""
     if op in GONE:
         raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
     if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:
-        return None  # 0.2 and later
+        return None  # the form of NKI 0.2 and later
     if op in IN_PLACE:
         return _in_place(ex, call, op)
     for special, function in (("memset", memset), ("iota", iota), ("affine_select", affine_select)):
@@ -65,7 +65,7 @@ def _elementwise(
     ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
 ) -> Result:
     known = INSTRUCTIONS[op]
-    # Masked-out elements of a fresh tile were undefined; a mask only matters if it changes the rest.
+    # Masked-out elements of a new tile were undefined, so a mask only matters if it affects the other elements.
     if dst is None and not known.reduces and not operands.condition:
         operands.clips = {}
     views = {
@@ -91,7 +91,7 @@ def _elementwise(
     target, cast = dst, ""
     if target is None:
         shape = shape or _result_shape(ex, op, like, given)
-        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # PSUM has the dtype of the operand
+        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # the tile in PSUM has the dtype of the operand
             cast, asked, ex.target = asked, "", ""
         dtype = (
             asked or (f"{ex.ctx.nl}.{known.dtype}" if known.dtype else "") or _wider(ex, op, views) or dtype_of(like)
@@ -103,7 +103,7 @@ def _elementwise(
         written = target.text
     name_of = f"{ex.ctx.nisa}.{op}"
     if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
-        name_of = ex.ctx.needs("transpose_into")  # they may differ, which only the first NKI allowed
+        name_of = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
     call = f"{name_of}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
     emit_call(ex.ctx, operands, call)
     if cast:
@@ -113,8 +113,10 @@ def _elementwise(
 
 
 def _stretch(ex: Expressions, views: dict[str, View]) -> str:
-    """Give the operands of tensor_tensor one shape if the source does not show that they have one; return its text if a
-    helper computes it."""
+    """Broadcast the operands of tensor_tensor, unless the source shows that their shapes are equal.
+
+    Return the source text of the common shape if a helper computes it, and "" otherwise.
+    """
     first, second = views.get("data1"), views.get("data2")
     if first is None or second is None or (first.shape is not None and first.shape == second.shape):
         return ""
@@ -132,8 +134,8 @@ def _stretch(ex: Expressions, views: dict[str, View]) -> str:
 
 
 def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[View, str, str]:
-    """Return the operand of a reduction with the reduced dimensions last, the text of their axes, and that of the
-    result's shape."""
+    """Return the operand of a reduction with the reduced dimensions last, and the source text of their axes and of the
+    result shape."""
     if axis is None:
         raise CannotError("nisa.tensor_reduce without axis")
     axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis]
@@ -162,7 +164,7 @@ def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[
 
 
 def _clipped_destination(made: Result, op: str, like: View, clips: Clips) -> str:
-    """Return the part of a fresh tile that a clipped operand fills."""
+    """Return the part of a new tile that a clipped operand fills."""
     if op == "tensor_tensor_scan" and clips:
         return clip_whole(made, clips).text
     clip = clips.get(-len(like.full)) if like.full is not None else clips.get(-2)
@@ -186,7 +188,7 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
 
 
 def _is_tile(ex: Expressions, node: ast.expr) -> bool:
-    """True unless an operand is a number (or an unknown name, if numbers are possible)."""
+    """Return True unless an operand is a number (or an unknown name where a number is possible)."""
     if isinstance(node, ast.Constant):
         return False
     if isinstance(node, ast.Subscript):
@@ -195,7 +197,8 @@ def _is_tile(ex: Expressions, node: ast.expr) -> bool:
 
 
 def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
-    """Return the dtype of an instruction on two tensors: the wider one, computed by a helper if they may differ."""
+    """Return the result dtype of an instruction on two tensors: the wider dtype, computed by a helper if they may
+    differ."""
     if op != "tensor_tensor" or "data2" not in views:
         return ""
     first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
@@ -205,7 +208,7 @@ def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
 
 
 def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.expr]) -> str:
-    """Return the shape of a fresh result."""
+    """Return the shape of a newly allocated result."""
     partitions = like.full[0] if like.full is not None else f"{like.text}.shape[0]"
     fixed = {"bn_stats": "6", "bn_aggr": "2", "max8": "8"}
     if op in fixed:
@@ -228,7 +231,7 @@ def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.exp
 
 
 def _turned(like: View, axes: ast.expr | None) -> str:
-    """Return the shape of a transpose by DMA."""
+    """Return the result shape of a DMA transpose."""
     orders = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
     if like.full is not None and len(like.full) in orders:
         return shape_text(tuple(like.full[axis] for axis in orders[len(like.full)]))
@@ -247,7 +250,7 @@ def _product(extents: tuple[str, ...]) -> str:
 def matmul(
     ex: Expressions, operands: Operands, given: dict[str, ast.expr], dst: View | None, accumulate: str
 ) -> Result:
-    """Rewrite `nisa.nc_matmul` (or nl.matmul) to write into `dst`, accumulating if `accumulate` says so."""
+    """Rewrite `nisa.nc_matmul` (or nl.matmul) to write to `dst`, accumulating if `accumulate` requests it."""
     clips = operands.clips
     stationary, moving = given["stationary"], given["moving"]
     whole = operands.view(stationary, {}), operands.view(moving, {})
@@ -275,7 +278,7 @@ def matmul(
 
 
 def _in_sbuf(ex: Expressions, view: View) -> View:
-    """Return an operand of the Tensor Engine, copied if it is in PSUM, as the first compiler did."""
+    """Return an operand of the Tensor Engine, copied to SBUF if it is in PSUM, as in the first compiler."""
     if view.tensor.region != "psum":
         return view
     ex.ctx.add(CHECK, "the Tensor Engine cannot read PSUM: its operand is copied to SBUF first")
@@ -283,24 +286,24 @@ def _in_sbuf(ex: Expressions, view: View) -> View:
 
 
 def _free(view: View) -> str:
-    """Return the number of elements in a partition of an operand."""
+    """Return the number of elements per partition of an operand."""
     return _product(view.full[1:]) if view.full is not None else f"{view.text}.shape[1]"
 
 
 def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[Clips, Clips]:
-    """Return the clips of the stationary and of the moving operand under a mask: rows of both, or columns of the
-    operand that has as many columns as the mask's index."""
+    """Return the clips that a mask implies for the stationary and the moving operand: rows of both, and columns of the
+    moving operand."""
     rows = {at: clip for at, clip in clips.items() if at < -1}
     columns = {at: clip for at, clip in clips.items() if at == -1}
     if not columns:
         return rows, rows
-    if fresh:  # masked-out elements of a fresh tile were undefined
+    if fresh:  # masked-out elements of a new tile were undefined
         return rows, rows
     return rows, {**rows, **columns}
 
 
 def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    """Rewrite an instruction that had a dst already."""
+    """Rewrite an instruction that already had a `dst` parameter in the first NKI."""
     given = keywords_of(call, IN_PLACE[op])
     mask = given.pop("mask", None)
     if "dst" not in given and not call.args:

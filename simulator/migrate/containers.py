@@ -1,4 +1,4 @@
-"""Tiles in lists, tuples and dictionaries, and the names that loops give to them."""
+"""Tiles in lists, tuples and dictionaries, and the loop variables that refer to them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from .context import Container, Context, Tensor
 
 
 def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str, Tensor]:
-    """Return the names in the target of a loop that are tensors of a container: of `for t in tiles`, enumerate(tiles),
-    zip(tiles, ...), tiles.values() and tiles.items()."""
+    """Return the loop variables that refer to tensors of a container.
+
+    The loop may iterate over `tiles`, enumerate(tiles), zip(tiles, ...), tiles.values() or tiles.items().
+    """
     if isinstance(iterated, ast.Name):
         known = ctx.scope.get(iterated.id)
         if isinstance(known, Container) and known.element is not None and isinstance(target, ast.Name):

@@ -1,4 +1,4 @@
-"""The state of a function's migration: the values of its names, and the lines to insert before a statement."""
+"""The state of the migration of a function: the values of its names, and the lines to insert before a statement."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from .notes import Notes
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as far as the source shows it. `region`: "hbm", "sbuf" or "psum", "" if unknown; `dtype` and `shape` are
-    source text, "" and None if unknown; `blocks`: dimensions before the partitions."""
+    """The properties of a tensor that are known from the source.
+
+    `region` is "hbm", "sbuf" or "psum", or "" if unknown. `dtype` and `shape` are source text, or "" and None if
+    unknown. `blocks` is the number of dimensions before the partition dimension.
+    """
 
     region: str = ""
     dtype: str = ""
     shape: tuple[str, ...] | None = None
     blocks: int = 0
-    rank: int = 0  # number of dimensions, 0 if unknown
+    rank: int = 0  # number of dimensions, or 0 if unknown
 
 
 @dataclass(frozen=True)
 class Container:
-    """A Python list, tuple or dictionary, and what its elements are if they are tensors."""
+    """A Python list, tuple or dictionary, and a description of its elements if they are tensors."""
 
     element: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range used as an index: all positions from `start` to `stop` of an axis, as source text."""
+    """A range used as an index: all positions of an axis from `start` to `stop`, both as source text."""
 
     start: str
     stop: str
@@ -43,20 +46,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """An index array that branches or iterations assign differently."""
+    """An index array whose value depends on a branch or on the iteration of a loop."""
 
 
 Value: TypeAlias = Tensor | Index | Mask | Container | Axis | Ambiguous | tuple[Index, ...] | None
 
 
 def is_index(value: Value) -> bool:
-    """True for index arrays and masks, which disappear from the migrated file."""
+    """Return True for index arrays and masks, which do not appear in the migrated file."""
     return isinstance(value, (Index, Mask, Axis, Ambiguous, tuple))
 
 
 @dataclass(frozen=True)
 class Result:
-    """A migrated expression: its text, and its value as far as known (None for any Python value)."""
+    """A migrated expression: its source text, and its value if known (None for any Python value)."""
 
     text: str
     value: Value = None
@@ -67,12 +70,12 @@ class Result:
 
 
 class Source:
-    """A text, and the positions of its tree's nodes."""
+    """A source text, with the positions of the nodes of its syntax tree."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [0]
-        self._lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text) or [""]  # lines in Python's counting
+        self._lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text) or [""]  # lines as Python counts them
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
 
@@ -81,7 +84,7 @@ class Source:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
     def column(self, line: int, column: int) -> int:
-        """Convert a column in UTF-8 bytes, as in ast, to characters."""
+        """Convert a column from UTF-8 bytes, the unit of ast, to characters."""
         text = self._lines[line - 1]
         return column if text.isascii() else len(text.encode()[:column].decode())
 
@@ -95,7 +98,7 @@ class Source:
 
 @dataclass
 class Function:
-    """A function of the file: its arguments and result, as far as known."""
+    """A function defined in the file, with what is known about its arguments and its result."""
 
     name: str
     parameters: list[str]
@@ -112,23 +115,23 @@ class Context:
     functions: dict[str, Function]
     function: Function | None = None
     scope: dict[str, Value] = field(default_factory=dict)
-    ranks: dict[str, int] = field(default_factory=dict)  # number of dimensions of tensors, from the source
+    ranks: dict[str, int] = field(default_factory=dict)  # number of dimensions of each tensor, from the source
     lines: list[str] = field(default_factory=list)
     support: set[str] = field(default_factory=set)
     line: int = 0
     in_loop: bool = False
-    loops: dict[str, str] = field(default_factory=dict)  # loop variables, and the start of each
-    accumulators: set[str] = field(default_factory=set)  # names to which only matmuls are added
-    programs: int = 0  # number of axes of the launch grid that the function reads
-    products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # named products, and the statements that add them
+    loops: dict[str, str] = field(default_factory=dict)  # loop variables, each with its start value
+    accumulators: set[str] = field(default_factory=set)  # names to which only matmul results are added
+    programs: int = 0  # number of launch grid axes that the function reads
+    products: dict[ast.stmt, ast.Call] = field(default_factory=dict)  # statements that assign or add a named product
     axes: set[str] = field(default_factory=set)  # names of ranges used only as indices
-    # statements that make tiles, and the loops they are moved to
+    # statements that create tiles, and the loops into which they are moved
     moved: dict[ast.stmt, ast.For] = field(default_factory=dict)
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
-    keeps: bool = False  # keep statements that would otherwise be dropped: something in the function needs them
+    keeps: bool = False  # keep statements that would otherwise be dropped, since the function needs them
     statements: Any = None  # the rewriter of statements
-    no_hoisting: str = ""  # the construct around an expression in which no line can be inserted before it
+    no_hoisting: str = ""  # the enclosing construct that prevents inserting lines, if any
     source: Source = field(default_factory=lambda: Source(""))
     taken: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -142,7 +145,7 @@ class Context:
         return self.names.nisa
 
     def fresh(self, hint: str = "tile") -> str:
-        """Return a name that the function does not use."""
+        """Return a name that the function does not use yet."""
         for number in self._numbers:
             name = f"{hint}_{number}"
             if name not in self.taken:
@@ -151,22 +154,23 @@ class Context:
         raise AssertionError
 
     def emit(self, line: str) -> None:
-        """Insert a line before the statement."""
+        """Insert a line before the current statement."""
         self.lines.append(line)
 
     def add(self, kind: str, message: str) -> None:
         self.notes.add(self.line, kind, message)
 
     def needs(self, support: str) -> str:
-        """Return the name of a helper that the file will contain."""
+        """Return the name of a helper, and add the helper to the migrated file."""
         self.support.add(support)
         return support
 
 
 def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
-    """Return the state of names after one of two branches has run.
+    """Merge the states of the names after two branches, one of which has run.
 
-    A name bound in one branch only has its value from there: its readers run only if that branch did.
+    A name that is bound in only one branch keeps the value from that branch, since it can only be read if that branch
+    has run.
     """
     both = {name: _either(first[name], second[name], name) for name in first if name in second}
     return {**first, **second, **both}
@@ -178,7 +182,7 @@ def _either(first: Value, second: Value, name: str) -> Value:
     if is_index(first) or is_index(second):
         return Ambiguous()
     if not isinstance(first, Tensor) or not isinstance(second, Tensor):
-        return first or second  # a tensor made in one branch
+        return first or second  # a tensor created in only one branch
     return Tensor(
         first.region if first.region == second.region else "",
         first.dtype if first.dtype == second.dtype else f"{name}.dtype",
@@ -188,12 +192,12 @@ def _either(first: Value, second: Value, name: str) -> Value:
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
-    """Return part of a tensor, with the given shape."""
+    """Return a description of part of a tensor, with the given shape."""
     return replace(tensor, shape=shape, blocks=0)
 
 
 def with_dtype(value: Value, name: str, rank: int) -> Value:
-    """Return the value of a parameter, with the dtype and rank that the function gives to it."""
+    """Return the value of a parameter with the dtype and rank that its use in the function implies."""
     if isinstance(value, Tensor) and not value.dtype:
         return Tensor(value.region, f"{name}.dtype", value.shape, value.blocks, rank)
     return value

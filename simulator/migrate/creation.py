@@ -1,5 +1,5 @@
-"""Creation of tensors: block dimensions become a dictionary of tiles, memories get their names, and NumPy dtypes become
-NKI's."""
+"""Creation of tensors: block dimensions become a dictionary of tiles, buffers are named explicitly, and NumPy dtypes
+become NKI dtypes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def par_dim(ex: Expressions, call: ast.Call) -> str:
 
 
 def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    """Rewrite a call that makes a tensor."""
+    """Rewrite a call that creates a tensor."""
     given = keywords_of(call, PARAMETERS[op])
     if op == "rand":
         dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else f"{ex.ctx.nl}.float32"
@@ -60,7 +60,7 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     tensor = Tensor(kind, dtype, tuple(extents) if extents is not None else None)
     function = "ndarray" if op == "empty" else op
     if kind == "psum" and op == "zeros" and ex.target in ex.ctx.accumulators:
-        function = "ndarray"  # the first matmul overwrites
+        function = "ndarray"  # the first matmul overwrites the tile
     arguments = [str(shape)]
     if function == "full":
         arguments.append(str(value))
@@ -90,7 +90,7 @@ def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
 
 
 def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
-    """Return the memory named by buffer=, and True if it also names an address there."""
+    """Return the memory that buffer= selects, and True if it also specifies an address."""
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return "sbuf", False
     if isinstance(node, ast.Constant) and node.value in REGIONS:
@@ -112,7 +112,8 @@ def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
 
 
 def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
-    """Return the extents of a literal shape (None for another) and the number before the partitions."""
+    """Return the extents of a shape (None unless it is a literal), and the number of dimensions before the partition
+    dimension."""
     if not isinstance(shape, (ast.Tuple, ast.List)):
         return None, 0
     extents, blocks = [], 0
@@ -134,7 +135,7 @@ def _blocks(
         inner = [*inner, "1"]
     tile = ", ".join(inner)
     helper = ex.ctx.needs("TileBlocks")
-    cleared = region == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites
+    cleared = region == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites the tile
     filled = f", value={value}" if value is not None and not cleared else ""
     text = f"{helper}({blocks}, ({tile}), {dtype}, {ex.ctx.nl}.{region}{filled})"
     return Result(text, Tensor(region, dtype, tuple(inner), blocks))

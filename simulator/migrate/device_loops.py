@@ -1,4 +1,4 @@
-"""Device loops: `for i in nl.dynamic_range(...)` and `while register` become calls with a function as body."""
+"""Device loops: `for i in nl.dynamic_range(...)` and `while register` become calls that take the body as a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .notes import CHECK, CannotError
 
 
 def counted(node: cst.For, loop: ast.For, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
-    """Return the head of the body's function, the call of nl.fori_loop, and the body."""
+    """Return the header of the body function, the call of nl.fori_loop, and the body."""
     _check(node)
     variable, call = ctx.source.of(loop.target), loop.iter
     assert isinstance(call, ast.Call)
@@ -30,7 +30,7 @@ def counted(node: cst.For, loop: ast.For, ctx: Context) -> tuple[list[str], cst.
 
 
 def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[str], cst.BaseSuite]:
-    """Return the head of the body's function, the call of nl.while_loop, and the body, which returns the register."""
+    """Return the header of the body function, the call of nl.while_loop, and the body, which returns the register."""
     _check(node)
     register = ctx.source.of(loop.test)
     name = ctx.fresh("loop_body")
@@ -42,7 +42,7 @@ def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[st
 
 
 def _check(node: cst.For | cst.While) -> None:
-    """Refuse statements that a function cannot contain in place of a loop."""
+    """Refuse statements that are valid in a loop but not in the body function that replaces it."""
     if node.orelse is not None:
         raise CannotError("an else branch of a loop of the device")
     for kind, shown in ((m.Break(), "break"), (m.Continue(), "continue"), (m.Return(), "return")):
@@ -51,7 +51,7 @@ def _check(node: cst.For | cst.While) -> None:
 
 
 def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx: Context) -> None:
-    """Refuse names that a loop carries to its next iteration or to later statements."""
+    """Refuse names whose values are carried to the next iteration of a loop or to statements after it."""
     assert tree is not None
     own = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
     assigned = {
@@ -68,7 +68,7 @@ def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx:
 
 
 def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:
-    """Return the statements of a function after a loop's end."""
+    """Return the statements of a function that follow a loop."""
     end = loop.end_lineno or loop.lineno
     return sorted(
         (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno > end),
@@ -77,7 +77,7 @@ def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:
 
 
 def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
-    """True if the first use of a name in statements may read it; None if they do not use it."""
+    """Return True if the first use of a name in the statements may be a read, and None if they do not use it."""
     for statement in body:
         own, blocks = _parts(statement)
         uses = [n for part in own for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
@@ -88,13 +88,13 @@ def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
         found = [_reads_first(block, name) for block in blocks]
         if any(found) or (blocks and None not in found):
             return any(found)
-        if not isinstance(statement, ast.If) and False in found:  # loop bodies and blocks always count as executed
+        if not isinstance(statement, ast.If) and False in found:  # other blocks are assumed to run
             return False
     return None
 
 
 def _parts(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
-    """Return the parts of a statement outside its blocks, and its blocks; functions, classes and the like have none."""
+    """Return the parts of a statement outside its blocks, and its blocks (none for functions, classes and similar)."""
     if isinstance(statement, ast.If):
         return [statement.test], [statement.body, statement.orelse]
     if isinstance(statement, ast.For):

@@ -1,5 +1,5 @@
-"""Expressions: each is rewritten as NKI 0.7 source text and classified as a tensor, an index array, a mask or
-neither."""
+"""Expressions: each is rewritten as NKI 0.7 source text, and classified as a tensor, an index array, a mask, or none
+of these."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Handler = Callable[["Expressions", ast.Call, str], "Result | None"]
 
 
 class Expressions:
-    """The rewriter of a function's expressions."""
+    """Rewriter of the expressions of a function."""
 
     def __init__(self, ctx: Context, call: Handler, operate: Callable[[Expressions, ast.expr], Result | None]) -> None:
         self.ctx = ctx
         self._call = call
         self._operate = operate
-        self.target = ""  # the assigned name, for an instruction to write to
+        self.target = ""  # the assigned name, which becomes the destination of an instruction
         self._host = False  # inside a NumPy call
-        self._known: dict[int, tuple[ast.expr, Result]] = {}  # results, so that nothing is computed twice
+        self._known: dict[int, tuple[ast.expr, Result]] = {}  # cached results of rewritten expressions
         self._names_of: dict[int, frozenset[str]] = {}  # names in the expressions of a statement
 
     def begin(self) -> None:
-        """Start a statement."""
+        """Reset the state at the start of a statement."""
         self._known.clear()
         self._names_of.clear()
         self.target = ""
 
     def rewrite(self, node: ast.expr) -> Result:
-        """Rewrite an expression; the lines that must precede it are emitted once."""
+        """Rewrite an expression, emitting the lines that must precede it exactly once."""
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = node, self._rewritten(node)
@@ -76,18 +76,18 @@ class Expressions:
         return Result(found.text, self._container(node)) if isinstance(node, DISPLAYS) else found
 
     def _container(self, node: ast.expr) -> Container:
-        """Return what a list, tuple, set or dictionary holds; its elements are rewritten already."""
+        """Describe the contents of a list, tuple, set or dictionary whose elements have already been rewritten."""
         elements = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
         tensors = [self.rewrite(each).tensor for each in elements]
         whole = bool(tensors) and all(tensor is not None for tensor in tensors)
         return Container(tensors[0] if whole and len(set(tensors)) == 1 else Tensor() if whole else None)
 
     def generic(self, node: ast.expr) -> Result:
-        """Rewrite the parts of an expression whose meaning is unchanged."""
+        """Rewrite the subexpressions of an expression whose own meaning is unchanged."""
         outer, self.target = self.target, ""
         host = self._host
         if isinstance(node, ast.Call) and self.ctx.names.dotted(node.func).startswith("numpy"):
-            self._host = True  # its dtypes are NumPy's
+            self._host = True  # dtypes in this call are NumPy dtypes
         changes = []
         for child in _children(node):
             result = self.rewrite(child)
@@ -138,7 +138,7 @@ class Expressions:
         return Result(f"{base.text}.{node.attr}")
 
     def module_name(self, dotted: str, shown: str) -> str:
-        """Return the migrated file's spelling of an NKI name."""
+        """Return the spelling of an NKI name in the migrated file."""
         renamed = RENAMED.get(dotted)
         if renamed is not None:
             return renamed.replace("nl.", f"{self.ctx.nl}.", 1).replace("nisa.", f"{self.ctx.nisa}.", 1)
@@ -183,7 +183,7 @@ class Expressions:
             return False
 
     def view(self, node: ast.Subscript, clips: Clips | None = None) -> View:
-        """Return the view selected by a subscript of a tensor, cut down to the mask's `clips`."""
+        """Return the view that a subscript of a tensor selects, restricted to the `clips` of the mask."""
         base = self.rewrite(node.value)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         elements = self._elements(parts)
@@ -196,7 +196,7 @@ class Expressions:
         return take(base, elements, clips)
 
     def _elements(self, parts: list[ast.expr]) -> list[Element]:
-        """Return the elements of a subscript; a grid of index arrays yields one for each dimension."""
+        """Return the elements of a subscript; a grid of index arrays contributes one element per dimension."""
         if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
             value = self.rewrite(parts[0]).value
             if isinstance(value, tuple):
@@ -242,14 +242,14 @@ class Expressions:
         return tuple(grid)
 
     def sum(self, node: ast.expr) -> Sum:
-        """Rewrite a Python number as a sum."""
+        """Rewrite a Python integer expression as a sum."""
         result = self.rewrite(node)
         if result.value is not None:
             raise CannotError(f"{self.ctx.source.of(node)} must be a number")
         return Sum.of(result.text)
 
     def _index(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> Result | None:
-        """Rewrite arithmetic and comparisons of index arrays."""
+        """Rewrite arithmetic operations and comparisons of index arrays."""
         if isinstance(node, ast.Compare):
             return self._mask(node)
         if isinstance(node, ast.UnaryOp):
@@ -280,7 +280,7 @@ class Expressions:
         return Result("", found)
 
     def _either(self, node: ast.IfExp) -> Result | None:
-        """Rewrite `a if condition else b` for index arrays along the same axes."""
+        """Rewrite `a if condition else b` for index arrays over the same axes."""
         first, second = (as_index(self.rewrite(side)) for side in (node.body, node.orelse))
         if first is None or second is None or not (first.axes or second.axes):
             return None
@@ -294,7 +294,7 @@ class Expressions:
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
     def _mentions(self, node: ast.expr, *kinds: type) -> bool:
-        """True if an expression may contain index arrays: it names one, or nl.arange or nl.mgrid."""
+        """Return True if an expression may contain index arrays: it mentions one, nl.arange, or nl.mgrid."""
         for name in self._mentioned(node):
             value = self.ctx.scope.get(name)
             if name in INDEX_FUNCTIONS or isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
@@ -302,7 +302,7 @@ class Expressions:
         return False
 
     def _mentioned(self, node: ast.AST) -> frozenset[str]:
-        """Return the names in an expression; functions that make index arrays by their dotted names."""
+        """Return the names in an expression, with dotted names for functions that create index arrays."""
         known = self._names_of.get(id(node))
         if known is None:
             parts = [self._mentioned(child) for child in ast.iter_child_nodes(node)]
@@ -369,14 +369,14 @@ def _chosen(test: str, first: Sum, second: Sum) -> Sum:
 
 
 def as_index(result: Result) -> Index | None:
-    """Return an index array, or a number as one without axes; None for a tensor."""
+    """Return an index array, converting a number to an index without axes; return None for a tensor."""
     if isinstance(result.value, Index):
         return result.value
     return Index(Sum.of(result.text)) if result.value is None else None
 
 
 def _children(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions directly inside a node, including those in keywords, slices and comprehensions."""
+    """Return the direct subexpressions of a node, including those in keywords, slices and comprehensions."""
     found: list[ast.expr] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Slice) or not isinstance(child, ast.expr):

@@ -1,4 +1,4 @@
-"""The functions of a file that use NKI, and how they are referred to."""
+"""The functions of a file that use NKI, and the ways in which the file refers to them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_
 
 
 def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
-    """Return the functions that use NKI and those that call them. Callers of kernels are host code.
+    """Return the functions that use NKI, and their callers, except for callers of kernels, which are host code.
 
-    Those that are not kernels themselves and are passed as values are recorded in `names.undecorated`.
+    Functions that are not kernels themselves but are passed as values are recorded in `names.undecorated`.
     """
     trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     used = {each.name: names.mentioned_by(each.name) for each in trees}
@@ -28,17 +28,17 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
 
 
 def _computes(dotted: str) -> bool:
-    """True for names that only kernels and their helpers use; host code uses grids, sizes and dtypes at most."""
+    """Return True for names that only kernels and their helpers use; host code only uses grids, sizes and dtypes."""
     return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
 
 
 def is_jit(decorator: ast.expr, names: Names) -> bool:
-    """True for decorators that make kernels, in any NKI."""
+    """Return True for decorators that define kernels, in any NKI version."""
     return names.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in JITS
 
 
 def called(tree: ast.AST) -> set[str]:
-    """Return the names that are called."""
+    """Return the names of the functions that are called."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return {function.id for function in calls if isinstance(function, ast.Name)}
 

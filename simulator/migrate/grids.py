@@ -1,4 +1,4 @@
-"""Launch grids: the programs of a kernel, which ran one after another, become a loop inside it."""
+"""Launch grids: the programs of a kernel, which ran sequentially, become a loop inside the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAUNCH = "the launch grid is an argument: kernel(..., grid=(2,)), not kernel[2](
 
 
 def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """Add a parameter `grid` to the kernel and a loop over its programs around everything but the outputs."""
+    """Add a parameter `grid` to the kernel, and enclose everything except the outputs in a loop over the programs."""
     assert isinstance(node.body, cst.IndentedBlock)
     body = list(node.body.body)
     first = 1 if body and _is_docstring(body[0]) else 0
@@ -38,7 +38,7 @@ def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
 
 
 def with_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """Return the kernel with its program ids and grid under the names that the loops would define."""
+    """Return the kernel with its program IDs and grid sizes assigned to the names that the loops would define."""
     assert isinstance(node.body, cst.IndentedBlock)
     body = list(node.body.body)
     first = 1 if body and _is_docstring(body[0]) else 0
@@ -65,7 +65,7 @@ def _makes_output(node: Any) -> bool:
 
 
 def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
-    """Return the statements before the loop: the outputs, and what they need."""
+    """Return the positions of the statements before the loop: the outputs and the statements on which they depend."""
     chosen = set(outputs)
     wanted: set[str] = set()
     for position in reversed(range(first, max(outputs, default=-1) + 1)):
@@ -90,7 +90,7 @@ def _stored(node: Any) -> set[str]:
 
 
 def over_programs_or_note(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """Return `over_programs` of a function; where it is impossible, the function with a parameter and a note."""
+    """Return the result of `over_programs`, or, if it fails, the function with a parameter `grid` and a note."""
     try:
         return over_programs(node, ctx)
     except CannotError as error:

@@ -1,4 +1,4 @@
-"""Host code: launching, simulating and timing kernels."""
+"""Migration of host code, which launches, simulates and times kernels."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
-MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel, or a function that runs it
+MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel itself, or a function that runs it
 TIMERS = ("nki.benchmark", "nki.profile")
 
 
 class Host(cst.CSTTransformer):
-    """Rewrites calls of earlier entry points, and launch grids of kernels that loop over their programs now.
+    """Transformer of calls of earlier entry points, and of launches of kernels that now loop over their programs.
 
-    `programs` are the kernels with a parameter `grid`. With `keep_runners`, entry points that ran kernels stay.
-    `support` collects the helpers that the file needs.
+    `programs` are the kernels that have a parameter `grid`. With `keep_runners`, entry points that ran kernels are
+    kept. `support` collects the helpers that the file needs.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Host(cst.CSTTransformer):
         self._line = 0
         self._support = support
         self._keep_runners = keep_runners
-        self._parameters: list[set[str]] = []  # parameters of the functions around the node
-        self._called: set[int] = set()  # functions of calls, by the id of their node
+        self._parameters: list[set[str]] = []  # parameters of the functions that enclose the node
+        self._called: set[int] = set()  # callee expressions of calls, by the id of their node
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:  # noqa: N802
         self._line = self._line_of(node) or self._line
@@ -65,7 +65,7 @@ class Host(cst.CSTTransformer):
         self._parameters.append({each.name.value for each in every})
 
     def leave_Assign(self, original: cst.Assign, updated: cst.Assign) -> cst.Assign:  # noqa: N802
-        value = updated.value  # run = kernel, run = nki.jit(kernel): a name for a kernel with a grid
+        value = updated.value  # run = kernel or run = nki.jit(kernel): another name for a kernel with a grid
         while isinstance(value, cst.Call) and len(value.args) == 1 and dotted_of(value.func) in MAKERS:
             value = value.args[0].value
         if dotted_of(value) in self._programs:
@@ -114,7 +114,8 @@ class Host(cst.CSTTransformer):
         return cst.Call(_simulated(first.value), call.args[1:])
 
     def _run(self, dotted: str, call: cst.Call) -> cst.BaseExpression:
-        """Rewrite `nki.baremetal(kernel)` to the kernel itself; with options only, to a function that returns it."""
+        """Rewrite `nki.baremetal(kernel)` to the kernel itself, and a call with only options to a function that returns
+        it."""
         kernel = _kernel_of(call)
         options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
         options = [option for option in options if option not in KERNEL_PARAMETERS]
@@ -131,18 +132,18 @@ class Host(cst.CSTTransformer):
         return cst.Name("as_kernel")
 
     def _kernel(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        """Return today's spelling of a kernel: an undecorated function of this file is jitted first."""
+        """Return the current spelling of a kernel: an undecorated function of this file is first passed to nki.jit."""
         shadowed = isinstance(node, cst.Name) and any(node.value in each for each in self._parameters)
         known = dotted_of(node) in self._names.undecorated
         if known and not shadowed:
             return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("jit")), [cst.Arg(node)])
         if isinstance(node, cst.Lambda) or (shadowed and self._names.undecorated):
-            self._support.add("as_kernel")  # it may be one of them
+            self._support.add("as_kernel")  # it may be an undecorated function
             return cst.Call(cst.Name("as_kernel"), [cst.Arg(node)])
         return node
 
     def _launched(self, kernel: cst.Subscript, arguments: Sequence[cst.Arg], simulated: bool = False) -> cst.Call:
-        """Rewrite `kernel[a, b](...)`: kernels that loop over the grid take it as an argument."""
+        """Rewrite `kernel[a, b](...)`: kernels that loop over the grid receive it as an argument."""
         if dotted_of(kernel.value) not in self._programs:
             cores = _on_cores(kernel)
             return cst.Call(_simulated(cores) if simulated else cores, arguments)
@@ -155,12 +156,12 @@ class Host(cst.CSTTransformer):
         if updated.attr.value == "benchmark_result" and not self._keep_runners:
             message = "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
             self._notes.add(self._line, CANNOT, message)
-        if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # after `import neuronxcc.nki`, without an alias
+        if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # imported by `import neuronxcc.nki`, without an alias
             return updated.attr
         dotted = self._dotted(original)
-        if dotted == "logging.OFF":  # a level that the first compiler added to the standard library
+        if dotted == "logging.OFF":  # a logging level that the first compiler added to the standard library
             return cst.BinaryOperation(updated.with_changes(attr=cst.Name("CRITICAL")), cst.Add(), cst.Integer("1"))
-        if id(original) not in self._called and not self._keep_runners:  # the entry point used as a value
+        if id(original) not in self._called and not self._keep_runners:  # the entry point is used as a value
             if dotted in RUNNERS:
                 self._support.add("as_kernel")
                 return cst.Name("as_kernel")
@@ -171,7 +172,7 @@ class Host(cst.CSTTransformer):
 
 
 def _kernel_of(call: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return the kernel that a runner is called with, None if it gets options only."""
+    """Return the kernel that is passed to a runner, or None if only options are passed."""
     assert isinstance(call, cst.Call)
     for position, argument in enumerate(call.args):
         named = argument.keyword.value in KERNEL_PARAMETERS if argument.keyword is not None else position == 0
@@ -186,7 +187,7 @@ def _simulated(kernel: cst.BaseExpression) -> cst.Call:
 
 
 def _on_cores(kernel: cst.Subscript) -> cst.Subscript:
-    """Rewrite `kernel[nl.nc(2)]`: the number of cores is a plain number."""
+    """Rewrite `kernel[nl.nc(2)]`, replacing the number of cores by a plain number."""
     plain = [_plain(element.slice) for element in kernel.slice]
     slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]
     return kernel.with_changes(slice=slices)
@@ -196,7 +197,7 @@ _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
-    """Return the extents of a grid, in brackets or as a tuple in brackets."""
+    """Return the extents of a grid, which are written in brackets or as a tuple in brackets."""
     first = kernel.slice[0].slice
     if len(kernel.slice) == 1 and isinstance(first, cst.Index) and isinstance(first.value, cst.Tuple):
         return [element.value for element in first.value.elements]
@@ -204,7 +205,7 @@ def _parts(kernel: cst.Subscript) -> list[cst.CSTNode]:
 
 
 def _plain(part: cst.CSTNode) -> cst.BaseExpression:
-    """Return the extent along a grid axis: `nl.spmd_dim(nl.nc(2), 4)` is 2 * 4."""
+    """Return the extent along a grid axis; for example, `nl.spmd_dim(nl.nc(2), 4)` becomes 2 * 4."""
     value = part.value if isinstance(part, cst.Index) else part
     assert isinstance(value, cst.BaseExpression)
     if isinstance(value, cst.Call):
@@ -222,7 +223,7 @@ def _plain(part: cst.CSTNode) -> cst.BaseExpression:
 
 
 def _factor(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an operand of a product, parenthesised if it binds less tightly."""
+    """Return an operand of a product, parenthesised if its operator binds less tightly."""
     weaker = isinstance(node, (cst.BinaryOperation, cst.IfExp, cst.BooleanOperation)) and not node.lpar
     if not weaker or (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)):
         return node

@@ -1,4 +1,4 @@
-"""Imports and decorators of earlier NKIs, and the calls with which a host ran kernels."""
+"""Imports and decorators of earlier NKI versions, and the calls with which host code ran kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DROPPED = (
     "nki.language.force_auto_alloc",
 )
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
-# parameters of runners that take the kernel; by position the first
+# names of the runner parameter that takes the kernel, which is the first positional parameter
 KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
 ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
@@ -36,7 +36,7 @@ GONE = ENTRY_POINTS | frozenset(
 
 
 def dotted_of(node: cst.BaseExpression | None) -> str:
-    """Return a chain of attributes as dotted text."""
+    """Return a chain of attributes as a dotted name."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):
@@ -46,7 +46,7 @@ def dotted_of(node: cst.BaseExpression | None) -> str:
 
 
 def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
-    """True if an import must change."""
+    """Return True if an import must be changed."""
     if isinstance(node, cst.Import):
         return any(dotted_of(alias.name).split(".")[0] == OLD_PACKAGE for alias in node.names)
     if isinstance(node, cst.ImportFrom) and not node.relative:
@@ -59,7 +59,7 @@ def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
 
 
 def is_gone(dotted: str, keep_runners: bool = False) -> bool:
-    """True for a module or name that NKI 0.7 no longer has."""
+    """Return True for a module or name that no longer exists in NKI 0.7."""
     if keep_runners and dotted in ENTRY_POINTS:
         return False
     if dotted in GONE or dotted.split(".")[0] == OLD_PACKAGE:
@@ -72,7 +72,7 @@ def is_gone(dotted: str, keep_runners: bool = False) -> bool:
 
 @dataclass(frozen=True)
 class Imported:
-    """One imported name, with the line that binds it today, "" if NKI 0.7 has no equivalent."""
+    """An imported name, with the line that binds it in NKI 0.7, or "" if there is no equivalent."""
 
     bound: str
     dotted: str
@@ -80,7 +80,7 @@ class Imported:
 
 
 def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[Imported]:
-    """Return the names of an import of an earlier NKI, each with the import that replaces it."""
+    """Return the names that an import of an earlier NKI version binds, each with the import that replaces it."""
     found = []
     if isinstance(node, cst.Import):
         for alias in node.names:
@@ -116,7 +116,7 @@ TENSOR_TYPES = ("nki.tensor", "nki.typing.tensor", "nki.typing.mutable_tensor", 
 
 
 class Decorators:
-    """Decorators that made kernels, and those that only the first compiler accepted."""
+    """Rewriter of decorators that define kernels, and of decorators that only the first compiler accepted."""
 
     def __init__(self, names: Names, notes: Notes, keep_runners: bool = False) -> None:
         self._names = names
@@ -132,7 +132,7 @@ class Decorators:
         return any(self.dotted(decorator) in JITS for decorator in function.decorators)
 
     def migrate(self, function: cst.FunctionDef, line: int) -> cst.FunctionDef:
-        """Return the function with today's decorators."""
+        """Return the function with the decorators of NKI 0.7."""
         kept, made = [], False
         for decorator in function.decorators:
             dotted = self.dotted(decorator)
@@ -162,7 +162,7 @@ def _old_options(decorator: cst.Decorator) -> bool:
 
 
 def without_old_annotations(parameters: _Annotated, names: Names) -> _Annotated:
-    """Rewrite annotations of parameters, or of a function's result: `nki.tensor` is nl.NkiTensor."""
+    """Rewrite annotations of parameters or of a return value: `nki.tensor` becomes nl.NkiTensor."""
 
     class Annotations(cst.CSTTransformer):
         def leave_Annotation(self, original: cst.Annotation, updated: cst.Annotation) -> cst.Annotation:  # noqa: N802

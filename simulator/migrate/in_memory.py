@@ -1,8 +1,8 @@
-"""Runs scripts in older NKI dialects unchanged: they and the modules beside them are migrated in memory.
+"""In-memory migration, with which unmodified scripts in older NKI dialects, and the modules they import, can be run.
 
-with migrated_imports(print):            # each file that was migrated, in a line
+with migrated_imports(print):            # prints one line for each migrated file
     ...
-text, name = migrated("run.py", print)   # of the script itself
+text, name = migrated("run.py", print)   # migrates the script itself
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _INSTALLED = tuple(os.path.realpath(path) for path in {sysconfig.get_path(n) for
 
 
 def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
-    """Return the text of a file in NKI 0.7, and its name in messages; None if the file is not in an older dialect or
-    cannot be migrated.
+    """Return the text of a file in NKI 0.7, and the name of the file for messages; return None if the file is not in an
+    older dialect or cannot be migrated.
 
-    `tell` is called with a line about a migrated file, or the reason why it was not migrated.
+    `tell` is called with a line that reports the migration, or with the reason why the file was not migrated.
     """
     text = _text(path)
     if OLD_PACKAGE not in text:
@@ -53,10 +53,10 @@ def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
 
 @contextmanager
 def migrated_imports(tell: Tell) -> Iterator[None]:
-    """Migrate modules that are imported inside, except installed ones."""
+    """Migrate modules that are imported within this context, except for installed modules."""
     finder = _Finder(tell)
     if not hasattr(logging, "OFF"):
-        logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]  # which neuronxcc adds; harnesses use it
+        logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]  # added by neuronxcc and used by harnesses
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -65,7 +65,7 @@ def migrated_imports(tell: Tell) -> Iterator[None]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules in older dialects, in the places where Python's own finder looks."""
+    """Finder of modules in older dialects, which searches the same locations as Python's own finder."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -86,7 +86,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module from migrated text. The migration happens here, not in the finder, which holds the import lock."""
+    """Loader of modules from migrated text.
+
+    The migration is done here and not in the finder, since the finder holds the import lock.
+    """
 
     def __init__(self, fullname: str, path: str, tell: Tell) -> None:
         super().__init__(fullname, path)
@@ -101,7 +104,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _text(path: str) -> str:
-    """Return the text of a file, empty if it cannot be read."""
+    """Return the text of a file, or an empty string if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

@@ -1,6 +1,6 @@
-"""Index expressions of the first NKI: affine in the positions of `nl.arange` and `nl.mgrid`, and the masks on them.
+"""Index expressions of the first NKI, which are affine in the positions of `nl.arange` and `nl.mgrid`, and masks.
 
-Axes are counted from the right, as in NumPy's broadcasting: `nl.arange(128)[:, None]` runs along axis -2 of two.
+Axes are counted from the right, as in NumPy broadcasting: `nl.arange(128)[:, None]` varies along axis -2 of two axes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Axis:
-    """The step of an index along one axis: `factor` for each of `count` positions."""
+    """The stride of an index along one axis: the index grows by `factor` at each of `count` positions."""
 
     factor: Sum
     count: Sum
@@ -20,7 +20,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Index:
-    """base + factor * position + ..., over its axes; `rank`: of the corresponding NumPy array."""
+    """The sum base + factor * position + ... over all axes; `rank` is the rank of the corresponding NumPy array."""
 
     base: Sum = field(default_factory=Sum)
     axes: dict[int, Axis] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Index:
         return Index(self.base * factor, axes, self.rank)
 
     def placed(self, kept: tuple[bool, ...]) -> Index | None:
-        """Apply `index[:, None]`: `kept` says for each new dimension whether it is an old one."""
+        """Apply a subscript such as `index[:, None]`; `kept` states for each new dimension whether it is an old one."""
         if sum(kept) != self.rank:
             return None
         places = [position - len(kept) for position, old in enumerate(kept) if old]
@@ -48,7 +48,7 @@ class Index:
         return Index(self.base, axes, len(kept))
 
     def clipped(self, clips: Clips) -> Index:
-        """Return the index restricted to the part of each axis that a mask keeps, `clips`."""
+        """Return the index restricted to `clips`, the part of each axis that a mask keeps."""
         base, axes = self.base, dict(self.axes)
         for at, axis in self.axes.items():
             clip = clips.get(at)
@@ -75,7 +75,7 @@ Clips = dict[int, Clip]
 
 @dataclass(frozen=True)
 class Mask:
-    """Conditions `index <= 0`, all of which must hold."""
+    """The conjunction of conditions of the form `index <= 0`."""
 
     below: tuple[Index, ...]
 
@@ -83,8 +83,8 @@ class Mask:
         return Mask((*self.below, *other.below))
 
     def clips(self) -> tuple[Clips, list[Sum]] | None:
-        """Return the range kept of each axis, and the sums that must not be positive for the range to be non-empty;
-        None if the mask is not a rectangle."""
+        """Return the range that the mask keeps of each axis, and the sums that must not be positive for the ranges to
+        be non-empty; return None if the mask is not rectangular."""
         starts: dict[int, list[Sum]] = {}
         ends: dict[int, list[Sum]] = {}
         counts: dict[int, Sum] = {}
@@ -123,7 +123,7 @@ def _divided(value: Sum, factor: int) -> Sum:
 
 
 def _joined(function: str, values: list[Sum]) -> Sum:
-    """Return the smallest or largest of sums."""
+    """Return the minimum or maximum of several sums."""
     unique = list({value.text: value for value in values}.values())
     numbers = [value.number for value in unique if value.is_number]
     others = [value for value in unique if not value.is_number]

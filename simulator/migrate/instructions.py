@@ -1,4 +1,4 @@
-"""Instructions of `nki.isa`, which returned tiles up to 0.1 and write to `dst` since 0.2.
+"""Instructions of `nki.isa`, which returned tiles up to NKI 0.1 and have written to `dst` since NKI 0.2.
 
 Source: the API pages and migration guides of NKI (nki/migration/index.rst) and its release notes.
 """
@@ -18,10 +18,11 @@ from .views import View, clip_whole
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of the first NKI: its parameters in their order, and what it returned.
+    """An instruction of the first NKI: its parameters in positional order, and a description of its result.
 
-    `like` is the operand whose shape, and without dtype= whose data type, the result had. `reduces`: masked-out
-    elements affect the rest of the result. `operators`: parameters that are operators. `tiles`: those that are tiles.
+    `like` is the operand that determined the shape of the result and, without dtype=, its data type. `reduces` is True
+    if masked-out elements affect the other elements of the result. `operators` lists the parameters that are operators,
+    and `tiles` the parameters that are tiles.
     """
 
     parameters: tuple[str, ...]
@@ -30,7 +31,7 @@ class Instruction:
     operators: tuple[str, ...] = ()
     reduces: bool = False
     region: str = "sbuf"
-    dtype: str = ""  # dtype of the result, independent of the operand's
+    dtype: str = ""  # dtype of the result if it is independent of the operand's dtype
 
 
 def _of(parameters: str, like: str, tiles: str, operators: str = "", **options: object) -> Instruction:
@@ -90,7 +91,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "dma_transpose": _of("src axes", "src", "src", reduces=True),
     "nc_transpose": _of("data engine", "data", "data", region="psum"),
 }
-IN_PLACE = {  # instructions that had a dst already: positional parameters of the first NKI
+IN_PLACE = {  # instructions that already had a dst, with their positional parameters in the first NKI
     "dma_copy": (),
     "tensor_copy_predicated": (),
     "select_reduce": (),
@@ -104,7 +105,7 @@ GONE = {
 
 
 def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the arguments of a call by name, in their order."""
+    """Return the arguments of a call by name, in the order of the call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
         raise CannotError("arguments that are expanded (*args, **kwargs)")
     if len(call.args) > len(parameters):
@@ -115,7 +116,7 @@ def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.ex
 
 
 class Operands:
-    """The operands of one call, clipped by its mask."""
+    """The operands of a call, clipped by its mask."""
 
     def __init__(self, expressions: Expressions, mask: ast.expr | None) -> None:
         self._expressions = expressions
@@ -141,14 +142,14 @@ class Operands:
 
     @property
     def guard(self) -> str:
-        """Return the condition of the call: its mask's, and in loops also that no clipped axis is empty."""
+        """Return the condition of the call: the condition of its mask and, in loops, that no clipped axis is empty."""
         turning = {*self.ctx.loops, *(f"program_{axis}" for axis in range(self.ctx.programs))}
         counts = [clip.count for clip in self.clips.values() if not clip.count.is_number]
         left = [f"{count.text} > 0" for count in counts if turning & names_in(count.text)]
         return " and ".join([self.condition, *left] if self.condition else left)
 
     def view(self, node: ast.expr, clips: Clips | None = None) -> View:
-        """Return an operand, as part of a tensor or whole."""
+        """Return an operand, which is either part of a tensor or a whole tensor."""
         clips = self.clips if clips is None else clips
         if isinstance(node, ast.Subscript):
             base = self._expressions.rewrite(node.value)
@@ -161,7 +162,7 @@ class Operands:
         return View(result.text, tensor, tensor.shape, tensor.shape)
 
     def named(self, node: ast.expr) -> Result:
-        """Return an operand that can be mentioned twice: a computation gets a name first."""
+        """Return an operand that can be repeated in the text: a computed value is first assigned to a name."""
         result = self._expressions.rewrite(node)
         if result.tensor is None or isinstance(node, (ast.Name, ast.Subscript)) or result.text.isidentifier():
             return result
@@ -169,7 +170,7 @@ class Operands:
 
 
 def name(ctx: Context, result: Result) -> Result:
-    """Give a tensor computed by an expression a name of its own."""
+    """Bind a new name to a tensor that an expression computes."""
     _may_hoist(ctx)
     fresh = ctx.fresh()
     ctx.emit(f"{fresh} = {result.text}")
@@ -177,7 +178,7 @@ def name(ctx: Context, result: Result) -> Result:
 
 
 def allocate(ctx: Context, expressions: Expressions, shape: str, dtype: str, region: str) -> Result:
-    """Allocate a tile, under the assigned name or one of its own."""
+    """Allocate a tile under the assigned name or a new name."""
     _may_hoist(ctx)
     fresh = expressions.target or ctx.fresh()
     expressions.target = ""
@@ -199,7 +200,7 @@ def _extents(shape: str) -> tuple[str, ...] | None:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the names of an expression."""
+    """Return the names in an expression."""
     return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
 
 
@@ -208,12 +209,12 @@ def shape_text(shape: tuple[str, ...]) -> str:
 
 
 def shape_of(view: View) -> str:
-    """Return the full shape of an operand as text."""
+    """Return the full shape of an operand as source text."""
     return shape_text(view.full) if view.full is not None else f"{view.text}.shape"
 
 
 def dtype_of(view: View) -> str:
-    """Return the data type of an operand as text."""
+    """Return the data type of an operand as source text."""
     if view.tensor.dtype:
         return view.tensor.dtype
     node = _viewed(ast.parse(view.text, mode="eval").body)
@@ -222,11 +223,11 @@ def dtype_of(view: View) -> str:
     return f"{ast.unparse(node)}.dtype"
 
 
-_VIEWS = frozenset({"ap", "broadcast", "permute", "reshape"})  # methods of a tensor that keep its dtype
+_VIEWS = frozenset({"ap", "broadcast", "permute", "reshape"})  # tensor methods that preserve the dtype
 
 
 def _viewed(node: ast.expr) -> ast.expr:
-    """Return the tensor of which an expression is a view; `t[0]` stays, since t may be a list of tensors."""
+    """Return the tensor of which an expression is a view; `t[0]` is kept, since `t` may be a list of tensors."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:  # a helper: stretched(t, shape)
         return _viewed(node.args[0])
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
@@ -239,7 +240,7 @@ def _viewed(node: ast.expr) -> ast.expr:
 
 
 def emit_call(ctx: Context, operands: Operands, text: str) -> None:
-    """Emit an instruction, under the condition of its mask."""
+    """Emit an instruction, subject to the condition of its mask."""
     _may_hoist(ctx)
     if operands.guard:
         ctx.emit(f"if {operands.guard}:\n    " + wrapped(text).replace("\n", "\n    "))

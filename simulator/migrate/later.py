@@ -1,4 +1,7 @@
-"""Calls of NKI 0.2 to 0.6, which write to `dst` already: renamed or removed arguments, and integers for enums."""
+"""Calls in the form of NKI 0.2 to 0.6, which already write to `dst`.
+
+Arguments that were renamed or removed are updated, and integers are replaced by enum members.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ DROPPED = {
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """Return today's spelling of a call; None if it is unchanged."""
+    """Rewrite a call for NKI 0.7; return None if it is unchanged."""
     if dotted in RANGES:
         return loop_range(ex, node)
     if not dotted.startswith("nki.") or not any(_is_old(dotted, keyword) for keyword in node.keywords):
@@ -36,7 +39,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 
 def loop_range(ex: Expressions, node: ast.Call) -> Result:
-    """Rewrite a loop over numbers to Python's range, as since NKI 0.7."""
+    """Rewrite a loop over numbers to use Python's range, as NKI 0.7 does."""
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     bounds = [*node.args, *(given[each] for each in ("start", "stop", "step") if each in given)]
     for each in given:
@@ -61,7 +64,7 @@ def _number(node: ast.expr) -> int | None:
 
 
 def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
-    """Return an argument as text; empty if it is omitted."""
+    """Return an argument as source text, or an empty list if it must be omitted."""
     if keyword.arg is None:
         return [f"**{ex.rewrite(keyword.value).text}"]
     key, nisa = (dotted, keyword.arg), ex.ctx.nisa
@@ -82,13 +85,13 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
 
 
 def enumerated(ex: Expressions, parameter: str, node: ast.expr) -> str:
-    """Return the enum member that an integer stood for, "" if the argument is not one."""
+    """Return the enum member that an integer argument represented, or "" if the argument is not an integer."""
     number = _number(node)
     return f"{ex.ctx.nisa}.{_member(parameter, number)}" if parameter in ENUMS and number is not None else ""
 
 
 def _member(parameter: str, number: int) -> str:
-    """Return "dge_mode.swdge": the enum member that an integer stood for."""
+    """Return the enum member that an integer represented, such as "dge_mode.swdge"."""
     enumeration = ENUMS[parameter].removeprefix("nisa.")
     for entry in table()["classes"]:
         if entry["module"] == "nki.isa" and entry["name"] == enumeration:

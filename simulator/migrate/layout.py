@@ -1,4 +1,4 @@
-"""Layout of generated code: comments of replaced statements, and breaking of long lines."""
+"""Layout of generated code: preserving the comments of replaced statements, and breaking long lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 110
 
 
 def wrapped(line: str) -> str:
-    """Break a call that is too long for one line after its arguments."""
+    """Break a call that is too long for one line, with line breaks after its arguments."""
     if len(line) <= WIDTH or "\n" in line or line.lstrip().startswith("#"):
         return line
     try:
@@ -40,7 +40,7 @@ def wrapped(line: str) -> str:
 
 
 def in_place_of(node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-    """Return statements from lines, as new text or the node itself, with the comments of the node."""
+    """Convert lines, which are new text or the node itself, to statements that have the comments of the node."""
     body: list[Any] = []
     before: list[cst.EmptyLine] = []  # comments before the next statement
     for line in lines:

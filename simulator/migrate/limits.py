@@ -9,25 +9,28 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-MAX_DEPTH = 1_000  # nodes from the module to the innermost expression, as in a sum of 1,000 terms
-SECONDS = 120.0  # the longest public kernel file, with 6,700 lines, takes about 30
-STACK_BYTES = 512 << 20  # stack of the migrating thread: address space, of which only the used part takes memory
-RECURSION_LIMIT = 60 * MAX_DEPTH  # libcst and the migration need fewer frames per node
+MAX_DEPTH = 1_000  # nodes from the module to the innermost expression, for example in a sum of 1,000 terms
+SECONDS = 120.0  # the longest public kernel file, with 6,700 lines, takes about 30 seconds
+STACK_BYTES = 512 << 20  # stack of the migrating thread: reserved address space; only the used part takes memory
+RECURSION_LIMIT = 60 * MAX_DEPTH  # libcst and the migration use fewer than 60 frames per node
 
 
 class LimitError(ValueError):
-    """The file exceeds a limit; the message says which."""
+    """Raised if a file exceeds a limit, which the message specifies."""
 
 
 class Deadline:
-    """The time left for migrating a file, in processor time of this thread: others may be busy."""
+    """The time limit for migrating a file.
+
+    It is measured in processor time of the current thread, so that other busy threads do not count.
+    """
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._end = time.thread_time() + seconds
 
     def check(self) -> None:
-        """Raise LimitError if the time is over."""
+        """Raise LimitError if the time limit has been exceeded."""
         if time.thread_time() > self._end:
             raise LimitError(f"its migration takes more than {self._seconds:.0f} s; migrate it in parts")
 
@@ -44,7 +47,7 @@ def refuse_deep(tree: ast.AST) -> None:
 
 
 def with_deep_stack(function: Callable[[], Any]) -> Any:
-    """Call a function in a thread whose stack holds trees of MAX_DEPTH."""
+    """Call a function in a thread whose stack is large enough for trees of depth MAX_DEPTH."""
     outcome: list[Any] = []
     errors: list[BaseException] = []
 

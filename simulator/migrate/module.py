@@ -1,4 +1,4 @@
-"""A whole file: its imports, every function that uses NKI, and the code around them."""
+"""Migration of a whole file: its imports, the functions that use NKI, and the code around them."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from .renaming import made_in_loops
 from .statements import Statements, enclosed
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
-PASSES = 3  # most passes: arguments and results of functions are known from earlier passes
+PASSES = 3  # maximum number of passes; each pass uses the arguments and results of functions found by earlier ones
 
 
 @dataclass(frozen=True)
 class Migration:
-    """A migrated file: its text, and the changes and unsolved places by line of the old file."""
+    """A migrated file: its text, and notes on changes and unsupported constructs by line of the old file."""
 
     text: str
     notes: tuple[Note, ...]
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is left to be done by hand."""
+        """Return True if nothing must be rewritten by hand."""
         return not any(note.kind == CANNOT for note in self.notes)
 
 
 class Migrator:
-    """The migration of one file."""
+    """The migration of a single file."""
 
     def __init__(self, text: str, tree: ast.Module, keep_runners: bool = False) -> None:
         self._tree = tree
@@ -66,11 +66,11 @@ class Migrator:
                 self._functions[node.name] = Function(node.name, parameters)
         self._called = sorted(called(self._tree))
         self._with_nki = functions_with_nki(self._tree, self._names)
-        self._needed: set[str] = set()  # names that would be unbound without an import of something that is gone
-        self._failed: set[str] = set()  # functions with work left to be done
+        self._needed: set[str] = set()  # names that would be unbound without an import of a removed name
+        self._failed: set[str] = set()  # functions with parts that must be rewritten by hand
 
     def migrate(self) -> Migration:
-        """Return the file in NKI 0.7."""
+        """Migrate the file to NKI 0.7."""
         for _ in range(PASSES):
             known = self._known()
             self._begin()
@@ -92,8 +92,8 @@ class Migrator:
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
-        """Return the input of the next pass: the arguments and results of functions, and the places that are left to
-        do."""
+        """Return the input of the next pass: the arguments and results of functions, and the functions that could not
+        be fully migrated."""
         called = [self._functions[name] for name in self._called if name in self._functions]
         return [(dict(each.given), each.returned) for each in called], set(self._failed)
 
@@ -103,7 +103,7 @@ class Migrator:
         self._support: set[str] = set()
         self._left: list[cst.EmptyLine] = []  # comments of removed statements
         self._programs: set[str] = set()
-        self._waiting: list[cst.SimpleStatementLine] = []  # statements to be moved into a loop
+        self._waiting: list[cst.SimpleStatementLine] = []  # statements that will be moved into a loop
         self._decorators = imports.Decorators(self._names, self._notes, self._keep_runners)
 
     # Statements
@@ -148,7 +148,7 @@ class Migrator:
         return [node.with_changes(**changes)]
 
     def _cases(self, node: cst.Match, ctx: Context | None) -> list[cst.MatchCase]:
-        """Rewrite the cases of a match statement; each starts from the state before it."""
+        """Rewrite the cases of a match statement, each starting from the state before the statement."""
         if ctx is None:
             return [case.with_changes(body=self._suite(case.body, None)) for case in node.cases]
         cases, before, after = [], ctx.scope, ctx.scope
@@ -193,7 +193,7 @@ class Migrator:
                 if used:
                     raise CannotError(f"{', '.join(sorted(used))} is used in another way than as an index")
                 ast.parse("\n".join(found or ()))  # an unusual construct may have produced invalid Python
-            except Exception as error:  # any failure on an unusual construct is left to the author
+            except Exception as error:  # if an unusual construct fails in any way, it must be rewritten by hand
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
                 self._failed.add(ctx.function.name if ctx.function else "")
@@ -209,7 +209,7 @@ class Migrator:
         return self._replaced(node, lines) if changed else [node]
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
-        """True for `nki_jit = nki.trace` at the top of a file, an alias of something that is gone."""
+        """Return True for a top-level alias of a removed name, such as `nki_jit = nki.trace`."""
         tree = self._pairs[node.body[0]]
         if len(node.body) > 1 or tree not in self._names.aliases or not isinstance(tree, ast.Assign):
             return False
@@ -219,7 +219,7 @@ class Migrator:
         return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
 
     def _alias_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """Return nothing, or the alias with a note if it is used in a way without an equivalent."""
+        """Return an empty list, or the alias with a note if it has a use for which there is no equivalent."""
         if not stored([self._pairs[small]]) & self._needed:
             return []
         message = "the name is used, and NKI 0.7 has nothing of it"
@@ -227,7 +227,7 @@ class Migrator:
         return [f"{MARK}{message}", small]
 
     def _import_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """Return the imports that replace one; names that are gone but needed keep it, with a note."""
+        """Return the replacement of an import, or the import itself with a note if a removed name is still needed."""
         if not imports.is_old(small, self._keep_runners):
             return [small]
         lines: list[str | cst.BaseSmallStatement] = []
@@ -244,7 +244,7 @@ class Migrator:
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-        """Return lines in place of a statement; comments of a removed statement move to the next."""
+        """Return the statements that replace a statement; the comments of a removed statement move to the next one."""
         body = in_place_of(node, lines)
         self._left += () if body or all(line.comment is None for line in node.leading_lines) else node.leading_lines
         return body
@@ -252,7 +252,7 @@ class Migrator:
     # Compound statements
 
     def _expression(self, node: cst.BaseExpression, tree: ast.expr, ctx: Context) -> cst.BaseExpression:
-        """Rewrite an expression in a header; the lines before it are left in ctx.lines."""
+        """Rewrite an expression in a statement header, leaving the lines that must precede it in `ctx.lines`."""
         ctx.lines.clear()
         ctx.statements.ex.begin()
         try:
@@ -265,7 +265,7 @@ class Migrator:
         return node if text in ("", ctx.source.of(tree)) else cst.parse_expression(enclosed(text))
 
     def _before(self, ctx: Context, node: Any) -> tuple[list[Any], Any]:
-        """Return the lines that a header needs before it, and the statement with its remaining comments."""
+        """Return the lines that must precede a statement header, and the statement with its remaining comments."""
         if not ctx.lines:
             return [], node
         line = cst.SimpleStatementLine(body=[cst.Pass()], leading_lines=node.leading_lines)
@@ -297,7 +297,7 @@ class Migrator:
         return [*before, changed]
 
     def _with_moved(self, body: cst.BaseSuite, loop: ast.For, ctx: Context) -> cst.BaseSuite:
-        """Return the body of a loop, including the statements that make its tiles in each iteration."""
+        """Return the body of a loop, including the statements that create its tiles in each iteration."""
         arrived = [node for node in self._waiting if ctx.moved.get(self._pairs[node.body[0]]) is loop]
         for node in arrived:
             tree = self._pairs[node.body[0]]
@@ -320,7 +320,7 @@ class Migrator:
         return [*before, changed]
 
     def _forget_changed(self, ctx: Context, loop: ast.For | ast.While) -> None:
-        """Forget index arrays that the loop reassigns, until it does."""
+        """Discard what is known about index arrays that the loop reassigns."""
         changed = stored(loop.body)
         ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 

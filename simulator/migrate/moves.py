@@ -1,4 +1,4 @@
-"""nl.load and nl.store: masks become shorter slices, vectors become columns."""
+"""Rewriting of nl.load and nl.store: masks become shorter slices, and vectors become columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .views import View, clip_whole
 
 
 def load(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
-    """Rewrite nl.load(src, mask, dtype): the tile, or a DMA if there is a mask or a `dst`."""
+    """Rewrite nl.load(src, mask, dtype) as the loaded tile, or as a DMA if there is a mask or a `dst`."""
     given = keywords_of(call, ("src",))
     operands = Operands(ex, given.pop("mask", None))
     view = _rows(ex, operands.view(given["src"]), dst is None)
@@ -32,7 +32,7 @@ def load(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
 
 
 def _rows(ex: Expressions, view: View, fresh: bool) -> View:
-    """Return a vector in HBM as a column, the shape of its tile."""
+    """Return a vector in HBM as a column, which is the shape of its tile."""
     if not fresh:
         return view
     rank = len(view.shape) if view.shape is not None else ex.ctx.ranks.get(view.text, 0)

@@ -1,4 +1,5 @@
-"""Named values used as only the first NKI allowed: products accumulated by a later statement, and whole axes."""
+"""Uses of named values that only the first NKI allowed: products that a later statement accumulates, and ranges that
+index a whole axis."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ RANGES = frozenset(f"nki.language.{name}_range" for name in ("affine", "sequenti
 
 
 def named_products(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.Call]:
-    """Find products that are added to a tensor in PSUM under a name that nothing else reads.
+    """Find products that are added to a tensor in PSUM through a name that is not read anywhere else.
 
-    In `part = nisa.nc_matmul(x, y); acc += part` the product accumulates in PSUM, as in `acc += nisa.nc_matmul(x, y)`.
-    Both statements are mapped to the product.
+    In `part = nisa.nc_matmul(x, y); acc += part`, the product accumulates in PSUM, just as in
+    `acc += nisa.nc_matmul(x, y)`. Both statements are mapped to the product.
     """
     in_psum = _in_psum(tree, names)
     loads = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not is_stored(n))
@@ -25,7 +26,7 @@ def named_products(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.Ca
     found: dict[ast.stmt, ast.Call] = {}
     for product, addition, name in pairs:
         if paired[name] == loads[name]:
-            found[product] = found[addition] = product.value  # type: ignore[assignment]  # a call, as _pairs found
+            found[product] = found[addition] = product.value  # type: ignore[assignment]  # _pairs only yields calls
     return found
 
 
@@ -38,7 +39,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[tuple[ast.Assign, ast.AugAssign, str]]:
-    """Yield pairs of an assigned product and its addition, if no statement in between changes its operands."""
+    """Yield pairs of a product's assignment and its addition, if no statement in between changes the operands."""
     for position, statement in enumerate(block):
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
@@ -49,7 +50,7 @@ def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[t
         for later in block[position + 1 :]:
             added = later.value if isinstance(later, ast.AugAssign) and isinstance(later.op, ast.Add) else None
             if isinstance(added, ast.Name) and added.id == target.id and _base(later) in in_psum:
-                yield statement, later, target.id  # type: ignore[misc]  # it adds
+                yield statement, later, target.id  # type: ignore[misc]  # `later` is an AugAssign
                 break
             if not isinstance(later, ast.Assign) or stored([later]) & (reads | {target.id}):
                 break
@@ -58,7 +59,7 @@ def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[t
 
 
 def _base(node: ast.stmt) -> str:
-    """Return the name of the tensor that is added to."""
+    """Return the name of the tensor to which the statement adds."""
     assert isinstance(node, ast.AugAssign)
     target = node.target
     while isinstance(target, (ast.Subscript, ast.Attribute)):
@@ -67,7 +68,7 @@ def _base(node: ast.stmt) -> str:
 
 
 def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
-    """Return the names of tensors made in PSUM."""
+    """Return the names of tensors that are created in PSUM."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
@@ -79,8 +80,10 @@ def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
 
 
 def whole_axes(tree: ast.AST, names: Names) -> set[str]:
-    """Return the names of ranges used only as indices: `rows = nl.affine_range(n)` in `t[rows, columns]`, a
-    whole axis."""
+    """Return the names of ranges that are only used as indices, and so select a whole axis.
+
+    An example is `rows = nl.affine_range(n)` in `t[rows, columns]`.
+    """
     assigned: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:

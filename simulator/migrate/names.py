@@ -1,4 +1,4 @@
-"""The meanings of a file's names: modules of NKI and NumPy under the file's aliases."""
+"""Resolution of names in a file to NKI and NumPy modules, through the aliases that the file defines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..checking.lint.api import api, misfits
 from ..nki.dialect import OLD_NAMES
 
 OLD_PACKAGE = "neuronxcc"
-NUMPY_OPERATORS = {  # NumPy functions used as operators of instructions, and NKI's equivalents
+NUMPY_OPERATORS = {  # NumPy functions that are used as operators of instructions, with the equivalent NKI functions
     **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "exp", "log", "sqrt")},
     **{name: name for name in ("tanh", "sin", "square", "abs", "sign", "equal", "not_equal", "greater", "less")},
     **{name: name for name in ("greater_equal", "less_equal", "logical_and", "logical_or", "logical_xor", "invert")},
@@ -25,7 +25,7 @@ NUMPY_OPERATORS = {  # NumPy functions used as operators of instructions, and NK
     "copy": "copy",
     "divide": "divide",
 }
-REDUCTIONS = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions as operators
+REDUCTIONS = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
 NUMPY_DTYPES = {
     **{name: name for name in ("float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")},
     "bool_": "bool_",
@@ -37,13 +37,13 @@ FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid",
 
 
 class Names:
-    """The aliases of a file. `nl` and `nisa` are its names for nki.language and nki.isa."""
+    """The aliases of a file. `nl` and `nisa` are the names under which it imports nki.language and nki.isa."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._meaning: dict[str, str] = {}
         self.imported: set[str] = set()  # dotted names that the file imports
         self._bind_imports(tree)
-        self.aliases: set[ast.stmt] = set()  # simulate_kernel = nki.simulate_kernel
+        self.aliases: set[ast.stmt] = set()  # for example, simulate_kernel = nki.simulate_kernel
         self.undecorated: set[str] = set()  # functions that use NKI, are not kernels, and are passed as values
         self._bind_aliases(tree)
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
@@ -75,7 +75,7 @@ class Names:
                 self._bind(alias.asname or alias.name, dotted, dotted)
 
     def _bind_aliases(self, tree: ast.Module) -> None:
-        """Bind names that the module assigns once, to an attribute of NKI."""
+        """Bind names that the module assigns exactly once, from an attribute of NKI."""
         bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
         for statement in tree.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Attribute):
@@ -90,10 +90,10 @@ class Names:
 
     def _bind(self, name: str, dotted: str, imported: str) -> None:
         self.imported.add(imported)
-        self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki`: neuronxcc.nki.jit
+        self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki` binds neuronxcc
 
     def _bind_all(self, module: str) -> None:
-        """Bind the names of `from module import *`, for NKI modules of any version."""
+        """Bind the names of `from module import *` for NKI modules of any version."""
         old = {name.rpartition(".")[2] for name in OLD_NAMES if name.rpartition(".")[0] == module}
         for name in api().names.get(module, frozenset()) | old:
             self.imported.add(module)
@@ -105,13 +105,13 @@ class Names:
 
     @property
     def is_first_dialect(self) -> bool:
-        """True if the file imports the first NKI's package, or uses something only that had."""
+        """Return True if the file imports the package of the first NKI, or uses a feature that is exclusive to it."""
         return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or (
             self._has_index_arrays or self._calls_for_values
         )
 
     def is_current(self, call: ast.Call) -> bool:
-        """True for an instruction in today's form, with its destination as first argument."""
+        """Return True for an instruction in the current form, with the destination as the first argument."""
         dotted = self.dotted(call.func)
         parameters = api().signatures.get(dotted, ()) if dotted.startswith("nki.isa.") else ()
         if not call.args or not parameters or parameters[0].name != "dst":
@@ -119,7 +119,7 @@ class Names:
         return not any(rule for rule, _ in misfits(dotted, call, parameters)) and self.operator(call.args[0]) is None
 
     def _finds_calls_for_values(self, tree: ast.Module) -> bool:
-        """True if an instruction that takes dst today is called for its value."""
+        """Return True if the file uses the return value of an instruction that now takes a `dst`."""
         statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or id(node) in statements:
@@ -134,7 +134,7 @@ class Names:
         return False
 
     def dotted(self, node: ast.expr | None) -> str:
-        """Return the dotted name of a chain of attributes, "" if it is not in a known module."""
+        """Return the dotted name of a chain of attributes, or "" if it does not belong to a known module."""
         if isinstance(node, ast.Name):
             return self._meaning.get(node.id, "")
         if isinstance(node, ast.Attribute):
@@ -143,7 +143,7 @@ class Names:
         return ""
 
     def meaning(self, text: str) -> str:
-        """Return the dotted name for a chain of attributes given as text, like `dotted`."""
+        """Return the dotted name for a chain of attributes given as text; see `dotted`."""
         first, *rest = text.split(".")
         found = self._meaning.get(first, "")
         for attribute in rest:
@@ -151,11 +151,11 @@ class Names:
         return found
 
     def bound_to(self, dotted: Container[str]) -> dict[str, str]:
-        """Return the file's names for some dotted names, by imports and aliases."""
+        """Return the names that imports and aliases of the file bind to the given dotted names."""
         return {name: meaning for name, meaning in self._meaning.items() if meaning in dotted}
 
     def mentioned_by(self, function: str) -> set[str]:
-        """Return the dotted names of known modules used by the file's functions or methods of this name."""
+        """Return the dotted names in known modules that functions or methods with this name use."""
         return {
             self.dotted(node)
             for definition in self._definitions.get(function, ())
@@ -164,7 +164,7 @@ class Names:
         }
 
     def operator(self, node: ast.expr) -> str | None:
-        """Return NKI 0.7's name of an operator: "nl.add" for np.add or nl.add; None for anything else."""
+        """Return the NKI 0.7 name of an operator ("nl.add" for np.add or nl.add), or None for anything else."""
         dotted = self.dotted(node)
         module, _, name = dotted.rpartition(".")
         if module == "numpy" and name in NUMPY_OPERATORS:
@@ -174,23 +174,23 @@ class Names:
         return None
 
     def dtype(self, node: ast.expr) -> str | None:
-        """Return NKI 0.7's name of a NumPy dtype, None for anything else."""
+        """Return the NKI 0.7 name of a NumPy dtype, or None for anything else."""
         module, _, name = self.dotted(node).rpartition(".")
         return f"{self.nl}.{NUMPY_DTYPES[name]}" if module == "numpy" and name in NUMPY_DTYPES else None
 
 
 def modern(dotted: str) -> str:
-    """Return a dotted name without the first NKI's package."""
+    """Return a dotted name without the package name of the first NKI."""
     if dotted == OLD_PACKAGE:
         return ""
     return dotted.removeprefix(f"{OLD_PACKAGE}.") if dotted.startswith(f"{OLD_PACKAGE}.nki") else dotted
 
 
 def is_stored(node: ast.Name) -> bool:
-    """True if a name is assigned."""
+    """Return True if a name is assigned."""
     return isinstance(node.ctx, ast.Store)
 
 
 def stored(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names assigned in nodes."""
+    """Return the names that are assigned in the given nodes."""
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and is_stored(n)}

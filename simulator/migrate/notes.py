@@ -1,12 +1,12 @@
-"""Notes of a migration: lines to check, and lines that it could not rewrite."""
+"""Notes of a migration: lines that should be checked, and lines that could not be rewritten."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CANNOT = "cannot"  # unchanged, with a comment; must be rewritten by hand
+CANNOT = "cannot"  # left unchanged, with a comment; must be rewritten by hand
 CHECK = "check"  # rewritten; should be checked
-MARK = "# migrate: "  # prefix of comments for the author
+MARK = "# migrate: "  # prefix of comments addressed to the author
 
 
 @dataclass(frozen=True, order=True)
@@ -22,7 +22,7 @@ class Note:
 
 
 class MigrationError(Exception):
-    """A bug in the migration, not in the file. `line` is a line of the file, 0 if unknown."""
+    """A bug in the migration, not in the file. `line` is a line of the file, or 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class MigrationError(Exception):
 
 
 class CannotError(Exception):
-    """A construct without a known equivalent. The message is one line."""
+    """Raised for a construct without a known equivalent. The message is a single line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.replace("\\\n", " ").split()))
@@ -38,7 +38,7 @@ class CannotError(Exception):
 
 @dataclass
 class Notes:
-    """The notes of a file, each once."""
+    """The notes on a file, without duplicates."""
 
     notes: list[Note] = field(default_factory=list)
 

@@ -1,4 +1,5 @@
-"""Pairs the two trees of a file: libcst's, which is edited and keeps the layout, and ast's, which is analysed."""
+"""Pairing of the two syntax trees of a file: the libcst tree, which preserves the layout and is edited, and the ast
+tree, which is analysed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import libcst as cst
 
 
 def paired(module: cst.Module, tree: ast.Module) -> dict[cst.CSTNode, ast.stmt]:
-    """Map each statement of libcst's tree to ast's: small statements, compound ones, and those of `elif`."""
+    """Map each statement of the libcst tree, including simple statements and `elif`, to its node in the ast tree."""
     found: dict[cst.CSTNode, ast.stmt] = {}
     _pair(module.body, tree.body, found)
     return found
@@ -36,7 +37,7 @@ def _each(nodes: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
 
 
 def _blocks(node: Any) -> Iterator[Sequence[cst.CSTNode]]:
-    """Return the blocks of a statement in order; an `elif` is a block of one statement."""
+    """Return the blocks of a statement in order; an `elif` is a block with a single statement."""
     body = getattr(node, "body", None)
     if isinstance(body, cst.BaseSuite):
         yield body.body

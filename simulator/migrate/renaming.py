@@ -1,9 +1,10 @@
-"""Tiles that are made before a loop and overwritten in each of its iterations.
+"""Tiles that are created before a loop and overwritten in each of its iterations.
 
-The first compiler allocated such a tile again in each iteration, so that the next one does not wait for the last
-reader. In NKI 0.7 a tile has one address for its lifetime. So it is made inside the loop if the loop carries nothing in
-it: each iteration overwrites the whole tile before anything reads it, or the surrounding loops are `nl.affine_range`,
-whose iterations are independent by definition, and the tile is empty before.
+The first compiler allocated such a tile again in each iteration, so that an iteration does not wait until the tile has
+been read in the previous one. In NKI 0.7, a tile has a single address during its lifetime. The creation of the tile is
+therefore moved into the loop if the tile carries no values between iterations. This is the case if each iteration
+overwrites the whole tile before reading it, or if the tile is created without values and all surrounding loops are
+`nl.affine_range`, whose iterations are independent by definition.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ON_CHIP = frozenset({"sbuf", "psum"})
 
 @dataclass(frozen=True)
 class _Maker:
-    """A statement that makes a tile: `extents` is its shape as source text, None if it is not literal."""
+    """A statement that creates a tile. `extents` is its shape as source text, or None if the shape is not a literal."""
 
     statement: ast.Assign
     name: str
@@ -34,7 +35,7 @@ class _Maker:
 
 
 def made_in_loops(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.For]:
-    """Return the statements that make a tile, each with the loop into which it is moved."""
+    """Return the statements that create a tile, each with the loop into which it is moved."""
     if any(isinstance(node, (ast.FunctionDef, ast.Lambda)) for node in ast.walk(tree) if node is not tree):
         return {}
     return {
@@ -72,13 +73,13 @@ def _maker(statement: ast.stmt, names: Names) -> _Maker | None:
 
 
 def _extent(node: ast.expr, names: Names) -> ast.expr:
-    """Return the extent in nl.par_dim(extent)."""
+    """Return the extent in nl.par_dim(extent), or the expression itself if it is not a call of nl.par_dim."""
     is_par_dim = isinstance(node, ast.Call) and names.dotted(node.func) == "nki.language.par_dim" and node.args
     return node.args[0] if is_par_dim and isinstance(node, ast.Call) else node
 
 
 def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names: Names) -> ast.For | None:
-    """Return the innermost loop in which a tile can be made, among those that contain all of its uses."""
+    """Return the innermost loop in which a tile can be created, among the loops that contain all of its uses."""
     every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == maker.name]
     if sum(is_stored(node) for node in every) != 1 or _is_handed_on(tree, maker.name, names):
         return None
@@ -122,7 +123,8 @@ def _called(node: ast.expr, names: Names) -> str:
 
 
 def _is_handed_on(tree: ast.AST, name: str, names: Names) -> bool:
-    """True if a tile gets another name, or is put into a list or passed to a function outside NKI."""
+    """Return True if a tile is assigned to another name, put into a container, returned, or passed to a function
+    outside NKI."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Return, ast.Yield, ast.NamedExpr, ast.Starred)):
             if any(isinstance(part, ast.Name) and part.id == name for part in ast.iter_child_nodes(node)):
@@ -143,7 +145,7 @@ def _views(tree: ast.AST, name: str) -> set[str]:
 
 
 def _root(node: ast.expr) -> str:
-    """Return the name that an expression is a view of, through subscripts and methods."""
+    """Return the name of the tensor of which an expression is a view, through subscripts and methods."""
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
@@ -154,7 +156,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _stays(tree: ast.AST, loop: ast.For, view: str) -> bool:
-    """True if a view is assigned once in a loop, and only read later in the same iteration."""
+    """Return True if a view is assigned once in a loop, and only read later in the same iteration."""
     every = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == view]
     made = [node for node in every if is_stored(node)]
     inside = _mentions_of(loop, view) == len(every)
@@ -163,7 +165,7 @@ def _stays(tree: ast.AST, loop: ast.For, view: str) -> bool:
 
 
 def _accumulates(loop: ast.For, name: str) -> bool:
-    """True if a statement updates a tile from its own contents."""
+    """Return True if a statement in the loop updates the tile from its previous contents."""
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign) and _base(node.target) == name:
             return True
@@ -182,7 +184,7 @@ def _base(node: ast.AST) -> str:
 
 
 def _is_overwritten(loop: ast.For, maker: _Maker, tree: ast.FunctionDef, names: Names) -> bool:
-    """True if each iteration writes the whole tile before reading any of it."""
+    """Return True if each iteration writes the whole tile before reading any part of it."""
     first = next(statement for statement in loop.body if _mentions(statement, maker.name))
     inner: dict[str, str] = {}  # loop variables over whole axes, with their trip counts
     outermost = first
@@ -202,7 +204,7 @@ def _is_overwritten(loop: ast.For, maker: _Maker, tree: ast.FunctionDef, names: 
 
 
 def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
-    """Return the part of a tile that a statement overwrites, None if it does not, or if it also reads the tile."""
+    """Return the part of a tile that a statement overwrites, or None if it overwrites none or also reads the tile."""
     if _mentions_of(statement, name) != 1:
         return None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -219,7 +221,7 @@ def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
 
 
 def _is_whole(part: ast.expr, maker: _Maker, inner: dict[str, str], tree: ast.FunctionDef, names: Names) -> bool:
-    """True if a part of a tile, over all iterations of the inner loops, is the whole tile."""
+    """Return True if a part of a tile covers the whole tile over all iterations of the inner loops."""
     if isinstance(part, ast.Name):
         return not inner
     if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
@@ -245,7 +247,8 @@ def _spans(key: ast.expr, extent: str, inner: dict[str, str], indices: dict[str,
 
 
 def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
-    """Return names assigned once, to nl.arange(extent)[...] or one of nl.mgrid[0:extent, ...], with the extents."""
+    """Return the names that are assigned exactly once, from nl.arange(extent)[...] or an element of
+    nl.mgrid[0:extent, ...], with their extents."""
     found: dict[str, str] = {}
     assigned: list[str] = []
     for node in ast.walk(tree):
@@ -263,7 +266,7 @@ def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
 
 
 def _grid(target: ast.Tuple, parts: list[ast.expr]) -> dict[str, str]:
-    """Return the names that nl.mgrid[0:m, 0:n] is assigned to, with their extents."""
+    """Return the names to which nl.mgrid[0:m, 0:n] is assigned, with their extents."""
     return {
         name.id: ast.unparse(part.upper)
         for name, part in zip(target.elts, parts)

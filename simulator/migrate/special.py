@@ -1,4 +1,4 @@
-"""Instructions whose operands were index expressions: iota, affine_select, memset."""
+"""Instructions that need special treatment: iota and affine_select, which took index expressions, and memset."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
         raise CannotError("nisa.affine_select: pred is no single comparison of index arrays")
     below = predicate.below[0].scaled(Sum(-1))  # -index >= 0
     view = operands.view(given["on_true_tile"])
-    if view.tensor.region == "psum":  # GpSimd, which selects, cannot access PSUM
+    if view.tensor.region == "psum":  # GpSimd, which executes affine_select, cannot access PSUM
         copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
         view = View(copied.text, copied.tensor or Tensor(), view.shape, view.full)
     rank = max(below.rank, 2)

@@ -1,4 +1,4 @@
-"""Statements of a function: each becomes equivalent lines in NKI 0.7; unchanged ones are kept."""
+"""Statements of a function: each is replaced by equivalent lines in NKI 0.7, or kept if it is unchanged."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply",
 
 
 class Statements:
-    """The rewriter of simple statements. `migrate` returns the lines of one, or None if it is unchanged."""
+    """Rewriter of simple statements."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self.ex = Expressions(ctx, call, operate)
 
     def migrate(self, node: ast.stmt) -> list[str] | None:
-        """Return the lines that replace a statement, [] to remove it, None to keep it."""
+        """Return the lines that replace a statement, [] if it must be removed, or None if it is unchanged."""
         self.ctx.lines.clear()
         self.ex.begin()
         last = self._statement(node)
@@ -37,10 +37,10 @@ class Statements:
             return None
         return [*self.ctx.lines, *([last] if last else [])]
 
-    is_absorbed = False  # the statement only binds index arrays, or a name to itself, so it is removed
+    is_absorbed = False  # True if the statement is removed because it only binds index arrays, or a name to itself
 
     def _statement(self, node: ast.stmt) -> str | None:
-        """Migrate a statement and emit the lines before it. Return its new text; None if it is dropped or unchanged."""
+        """Migrate a statement, emit the lines before it, and return its new text (None if dropped or unchanged)."""
         self.is_absorbed = False
         if isinstance(node, ast.Assign):
             if node in self.ctx.products:
@@ -78,7 +78,7 @@ class Statements:
         return None
 
     def _changed(self, text: str, *parts: tuple[ast.expr, str]) -> str | None:
-        """Return the text of a statement, or None if all its parts are unchanged."""
+        """Return the new text of a statement, or None if all of its parts are unchanged."""
         if not text:
             return ""
         same = all(self.ctx.source.of(part) == new for part, new in parts)
@@ -127,12 +127,12 @@ class Statements:
         return self._changed(f"{name} = {enclosed(result.text)}", (value, result.text))
 
     def _note_element(self, container: ast.expr, element: Result) -> None:
-        """Learn that a tensor is put into a container."""
+        """Record that a tensor is added to a container."""
         if isinstance(container, ast.Name) and isinstance(self.ctx.scope.get(container.id), Container):
             self.ctx.scope[container.id] = Container(element.tensor)
 
     def _axis(self, value: ast.expr) -> Result:
-        """Return a range used only as an index: a whole axis."""
+        """Return a range that is only used as an index, as a whole axis."""
         assert isinstance(value, ast.Call)
         given = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg in ("start", "stop"))]
         bounds = [self.ex.rewrite(bound).text for bound in given]
@@ -194,7 +194,7 @@ class Statements:
     # Writing into tiles
 
     def _destination(self, target: ast.Subscript) -> View | None:
-        """Return the part of a tile that a subscript on the left side selects; None for a container."""
+        """Return the part of a tile that a subscript on the left-hand side selects, or None for a container."""
         base = self.ex.rewrite(target.value)
         if isinstance(base.value, Container):
             return None
@@ -217,7 +217,7 @@ class Statements:
         return View(result.text, tensor, tensor.shape, tensor.shape)
 
     def _write(self, dst: View, value: ast.expr, target: ast.expr | None = None) -> None:
-        """Return lines that write the value of an expression to part of a tile."""
+        """Emit lines that write the value of an expression to part of a tile."""
         ctx = self.ctx
         if isinstance(value, ast.Call):
             dotted = ctx.names.dotted(value.func)
@@ -230,7 +230,7 @@ class Statements:
                 return None
             op = dotted.removeprefix("nki.isa.")
             if dotted in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and dst.tensor.region != "psum":
-                result = self.ex.rewrite(value)  # through PSUM, which the Tensor Engine writes
+                result = self.ex.rewrite(value)  # by way of PSUM, to which the Tensor Engine writes
                 if clipped is not dst:
                     part = clip_whole(named(self.ctx, result), self._mask_clips(value))
                     result = Result(part.text, part.tensor)
@@ -244,7 +244,7 @@ class Statements:
                 return None
             if dotted.startswith("nki.isa.") and instruction(self.ex, value, op, clipped) is not None:
                 return None
-            if dotted.startswith("nki.") and (masked.clips or masked.condition):  # a tile function under a mask
+            if dotted.startswith("nki.") and (masked.clips or masked.condition):  # a tile function with a mask
                 result = self.ex.rewrite(value)
                 if masked.clips:
                     result = Result(clip_whole(named(self.ctx, result), masked.clips).text, result.tensor)
@@ -256,7 +256,7 @@ class Statements:
     _target: ast.expr | None = None
 
     def _clipped(self, dst: View, value: ast.Call, target: ast.expr | None) -> View:
-        """Return the destination restricted by the call's mask."""
+        """Return the destination, restricted by the mask of the call."""
         clips = self._mask_clips(value)
         node = target or self._target
         return self._part(node, clips) if clips and node is not None else dst
@@ -264,7 +264,7 @@ class Statements:
     def _mask_clips(self, value: ast.Call) -> Clips:
         """Return the clips that the mask of a call applies to the axes of its result."""
         clips = Operands(self.ex, _mask_of(value)).clips
-        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # the mask is the operand's
+        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # the mask refers to the axes of the operand
             return {-3 - at: clip for at, clip in clips.items() if at in (-1, -2)}
         return clips
 
@@ -288,7 +288,7 @@ class Statements:
         ctx.emit(f"{lines}{ctx.nisa}.tensor_copy(dst={dst.text}, src={result.text})")
 
     def _loop_reduce(self, dst: View, call: ast.Call) -> None:
-        """Rewrite `t = nl.loop_reduce(x, op, loop_indices)`: the first iteration copies, the others combine."""
+        """Rewrite `t = nl.loop_reduce(x, op, loop_indices)`: the first iteration copies, and the others accumulate."""
         ctx = self.ctx
         given = keywords_of(call, ("x", "op", "loop_indices"))
         operator = ctx.names.operator(given["op"]) or f"{ctx.nl}.add"
@@ -384,7 +384,7 @@ def _mask_of(call: ast.Call) -> ast.expr | None:
 
 
 def enclosed(text: str) -> str:
-    """Parenthesise an expression if a line ends outside of any brackets."""
+    """Parenthesise an expression if it contains a line break outside all brackets."""
     if "\n" not in text:
         return text
     depth = 0

@@ -1,4 +1,4 @@
-"""Integer expressions as sums: a number and terms of source text, each with a factor."""
+"""Integer expressions as sums of a number and terms of source text, each with a factor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ BEFORE_SUMS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators t
 
 @dataclass(frozen=True)
 class Sum:
-    """number + factor * text + ..., with terms as source text."""
+    """A sum of the form number + factor * text + ..., with source text as terms."""
 
     number: int = 0
     terms: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> Sum:
-        """Parse an expression into a sum, as far as its syntax allows."""
+        """Parse an expression into a sum, as far as its syntax permits."""
         return _parse(ast.parse(text, mode="eval").body)
 
     @property
@@ -48,12 +48,12 @@ class Sum:
 
     @property
     def text(self) -> str:
-        """Return the sum as source text, additions before subtractions."""
+        """Return the sum as source text, with additions before subtractions."""
         parts = sorted(self.terms.items(), key=lambda item: item[1] < 0)
         text = ""
         for term, factor in parts:
             shown = term if abs(factor) == 1 else f"{abs(factor)} * {_factor(term)}"
-            if factor == -1:  # a leading minus would bind to the first factor only: -(a // 2) is not -a // 2
+            if factor == -1:  # a leading minus would only apply to the first factor: -(a // 2) is not -a // 2
                 shown = _factor(term, of_sum=bool(text))
             text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
         if self.number or not text:
@@ -70,7 +70,7 @@ class Sum:
 
 
 def _factor(text: str, of_sum: bool = False) -> str:
-    """Parenthesise text unless it can be a factor (or, `of_sum`, a term)."""
+    """Parenthesise text unless it can be a factor (or, with `of_sum`, a term)."""
     node = ast.parse(text, mode="eval").body
     product = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)) or (of_sum and product):

@@ -1,4 +1,7 @@
-"""Helpers added to a migrated file where NKI 0.7 has no single equivalent call: plain NKI, traced like the kernel."""
+"""Helpers that are added to a migrated file if NKI 0.7 has no single equivalent call.
+
+They are written in plain NKI and traced together with the kernel.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +147,8 @@ NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",)
 
 
 def source(names: set[str], nl: str, nisa: str) -> str:
-    """Return the source of helpers and those they need, with the file's aliases of nki.language and nki.isa."""
+    """Return the source of helpers and of the helpers that they call in turn, using the aliases of the file for
+    nki.language and nki.isa."""
     wanted = set(names)
     for name in names:
         wanted.update(NEEDS.get(name, ()))

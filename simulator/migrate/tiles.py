@@ -51,7 +51,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) -> Result | None:
-    """Rewrite a call of `nki.language.<op>`; None if it means the same today."""
+    """Rewrite a call of `nki.language.<op>`; return None if its meaning is the same in NKI 0.7."""
     nl = ex.ctx.nl
     if f"nki.language.{op}" in RANGES:
         return loop_range(ex, call)
@@ -129,7 +129,10 @@ def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
-    """Rewrite x <op> y with at least one tile. Masked-out elements were undefined and are computed too."""
+    """Rewrite x <op> y if at least one operand is a tile.
+
+    Masked-out elements were undefined, so they can be computed as well.
+    """
     nl = ex.ctx.nl
     if op == "divide":
         return _quotient(ex, x, y, options)
@@ -163,7 +166,7 @@ def _broadcast_shape(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tu
 
 
 def _quotient(ex: Expressions, x: Result, y: Result, options: str) -> Result:
-    """Rewrite x / y as x times the reciprocal, since there is no such instruction."""
+    """Rewrite x / y as x times the reciprocal of y, since there is no division instruction."""
     nl = ex.ctx.nl
     if y.tensor is None:
         plain = y.text.replace(".", "").replace("_", "").isalnum()
@@ -180,7 +183,7 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
     asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else ""
     tensor = x.tensor or Tensor()
-    if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes it, cannot access PSUM
+    if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
         text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
     return Result(text, Tensor("sbuf", asked or tensor.dtype, tensor.shape))
 
@@ -216,7 +219,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
-    """Return the shape of a reduction; a tile keeps two dimensions."""
+    """Return the shape of the result of a reduction; a tile keeps at least two dimensions."""
     if keeps:
         return tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
     if len(left) > 1 or not _are_last(reduced, len(shape)):
@@ -295,7 +298,7 @@ def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
 
 
 def operate(ex: Expressions, node: ast.expr) -> Result | None:
-    """Rewrite a Python operator on tiles; None for one on numbers."""
+    """Rewrite a Python operator applied to tiles; return None for an operator applied to numbers."""
     if isinstance(node, ast.UnaryOp):
         operand = ex.rewrite(node.operand)
         if operand.tensor is None:
@@ -323,7 +326,7 @@ def operate(ex: Expressions, node: ast.expr) -> Result | None:
 
 
 def method(ex: Expressions, call: ast.Call) -> Result | None:
-    """Rewrite a method of a tile; None for a method of anything else, or one that is unchanged."""
+    """Rewrite a call of a tile method; return None if the object is not a tile or the call is unchanged."""
     assert isinstance(call.func, ast.Attribute)
     base = ex.rewrite(call.func.value)
     if base.tensor is None:
@@ -348,7 +351,7 @@ def method(ex: Expressions, call: ast.Call) -> Result | None:
 
 
 def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Result:
-    """Rewrite a method that returns another view of a tile."""
+    """Rewrite a call of a method that returns another view of a tile."""
     assert isinstance(call.func, ast.Attribute)
     which = call.func.attr
     asked = call.args[0] if len(call.args) == 1 else call.keywords[0].value if call.keywords else None
@@ -366,7 +369,7 @@ def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Re
 
 
 def _whole(extent: str) -> str:
-    """Return an extent with integer division: the first NKI accepted 4.0 for 4."""
+    """Return an extent with integer division, since the first NKI accepted 4.0 in place of 4."""
     node = ast.parse(extent, mode="eval").body
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return extent

@@ -1,4 +1,4 @@
-"""The uses of a function's names, read from its source before anything in it is migrated."""
+"""Uses of the names in a function, determined from its source before any part of it is migrated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .names import Names
 
 
 def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
-    """Return the names that a function uses as tensors; under "hbm of", those it loads from or stores to."""
+    """Return the names that a function uses as tensors; the key "hbm of" holds the names that it loads from or stores
+    to."""
     found: dict[str, set[str]] = {"hbm of": set()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -30,7 +31,7 @@ def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
 
 
 def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
-    """Return the number of dimensions of each tensor: from unpacked shapes, else from the longest index."""
+    """Return the number of dimensions of each tensor, from an unpacked shape or else from its longest index."""
     found: dict[str, int] = {}
     exact: dict[str, int] = {}
     for node in ast.walk(tree):
@@ -47,7 +48,7 @@ def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
 def accumulators_of(
     tree: ast.FunctionDef, names: Names, products: Mapping[ast.stmt, ast.Call] = MappingProxyType({})
 ) -> set[str]:
-    """Return the names to which only products are added, and which nothing else writes."""
+    """Return the names to which only products are added, without any other writes."""
     added: set[str] = set()
     other: set[str] = set()
     for node in ast.walk(tree):
@@ -82,6 +83,6 @@ def registers_of(tree: ast.FunctionDef, names: Names) -> set[str]:
 
 
 def compares_none(call: ast.Call, dotted: str) -> bool:
-    """True for `nl.equal(x, None)` and `nl.not_equal(x, None)`, which the first compilers traced as `is`."""
+    """Return True for `nl.equal(x, None)` and `nl.not_equal(x, None)`, which the first compilers traced as `is`."""
     none = any(isinstance(argument, ast.Constant) and argument.value is None for argument in call.args)
     return none and dotted in ("nki.language.equal", "nki.language.not_equal")

@@ -1,4 +1,4 @@
-"""Subscripts: index arrays of the first NKI become slices or access patterns, masks become shorter ones."""
+"""Subscripts: index arrays of the first NKI become slices or access patterns, which masks make shorter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a subscript: an index, or (if `index` is None) any other element as text.
+    """An element of a subscript: an index, or (if `index` is None) any other element as source text.
 
-    `rows`: it is a column of indices in SBUF, one for each selected row.
+    `rows` is set if the element is a column of indices in SBUF, with one index per selected row.
     """
 
     text: str
@@ -26,7 +26,7 @@ class Element:
 
 @dataclass(frozen=True)
 class View:
-    """The part of a tensor that a subscript selects; `full`: its shape without the mask's clipping."""
+    """The part of a tensor that a subscript selects; `full` is its shape before clipping by the mask."""
 
     text: str
     tensor: Tensor
@@ -35,7 +35,7 @@ class View:
 
 
 def is_advanced(elements: list[Element]) -> bool:
-    """True if a subscript has index arrays."""
+    """Return True if a subscript contains index arrays."""
     return any(element.index is not None and element.index.axes for element in elements)
 
 
@@ -61,13 +61,14 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
 
 
 def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | None) -> View:
-    """Rewrite slices and numbers, which are unchanged; on chip and for rows of HBM a tile keeps two dimensions."""
+    """Rewrite a subscript of slices and numbers, which stay the same except that a column or row outside PSUM keeps two
+    dimensions."""
     if clips:
         raise CannotError("a mask on a tile that is taken by slices: shorten the slices with min(...)")
     keys = [element.text for element in elements]
     slices = [position for position, element in enumerate(elements) if element.is_slice]
     if len(slices) == 1 and len(elements) > 1 and tensor.region != "psum":
-        # A column or a row: a tile keeps two dimensions.
+        # A tile keeps two dimensions if a column or a row is selected.
         others = [position for position in range(len(elements)) if position not in slices and keys[position] != "..."]
         after = [position for position in others if position > slices[0]]
         if after:
@@ -77,20 +78,20 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
 
 
 def slice_text(*parts: str) -> str:
-    """Format a slice, with spaces if a part is more than a name or a number."""
+    """Format a slice, with spaces if a part is not a simple name or number."""
     simple = all(part.isidentifier() or part.isdigit() for part in parts)
     return (":" if simple else " : ").join(parts)
 
 
 def _one(text: str) -> str:
-    """Return a slice of the one element at an index."""
+    """Return a slice that selects the single element at an index."""
     index = Sum.of(text)
     return slice_text(index.text, (index + 1).text)
 
 
 def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tuple[str, ...] | None:
     if tensor.shape is None and tensor.rank != len(keys):
-        return None  # it may have more dimensions
+        return None  # the tensor may have more dimensions
     shape = []
     for position, key in enumerate(keys):
         if key == "..." or (key == ":" and tensor.shape is None):
@@ -112,7 +113,7 @@ def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tu
 
 
 def _extent(key: str) -> str | None:
-    """Return the number of elements in "a:b" or "nl.ds(a, n)", as source text; None if it cannot be computed."""
+    """Return the number of elements in "a:b" or "nl.ds(a, n)" as source text, or None if it cannot be computed."""
     try:
         node = ast.parse(f"x[{key}]", mode="eval").body
     except SyntaxError:
@@ -147,7 +148,7 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
 
 
 def _slices(indices: list[Index], rank: int, tensor: Tensor) -> list[str] | None:
-    """Return the subscript as slices, if each axis belongs to one dimension, in order."""
+    """Return the subscript as slices if each axis corresponds to one dimension and the order is the same."""
     used: list[tuple[int, int]] = []  # (axis, dimension)
     keys = []
     for dimension, index in enumerate(indices):
@@ -210,7 +211,7 @@ def _pattern(text: str, indices: list[Index], rank: int) -> str:
 
 
 def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) -> View:
-    """Return rows of a tensor in HBM at indices held in SBUF."""
+    """Return rows of a tensor in HBM, selected by indices that are stored in SBUF."""
     indices = [element.index for element in elements[1:]]
     if tensor.region not in ("hbm", "") or any(index is None for index in indices):
         raise CannotError("a tile as an index: take rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
@@ -234,7 +235,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
 
 
 def clip_whole(result: Result, clips: Clips) -> View:
-    """Return a whole tile clipped by a mask, with axes counted from the right."""
+    """Return a whole tile, clipped by a mask with axes counted from the right."""
     tensor = result.tensor or Tensor()
     shape = tensor.shape
     rank = max([-at for at in clips], default=0) if shape is None else len(shape)

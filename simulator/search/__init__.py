@@ -1,1 +1,1 @@
-"""Choosing between versions of a kernel: ranking, sweeps of constants, and baselines of predicted times."""
+"""Tools for choosing between versions of a kernel: ranking, sweeps of constants, and baselines of predicted times."""

@@ -1,10 +1,10 @@
-"""Predicted times of launches in a JSON file, for comparison with later versions of a kernel.
+"""Predicted times of launches, stored in a JSON file for comparison with later versions of a kernel.
 
-    entry = entry_of(run)                  # the stored record of a launch
+    entry = entry_of(run)                  # the record of a launch, for storage
     text = slower(entry, run, 0.01)        # the slower lines and resources; "" if there are none
-    write(path, {"test_softmax": entry})   # keeps other entries in the file
+    write(path, {"test_softmax": entry})   # preserves other entries in the file
 
-A line is recognised by its text and the count of equal lines before it, so that it may move within its file.
+A line is identified by its text and the number of equal lines before it, so that it can move within the file.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from ..running.run import Run
 
 SCHEMA_VERSION = 1
-SHOWN_LINES = 5  # slower lines shown
-LEAST_US = 0.005  # smallest difference shown
+SHOWN_LINES = 5  # maximum number of slower lines in a report
+LEAST_US = 0.005  # smallest difference in a report
 
 Entry = dict[str, Any]
 
 
 class BaselineError(Exception):
-    """The file of baselines cannot be used."""
+    """Raised if the baseline file cannot be used."""
 
 
 class _Line(NamedTuple):
-    """A line of a kernel, and its microseconds on the critical path by resource."""
+    """A line of a kernel, and its time on the critical path in microseconds for each resource."""
 
     place: str
     text: str
@@ -39,7 +39,7 @@ class _Line(NamedTuple):
 
 
 def entry_of(run: Run) -> Entry:
-    """Return the record of a launch: its target, its latency, and its critical path by resource and by line."""
+    """Return the record of a launch: its target, its latency, and its critical path by resource and line."""
     lines = [{"text": text, "critical_us": line.critical} for text, line in _lines(run).items() if line.critical]
     return {
         "kernel": run.name,
@@ -51,7 +51,7 @@ def entry_of(run: Run) -> Entry:
 
 
 def read(path: Path) -> dict[str, Entry]:
-    """Return the entries of a file by name; none if there is no file.
+    """Return the entries of a file by name, or an empty dictionary if the file does not exist.
 
     Raises:
 
@@ -72,7 +72,7 @@ def read(path: Path) -> dict[str, Entry]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """True for a result of `entry_of`."""
+    """Return True if the value has the form of a result of `entry_of`."""
 
     def times(value: Any) -> bool:
         return isinstance(value, dict) and all(isinstance(time, (int, float)) for time in value.values())
@@ -89,10 +89,10 @@ def _is_entry(entry: Any) -> bool:
 
 
 def write(path: Path, entries: dict[str, Entry]) -> None:
-    """Write entries into a file atomically, keeping entries of other names.
+    """Write entries to a file atomically, preserving entries with other names.
 
     Raises:
-        BaselineError: the file is not one of baselines, or cannot be written.
+        BaselineError: the file is not a baseline file, or cannot be written.
     """
     kept = {**read(path), **entries}
     text = json.dumps({"schema_version": SCHEMA_VERSION, "launches": dict(sorted(kept.items()))}, indent=1)
@@ -104,8 +104,10 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
 
 
 def slower(entry: Entry, run: Run, tolerance: float) -> str:
-    """Describe, by resource and line, a launch slower than its baseline by more than the relative `tolerance`; "" if it
-    is not."""
+    """Describe by resource and line why a launch is slower than its baseline.
+
+    Return "" unless the launch is slower by more than the relative `tolerance`.
+    """
     before, now = float(entry["latency_us"]), run.latency_us
     if now <= before * (1 + tolerance):
         return ""
@@ -116,7 +118,7 @@ def slower(entry: Entry, run: Run, tolerance: float) -> str:
 
 
 def _slower_lines(entry: Entry, run: Run) -> list[str]:
-    """Return the lines of a kernel that got slower, the largest difference first."""
+    """Return the lines of a kernel that have become slower, sorted by decreasing difference."""
     former = {line["text"]: line["critical_us"] for line in entry["lines"]}
     found = []
     for text, line in _lines(run).items():
@@ -131,13 +133,13 @@ def _slower_lines(entry: Entry, run: Run) -> list[str]:
 
 
 def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str, float]]:
-    """Return the growth of each resource's time, the largest first."""
+    """Return the increase of the time of each resource, in decreasing order."""
     changes = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **now}}
     return sorted(((n, c) for n, c in changes.items() if abs(c) >= LEAST_US), key=lambda part: -part[1])
 
 
 def _lines(run: Run) -> dict[str, _Line]:
-    """Return the lines of a run by text; equal lines are numbered in the order of the file."""
+    """Return the lines of a run by text; equal lines are numbered in file order."""
     found: dict[str, _Line] = {}
     counts: dict[str, int] = {}
     for line in sorted(run.lines, key=lambda line: (line.file, line.line)):

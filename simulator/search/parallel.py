@@ -1,4 +1,5 @@
-"""Parallel work in forked processes, which share this process's objects: kernels cannot be sent as data."""
+"""Parallel execution in forked processes, which inherit the objects of this process, since kernels cannot be
+pickled."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_work: list[Callable[[int], object]] = []  # the work of this process, for its forks
+_work: list[Callable[[int], object]] = []  # the work of this process, which forked processes inherit
 
 
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
-    """Return [work(0), ..., work(count - 1)], computed in `processes` processes, by default one per processor core.
+    """Return [work(0), ..., work(count - 1)], computed in `processes` processes (default: one per processor core).
 
-    `lost` returns the result for work whose process was killed. Without fork, work runs sequentially.
+    `lost` returns the result for an index whose process was killed. If fork is unavailable, the work runs sequentially.
     """
-    import multiprocessing  # imported on use: few launches need it
+    import multiprocessing  # imported here, since few launches need it
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
@@ -26,7 +27,7 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
     _work.append(work)
     try:
         with warnings.catch_warnings():
-            # warnings about forking a process with threads, all of which are idle
+            # ignore warnings about forking a process with threads, since all threads are idle
             warnings.simplefilter("ignore", DeprecationWarning)
             with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
                 running = [pool.submit(_do, index) for index in range(count)]

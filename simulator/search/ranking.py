@@ -1,11 +1,12 @@
-"""Ranks variants of a kernel by predicted time, for searches for a faster one.
+"""Ranking of the variants of a kernel by predicted time, to find the fastest one.
 
     found = simulator.rank({"v1": softmax, "v3": (softmax, {"tile": 512})}, TensorSpec((4096, 512), "float32"))
-    print(found)                              # a table, the fastest variant first
+    print(found)                              # a table, with the fastest variant first
     found.best.latency_us
     found.difference("v3", "v1").told         # "-4.0 %, not distinguishable"
 
-Variants run in parallel: in shape-only mode without a reference; otherwise values are computed and compared with it.
+Variants run in parallel. Without a reference, they run in shape-only mode; otherwise, values are computed and compared
+with the reference.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from ..running.launch import launch_key, run
 from ..timing.expected_error import DIFFERENCES
 from .parallel import each
 
-MOST_REMEMBERED = 10_000  # variants cached
-_known: OrderedDict[Any, Ranked] = OrderedDict()  # variants timed from shapes
+MOST_REMEMBERED = 10_000  # maximum number of cached variants
+_known: OrderedDict[Any, Ranked] = OrderedDict()  # cache of variants that ran in shape-only mode
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A variant: its predicted time, peak memory per partition, and error.
+    """A variant, with its predicted time, peak memory per partition, and error.
 
-    problem: the reason why it is unusable, "" if it is usable: a refusal by the simulator, an exception of the kernel,
-    or a difference from the reference. `error` is the largest difference from the reference relative to the largest
-    reference value, None without a comparison. Unknown fields are None.
+    `problem` is the reason why the variant is unusable (an error reported by the simulator, an exception raised by the
+    kernel, or a difference from the reference), or "" if it is usable. `error` is the largest difference from the
+    reference relative to the largest reference value, or None without a comparison. Unknown fields are None.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Difference:
-    """Relative difference between the times of two variants, and its uncertainty (None for a target without
+    """The relative difference between the times of two variants, and its uncertainty (None for a target without
     measurements)."""
 
     share: float
@@ -56,12 +57,12 @@ class Difference:
 
     @property
     def is_distinguishable(self) -> bool:
-        """True if the difference exceeds the error that two of three such differences stay within."""
+        """Return True if the difference exceeds the error bound within which two of three such differences lie."""
         return self.uncertainty is not None and max(self.share, 1 / (1 + self.share) - 1) > self.uncertainty
 
     @property
     def told(self) -> str:
-        """Describe it: "-4.0 %, not distinguishable"."""
+        """Return a description such as "-4.0 %, not distinguishable"."""
         if self.share == 0:
             return "the same"
         if self.uncertainty is None:
@@ -70,7 +71,7 @@ class Difference:
 
 
 class Ranking(Sequence[Ranked]):
-    """Variants, fastest first; unusable ones last."""
+    """A sequence of variants, sorted from fastest to slowest, with unusable variants at the end."""
 
     def __init__(self, variants: Iterable[Ranked], target: str) -> None:
         order = sorted(variants, key=lambda each: (bool(each.problem), each.latency_us or 0.0))
@@ -92,7 +93,10 @@ class Ranking(Sequence[Ranked]):
         return next((variant for variant in self if not variant.problem), None)
 
     def difference(self, name: str, other: str) -> Difference:
-        """Return how much longer the variant `name` takes than `other`. KeyError if one is unknown or was not timed."""
+        """Return the relative difference between the times of the variants `name` and `other`.
+
+        KeyError is raised if either variant is unknown or has no predicted time.
+        """
         times = {variant.name: variant.latency_us for variant in self if variant.latency_us is not None}
         return Difference(times[name] / times[other] - 1, DIFFERENCES.get(self.target))
 
@@ -131,15 +135,16 @@ def rank(
     target: str = "trn2",
     processes: int | None = None,
 ) -> Ranking:
-    """Rank variants of a kernel by predicted time, in parallel on `processes` processor cores (default: all).
+    """Rank variants of a kernel by predicted time, in parallel on `processes` processor cores (default: all cores).
 
-    variants: kernels by name, each alone or as (kernel, {parameter: value}); or kernels, identified by their own names.
-    arrays: the arguments of all variants; TensorSpecs suffice without a reference. reference: the expected outputs, as
-    an array or a tuple, or a function that computes them from the arrays. A variant's error may be up to `tolerance`
-    relative to the largest reference value. target: as in `simulator.run`.
+    `variants` maps names to kernels or to pairs (kernel, {parameter: value}), or is a sequence of kernels, which are
+    identified by their function names. `arrays` are the arguments of all variants; without a reference, they can be
+    TensorSpecs. `reference` is the expected output, as an array or a tuple of arrays, or a function that computes it
+    from the arrays. The error of a variant must not exceed `tolerance` relative to the largest reference value. For
+    `target`, see `simulator.run`.
 
     Raises:
-        NkiValidationError: no variants, two of one name, or a target that is not simulated.
+        NkiValidationError: there are no variants, two variants have the same name, or the target is not simulated.
     """
     named = _named(variants)
     found = find_target(target).name
@@ -188,7 +193,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, A
 def _try(
     variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
 ) -> Ranked:
-    """Run one variant (name, kernel, parameters); any exception becomes its problem."""
+    """Run a variant (name, kernel, parameters); any exception is recorded as its problem."""
     name, kernel, options = variant
     try:
         launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)
@@ -209,7 +214,7 @@ def _try(
 
 
 def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[float | None, str]:
-    """Return the largest error of the outputs, and a description of the problem if they are wrong."""
+    """Return the largest error of the outputs, and a description of the problem if the outputs are wrong."""
     references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     if len(outputs) != len(references):
         return None, f"{len(outputs)} outputs, {len(references)} in the reference"

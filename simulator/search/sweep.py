@@ -1,9 +1,10 @@
-"""Run one script with several values of its constants: compare times, and report whether the script's own checks hold.
+"""Runs of a script with different values of its constants, to compare times and the results of the script's checks.
 
     axes = [read_axis("TILE_N=128,256,512"), read_axis("BUFFERS=1,2")]
-    print(sweep(["kernel.py"], axes))      # six variants, the fastest first
+    print(sweep(["kernel.py"], axes))      # six variants, with the fastest first
 
-A constant is a name that the top level of the script assigns. A variant's time is that of all its launches.
+A constant is a name that is assigned at the top level of the script. The time of a variant is the total time of its
+launches.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from .parallel import each
 from .ranking import Ranked, Ranking
 
 MOST_VARIANTS = 10_000
-MOST_TEXT = 160  # length limit of an error
+MOST_TEXT = 160  # maximum length of an error message
 
 
 class Axis(NamedTuple):
-    """A constant of a script, and the expressions to assign to it."""
+    """A constant of a script, and the expressions that are assigned to it."""
 
     name: str
     values: tuple[ast.expr, ...]
 
 
 def read_axis(text: str) -> Axis:
-    """Parse an axis from the command line: `NAME=VALUE,VALUE,...`, with values in Python.
+    """Parse an axis from the command line, in the form `NAME=VALUE,VALUE,...`, with Python expressions as values.
 
     Raises:
-        NkiValidationError: it is not of that form.
+        NkiValidationError: the text does not have this form.
     """
     name, _, values = text.partition("=")
     try:
@@ -56,10 +57,10 @@ def sweep(
     target: str | None = None,
     processes: int | None = None,
 ) -> Ranking:
-    """Run a script once for every combination of values, in parallel; `arguments` as in `run_script`.
+    """Run a script once for every combination of values, in parallel; for `arguments`, see `run_script`.
 
-    Its output is discarded. A variant is unusable if the script raises, exits with a status other than 0, or launches
-    no kernel.
+    The output of the script is discarded. A variant is unusable if the script raises an exception, exits with a
+    non-zero status, or launches no kernel.
 
     Raises:
         NkiValidationError: the script does not assign a name at its top level, or there are too many combinations.
@@ -121,11 +122,11 @@ def _run_variant(name: str, arguments: Sequence[str], target: str, constants: di
 
 
 def _last_error(told: str) -> str:
-    """Return the last error that a script wrote to standard error, in one line; "" if it wrote nothing."""
+    """Return the last error that a script wrote to standard error, in one line, or "" if it wrote nothing."""
     lines = [line.rstrip() for line in told.rpartition("Traceback (most recent call last)")[2].splitlines()]
     heads = [index for index, line in enumerate(lines) if line and not line[0].isspace() and index > 0]
     if len(lines) < 2 or not heads:
         return lines[-1][:MOST_TEXT] if lines else ""
     message = [line.strip() for line in lines[heads[0] :] if line.strip()]
-    # NumPy's comparison messages start on the line after the exception's name.
+    # In errors from NumPy comparisons, the message starts on the line after the name of the exception.
     return " ".join(message[:3] if message[0].endswith(":") else message[:1])[:MOST_TEXT]

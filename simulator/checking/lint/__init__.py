@@ -1,12 +1,12 @@
-"""A static check of NKI kernels: what AWS's compiler would refuse, found without a compiler or a chip.
+"""Static checks of NKI kernels, which find errors that AWS's compiler would report, without a compiler or a chip.
 
     from trninfer.simulator.checking.lint import check_file
     for finding in check_file("kernel.py"):
         print(finding)                       # path:line: rule: message
 
-It checks every function decorated with nki.jit and every function and class that these use, in other files too: the
-Python subset of the compiler, the NKI 0.6 API, names of earlier dialects, and the memories of outputs and DMAs.
-Nothing is imported or run. `RULES` describes each rule in one line.
+The linter checks every function decorated with nki.jit, and every function and class that these functions use,
+including those in other files. It checks the Python subset of the compiler, the NKI 0.6 API, names of earlier dialects,
+and the memories of outputs and DMAs. No code is imported or executed. `RULES` describes each rule in one line.
 """
 
 from .checker import Examination, check_file, check_source, examine_file

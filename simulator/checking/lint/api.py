@@ -1,4 +1,4 @@
-"""The NKI API for the checker: existing names, and whether calls fit signatures."""
+"""The NKI API for the checker: which names exist, and whether calls match the signatures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an API function; `kind` as in api.json."""
+    """A parameter of an API function; `kind` has the same values as in api.json."""
 
     name: str
     kind: str
@@ -28,9 +28,9 @@ class Parameter:
 class Api:
     """The NKI API.
 
-    `names` are each module's names, `members` those of enums and `nl.tile_size`, `signatures` are by dotted name
-    (methods of tensors as "NkiTensor.<name>"), `views` are methods that return a view of the tensor, and `deprecated`
-    maps functions that still work to their replacements.
+    `names` contains the names of each module, and `members` the members of enums and `nl.tile_size`. The keys of
+    `signatures` are dotted names ("NkiTensor.<name>" for tensor methods). `views` contains the methods that return a
+    view of the tensor, and `deprecated` maps functions that still work to their replacements.
     """
 
     names: dict[str, frozenset[str]]
@@ -42,7 +42,7 @@ class Api:
 
 @cache
 def api() -> Api:
-    """Return the API of NKI, from the table that also checks the simulator's modules."""
+    """Return the NKI API, read from the same table against which the modules of the simulator are checked."""
     data = table()
     names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
     names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
@@ -84,13 +84,13 @@ def api() -> Api:
 
 
 def modern(dotted: str) -> str:
-    """Return the API's name for an alias: `neuronxcc.nki` of the first NKI, `nki.isa.constants`."""
+    """Return the API name for an alias, such as `neuronxcc.nki` of the first NKI or `nki.isa.constants`."""
     dotted = dotted.removeprefix("neuronxcc.") if dotted.startswith("neuronxcc.nki") else dotted
     return dotted.replace("nki.isa.constants.", "nki.isa.", 1)
 
 
 def unknown_name(dotted: str, known_api: Api) -> str | None:
-    """Return the problem with a dotted name that begins with "nki"; None if the API has it."""
+    """Describe the problem with a dotted name that begins with "nki"; return None if it exists in the API."""
     if dotted == "nki" or dotted.startswith(OPAQUE):
         return None
     module, name, rest = _split(dotted)
@@ -113,13 +113,13 @@ def _split(dotted: str) -> tuple[str, str, list[str]]:
 
 
 def tensor_member(name: str, known_api: Api) -> str | None:
-    """Return the problem with an attribute of a tensor; None if tensors have it."""
+    """Describe the problem with an attribute of a tensor; return None if tensors have this attribute."""
     known = known_api.members["nki.language.NkiTensor"]
     return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
 
 
 def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
-    """Return the argument of each parameter in a call, as far as the call shows it."""
+    """Return the argument that a call passes for each parameter, if this is known from the call."""
     bound: dict[str, ast.expr] = {}
     for parameter, argument in zip(parameters, call.args, strict=False):
         if isinstance(argument, ast.Starred):
@@ -131,7 +131,7 @@ def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str,
 
 
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (rule, message) for each way in which a call does not fit a signature; `shown` is the function's name."""
+    """Yield (rule, message) for each mismatch between a call and a signature; `shown` is the name of the function."""
     expanded = any(isinstance(argument, ast.Starred) for argument in call.args)
     expanded = expanded or any(keyword.arg is None for keyword in call.keywords)
     named = {keyword.arg for keyword in call.keywords}
@@ -156,6 +156,6 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
     missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
     if missing and not expanded:
         needed = ", ".join(repr(name) for name in missing)
-        # A call in the first NKI's form, without dst, lacks its last argument.
+        # A call in the form of the first NKI, without dst, lacks its last argument.
         old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
         yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"

@@ -1,4 +1,4 @@
-"""The use of the NKI API in a function: names, calls, operators of engines, and memories."""
+"""Checks of the use of the NKI API in a function: names, calls, operators of engines, and memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scope import FunctionScope
 from .source import parameters
 from .tensors import CREATORS, Tensor
 
-BYPASS = frozenset({"bypass"})  # for op0 and op1: no page says which instructions accept it, so none is refused
+BYPASS = frozenset({"bypass"})  # op0 and op1: the documents do not state which instructions accept it
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
 SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.divide": "multiply by nl.reciprocal(y)",
@@ -28,7 +28,7 @@ OUTPUT_BUFFER = "shared_hbm"
 
 
 def check_calls(scope: FunctionScope) -> None:
-    """Check a function's use of the NKI API."""
+    """Check the use of the NKI API in a function."""
     visitor = _Calls(scope)
     arguments = scope.function.args
     for part in (*arguments.defaults, *arguments.kw_defaults, *scope.function.body):
@@ -37,9 +37,10 @@ def check_calls(scope: FunctionScope) -> None:
 
 
 def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
-    """Check that a kernel returns tensors that it made as outputs, in the memory required for outputs.
+    """Check that a kernel returns the tensors that it creates as outputs, in the memory that is required for outputs.
 
-    `launched`: the file calls it from the host. Otherwise, another file's kernel may call it for a tile.
+    `launched` is True if the file calls the kernel from host code. Otherwise, the kernel may return a tile, since a
+    kernel in another file may call it.
     """
     tensors = local_tensors(scope)
     nodes = [node for statement in scope.function.body for node in _own(statement)]
@@ -64,7 +65,7 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
 
 
 def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
-    """True if an instruction writes to an argument of a kernel."""
+    """Return True if an instruction writes to an argument of the kernel."""
     own = {argument.arg for argument in parameters(scope.function.args)}
     for call in nodes:
         function = modern(scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
@@ -76,7 +77,7 @@ def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement and everything in it, except nested functions and classes."""
+    """Yield a statement and all nodes in it, except for nested functions and classes."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         yield node
         for child in ast.iter_child_nodes(node):
@@ -84,8 +85,10 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def takes_tiles(scope: FunctionScope) -> bool:
-    """True if a function passes one of its parameters, or a view of one, to a compute engine: that parameter is
-    a tile."""
+    """Return True if a function passes one of its parameters, or a view of a parameter, to a compute engine.
+
+    Such a parameter must be a tile.
+    """
     own = {argument.arg for argument in parameters(scope.function.args)}
     for node in ast.walk(scope.function):
         if not isinstance(node, ast.Call):
@@ -103,7 +106,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
 
 
 def _base(expression: ast.expr) -> str:
-    """Return the name that views are taken of."""
+    """Return the name of the tensor of which an expression is a view."""
     while isinstance(expression, (ast.Subscript, ast.Attribute, ast.Call)):
         expression = expression.func if isinstance(expression, ast.Call) else expression.value
     return expression.id if isinstance(expression, ast.Name) else ""
@@ -144,7 +147,7 @@ class _Calls(ast.NodeVisitor):
         dotted = self._nki_name(node)
         if dotted is not None:
             self._check_name(node, dotted)
-            return  # the parts of the chain belong to this name
+            return  # the parts of the attribute chain have been checked as one name
         if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
             wrong = tensor_member(node.attr, self._scope.api)
             if wrong is not None:
@@ -267,7 +270,7 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "dma-reads-psum", message)
 
     def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
-        """Check for memories that the instruction's engine cannot access."""
+        """Check for operands in memories that the engine of the instruction cannot access."""
         if function in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and "dst" in bound:
             tensor = self.tensors.of(bound["dst"])
             moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
@@ -288,7 +291,8 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "gpsimd-psum", message)
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
-        """True if a transpose runs on the Tensor Engine: by request, or too large for the Vector Engine."""
+        """Return True if a transpose runs on the Tensor Engine, by request or because it is too large for the Vector
+        Engine."""
         large = dst is not None and dst.shape is not None and max(dst.shape) > MOST_ON_VECTOR
         return large if chosen is None else self._is_member(chosen, "engine.tensor")
 
@@ -301,6 +305,6 @@ class _Calls(ast.NodeVisitor):
         return any(self._is_member(operator, "rsqrt") for operator in operators) and "engine" not in bound
 
     def _is_member(self, value: ast.expr | None, name: str) -> bool:
-        """True if an argument is a name of nki.isa or nki.language."""
+        """Return True if an argument is the given name from nki.isa or nki.language."""
         dotted = modern(self._scope.external(value) or "") if value is not None else ""
         return dotted in (f"nki.isa.{name}", f"nki.language.{name}", f"nki.isa.{name.replace('engine.', '')}_engine")

@@ -1,4 +1,4 @@
-"""From a file to its findings: finds the kernels, and the functions that the compiler will inline into them."""
+"""The check of a file: finds the kernels and the functions that the compiler inlines into them, and checks both."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .tracing import check_parameters, check_tracing
 
 @dataclass(frozen=True)
 class Examination:
-    """Result of a check: the file's kernels, the findings in them and in everything they call, and the files with
-    findings."""
+    """The result of a check: the kernels in the file, the findings in the kernels and in everything that they call, and
+    the files with findings."""
 
     kernels: tuple[str, ...]
     findings: tuple[Finding, ...]
@@ -30,13 +30,13 @@ class Examination:
 
 
 def examine_file(path: Path | str) -> Examination:
-    """Check the kernels of a Python file and every function that they call, in other files too.
+    """Check the kernels in a Python file and every function that they call, including functions in other files.
 
     Args:
-        path: the file, or a Jupyter notebook.
+        path: a Python file or a Jupyter notebook.
 
     Raises:
-        SourceError: the file, or one that a kernel needs, is missing or not Python; the message is one line.
+        SourceError: the file, or a file that a kernel needs, is missing or not valid Python. The message is one line.
     """
     files = Files()
     check = _Check(files)
@@ -48,12 +48,15 @@ def examine_file(path: Path | str) -> Examination:
 
 
 def check_file(path: Path | str) -> list[Finding]:
-    """Return the findings of `examine_file`, sorted by file and line. Raises like it."""
+    """Return the findings of `examine_file`, sorted by file and line. The same exceptions are raised."""
     return list(examine_file(path).findings)
 
 
 def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
-    """Return the findings in a text that is, or could be, the file `path`. Raises like `examine_file`."""
+    """Return the findings in a text, which is checked as if it were the content of `path`.
+
+    The same exceptions are raised as by `examine_file`.
+    """
     place = Path(path) if str(path) != "<source>" else None
     module = parse_module(text, str(path), place)
     return list(_Check(Files()).run(module).findings)
@@ -63,9 +66,9 @@ class _Check:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._findings: set[Finding] = set()
-        self._seen: set[int] = set()  # ids of checked nodes
+        self._seen: set[int] = set()  # IDs of the nodes that have been checked
         self._reached: set[Path] = set()
-        self._inlined: set[int] = set()  # ids of nodes referred to by kernels
+        self._inlined: set[int] = set()  # IDs of the nodes to which kernels refer
         self._waiting: list[Definition] = []
 
     def run(self, module: Module) -> Examination:
@@ -90,8 +93,8 @@ class _Check:
                 self._check_function(definition, definition.node)
         launched = _launched(module)
         for kernel in kernels:
-            # A kernel called by another one is inlined and may return any tensor. So is one whose parameters are used
-            # by engines: the arguments of an entry kernel are in HBM.
+            # A kernel that another kernel calls is inlined and may return any tensor. The same holds for a kernel whose
+            # parameters are used by engines, since the arguments of an entry kernel are in HBM.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
                 scope = self._inside(kernel, kernel.node)
                 check_parameters(scope)
@@ -104,7 +107,7 @@ class _Check:
     # Kernels
 
     def _kernels(self, module: Module) -> Iterator[Definition]:
-        """Return functions decorated with nki.jit, or passed to it in a call."""
+        """Yield the functions that are decorated with nki.jit or passed to it in a call."""
         for definition in _functions(module, module.tree, ()):
             if self._has_jit(definition):
                 yield definition
@@ -116,7 +119,7 @@ class _Check:
                     yield resolved
 
     def _outside(self, module: Module, enclosing: tuple[FunctionNode, ...]) -> FunctionScope:
-        """Return the scope in which a function's decorators are evaluated."""
+        """Return the scope in which the decorators of a function are evaluated."""
         return FunctionScope(module, None, enclosing, self._files, self._findings.add)
 
     def _has_jit(self, definition: Definition) -> bool:
@@ -126,7 +129,10 @@ class _Check:
         return any([self._is_jit(scope, decorator) for decorator in definition.node.decorator_list])
 
     def _is_jit(self, scope: FunctionScope, decorator: ast.expr) -> bool:
-        """True if a decorator is nki.jit: bare, called with options, or in functools.partial. Checks its options."""
+        """Return True if a decorator is nki.jit, either bare, called with options, or in functools.partial.
+
+        The options are checked as well.
+        """
         if not isinstance(decorator, ast.Call):
             return self._is_jit_name(scope, decorator)
         partial = scope.external(decorator.func) == "functools.partial" and bool(decorator.args)
@@ -159,7 +165,7 @@ class _Check:
                 self._waiting.append(resolved)
 
     def _check_imports(self, module: Module) -> None:
-        """Check for imports of the first NKI's package in a module that a kernel needs."""
+        """Check a module that a kernel needs for imports of the package of the first NKI."""
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
@@ -172,7 +178,7 @@ class _Check:
                 self._findings.add(Finding(module.shown, node.lineno, "old-dialect", message))  # type: ignore[attr-defined]
 
     def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:
-        """Check a class's methods and base classes."""
+        """Check the methods and base classes of a class."""
         scope = self._outside(definition.module, definition.enclosing)
         for base in node.bases:
             resolved = scope.resolve(base)
@@ -184,8 +190,8 @@ class _Check:
 
 
 def _launched(module: Module) -> frozenset[str]:
-    """Return names that the module calls outside of its jitted functions, directly or passed to another
-    function there."""
+    """Return the names that the module calls outside of its jitted functions, either directly or by passing them to
+    another function."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(module.tree.body)
     while waiting:
@@ -200,7 +206,7 @@ def _launched(module: Module) -> frozenset[str]:
 
 
 def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...]) -> Iterator[Definition]:
-    """Yield every function of a module, including nested ones."""
+    """Yield every function of a module, including nested functions."""
     for child in ast.iter_child_nodes(node):
         inner = enclosing
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -1,4 +1,4 @@
-"""Integers known from a kernel's source: literals, module constants, and nl.tile_size."""
+"""Integers that are known from the source of a kernel: literals, module constants, and nl.tile_size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = {  # nl.tile_size
 
 
 def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
-    """Return the value of an integer expression: a literal, a module constant, or from nl.tile_size."""
+    """Return the value of an integer expression: a literal, a module constant, or a member of nl.tile_size."""
     if isinstance(expression, ast.Constant):
         return expression.value if type(expression.value) is int else None
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
@@ -34,8 +34,8 @@ def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
 
 
 def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
-    """Return the integer assigned to a module's name, there or where it is imported from."""
-    for _ in range(20):  # circular imports
+    """Yield the integer assigned to a name of a module, in this module or in the module from which it is imported."""
+    for _ in range(20):  # the limit stops circular imports
         binding = module.bindings.get(name)
         if isinstance(binding, Import) and binding.name is not None:
             source = scope.files.find(module, binding.level, binding.module)

@@ -1,4 +1,4 @@
-"""Jupyter notebooks as Python source: code cells in order, without magics."""
+"""Conversion of Jupyter notebooks to Python source: the code cells in order, without magic commands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SUFFIX = ".ipynb"
 
 @dataclass(frozen=True)
 class Notebook:
-    """The code of a notebook; `cells` maps each line to its cell, from 1 on, and the line in it."""
+    """The code of a notebook. `cells` maps each line to the number of its cell, from 1, and the line in the cell."""
 
     shown: str
     text: str
     cells: tuple[tuple[int, int], ...]
 
     def located(self, finding: Finding) -> Finding:
-        """Return a finding located by cell and line, as users see them."""
+        """Return a finding whose location is given by cell and line, as the notebook shows them."""
         if finding.path != self.shown or not 0 < finding.line <= len(self.cells):
             return finding
         cell, line = self.cells[finding.line - 1]
@@ -29,7 +29,7 @@ class Notebook:
 
 
 def read_notebook(path: Path, shown: str) -> Notebook:
-    """Read the code cells of a notebook. Raises SourceError if it is not one."""
+    """Read the code cells of a notebook. SourceError is raised if the file is not a notebook."""
     try:
         cells = json.loads(read_source(path, shown))["cells"]
         sources = [(number, "".join(cell["source"])) for number, cell in _code(cells)]
@@ -48,5 +48,5 @@ def read_notebook(path: Path, shown: str) -> Notebook:
 
 
 def _code(cells: list[dict[str, object]]) -> list[tuple[int, dict[str, list[str]]]]:
-    """Yield the code cells, each with its number among all cells."""
+    """Return the code cells, each with its number among all cells."""
     return [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]  # type: ignore[misc]

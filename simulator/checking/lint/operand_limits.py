@@ -1,6 +1,7 @@
-"""Limits of tiles and operands whose memory, dtype or shape is known from the source.
+"""Checks of the limits on tiles and operands whose memory, dtype or shape is known from the source.
 
-They are read from the declarations of the instructions (instructions/declaration.py), which the simulator checks too.
+The limits are read from the declarations of the instructions (instructions/declaration.py), which the simulator also
+checks.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from .source import Definition, FunctionNode
 from .tensors import LOOPS, OF_TILES, LocalTensors, Tensor
 
 MATMUL = "nki.isa.nc_matmul"
-COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # most columns of a matmul's operands
+COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # maximum columns of matmul operands
 ON_CHIP = ("sbuf", "psum")
-_BANKS = 8  # PSUM banks in a partition
+_BANKS = 8  # PSUM banks per partition
 
 
 def local_tensors(scope: FunctionScope) -> LocalTensors:
-    """Return the tensors of a function, with shapes from its module's constants."""
+    """Return the tensors of a function, with shapes that may depend on constants of its module."""
     return LocalTensors(scope.function, scope.resolve, scope.api, partial(number_of, scope))
 
 
 def declared_operands(function: str) -> dict[str, Operand]:
-    """Return the declared operands of an instruction; empty for other functions."""
+    """Return the declared operands of an instruction, or an empty dictionary for other functions."""
     declaration = DECLARATIONS.get(function.removeprefix("nki.isa.")) if function.startswith("nki.isa.") else None
     return declaration.operands if declaration is not None else {}
 
 
 def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> None:
-    """Check the size of a tile that a call makes on chip."""
+    """Check the size of a tile that a call creates on chip."""
     if tensor is None or tensor.shape is None or tensor.buffer not in ON_CHIP:
         return
     shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
@@ -53,7 +54,7 @@ def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> N
 
 
 def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
-    """Check the memories, dtypes and sizes of the tensors that a call takes."""
+    """Check the memories, dtypes and sizes of the tensors that are passed to a call."""
     function = modern(scope.external(node.func) or "")
     known = {name: tensors.of(value) for name, value in bound.items()}
     if function in OF_TILES:
@@ -65,9 +66,9 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
             continue
         shown = f"{function}: {name} {ast.unparse(bound[name])}"
-        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # by rule matmul-output
+        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # rule matmul-output
         declaration = DECLARATIONS[function.removeprefix("nki.isa.")]
-        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # by rule gpsimd-psum
+        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # rule gpsimd-psum
         if not reported_otherwise:
             allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
             if function == MATMUL and name in COLUMNS:
@@ -97,7 +98,7 @@ def _check_dtype(scope: FunctionScope, node: ast.Call, shown: str, tensor: Tenso
     if tensor.dtype not in DTYPES:
         return
     if isinstance(kind, Scalar) and kind.operator:
-        return  # bit operators accept other tiles
+        return  # bitwise operators also accept other tiles
     if (kind.dtypes and tensor.dtype not in kind.dtypes) or tensor.dtype in kind.refused:
         allowed = f"must be {among(kind.dtypes)}" if kind.dtypes else f"cannot be {among(kind.refused)}"
         scope.report(node, "operand-dtype", f"{shown} is {tensor.dtype}: it {allowed}")
@@ -155,7 +156,7 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
 
 
 def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
-    """Return the function that a name refers to, in the checked function or its module."""
+    """Return the function to which a name refers, in the checked function or its module."""
     if isinstance(name, ast.Name):
         for node in ast.walk(scope.function):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name.id:

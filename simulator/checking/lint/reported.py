@@ -1,7 +1,7 @@
-"""Undocumented rules of AWS's tools, as far as they can be checked in a source file.
+"""Checks of undocumented rules of AWS's tools, as far as they can be checked in a source file.
 
-`simulator/instructions/reported.py` lists their sources. Sizes, dtypes and memories that are unknown from the source
-are not reported.
+`simulator/instructions/reported.py` lists the sources of the rules. Tiles whose size, dtype or memory is not known from
+the source are not reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HALF_WORDS = frozenset({"bfloat16", "float16"})
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint32": 4}
 MATMUL = "nki.isa.nc_matmul"
 TRANSPOSE = "nki.isa.dma_transpose"
-TRANSPOSED_ROW_BYTES = 32  # bytes of an output row of dma_transpose
+TRANSPOSED_ROW_BYTES = 32  # size of an output row of dma_transpose
 
 
 def check_reported(scope: FunctionScope) -> None:
-    """Check the tiles and the sums of a function."""
+    """Check the tiles and the matmul sums of a function."""
     visitor = _Reported(scope)
     for statement in scope.function.body:
         visitor.visit(statement)
@@ -33,8 +33,8 @@ def check_reported(scope: FunctionScope) -> None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile that a function makes: its partitions and free dimensions, None if one is unknown, and the loops around
-    it."""
+    """A tile that a function creates: its partitions and free dimensions (None if any is unknown), and the enclosing
+    loops."""
 
     buffer: str
     dtype: str
@@ -44,12 +44,12 @@ class _Tile:
 
     @property
     def columns(self) -> int | None:
-        """Number of elements in a partition, if known."""
+        """Number of elements per partition, if known."""
         known = [extent for extent in self.free if extent is not None]
         return prod(known) if self.free and len(known) == len(self.free) else None
 
     def is_within_a_bank(self, indices: list[ast.expr], part: ast.expr) -> bool:
-        """True if the slices selected by the index `part` are known to share a PSUM bank."""
+        """Return True if all slices that the index `part` selects are known to be in the same PSUM bank."""
         if self.columns is not None:
             return self.columns * ITEM_BYTES.get(self.dtype, 4) <= PSUM_BANK_BYTES
         return part is indices[-1] and len(indices) == len(self.free) + 1 and _is_one(part)
@@ -60,8 +60,8 @@ class _Reported(ast.NodeVisitor):
         self._scope = scope
         self._loops: tuple[ast.For, ...] = ()
         self._tiles: dict[str, _Tile] = {}
-        self._names: set[str] = set()  # names given to tensors
-        self._within: dict[str, set[ast.For]] = {}  # local names, with the loops that assign them
+        self._names: set[str] = set()  # names that have been given to tensors with name=
+        self._within: dict[str, set[ast.For]] = {}  # local names, with the loops in which they are assigned
 
     def visit_For(self, node: ast.For) -> None:
         self.visit(node.iter)
@@ -74,7 +74,7 @@ class _Reported(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """Visit the body of a device loop, which is traced once."""
+        """Visit the body of a device loop, which is traced only once."""
         outer, self._loops = self._loops, ()
         self.generic_visit(node)
         self._loops = outer
@@ -114,7 +114,7 @@ class _Reported(ast.NodeVisitor):
             message = f"{ast.unparse(node)} begins at byte {2 * first} of PSUM, within a word: begin at an even column"
             self._scope.report(node, "psum-slot", message)
 
-    # Rules of the back end's verifier
+    # Rules of the verifier in the compiler back end
 
     def _check_reshape(self, node: ast.Call, value: ast.expr) -> None:
         tile = self._tiles.get(value.id) if isinstance(value, ast.Name) else None
@@ -191,7 +191,7 @@ class _Reported(ast.NodeVisitor):
         self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
 
     def _check_sums(self, node: ast.Call, dst: ast.expr | None, accumulate: ast.expr | None) -> None:
-        """Check for a loop over terms around a loop over parts of one bank, whose sums start one after another."""
+        """Check for a loop over terms that contains a loop over parts of one bank, whose sums are then interleaved."""
         if accumulate is None or not isinstance(dst, ast.Subscript) or not isinstance(dst.value, ast.Name):
             return
         tile = self._tiles.get(dst.value.id)
@@ -211,7 +211,7 @@ class _Reported(ast.NodeVisitor):
             self._scope.report(node, "interleaved-sums", message)
 
     def _changed_in(self, expression: ast.expr) -> ast.For | None:
-        """Return the innermost loop that changes an expression's value."""
+        """Return the innermost loop that changes the value of an expression."""
         names = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name)}
         loops = [loop for name in names for loop in self._within.get(name, ())]
         return next((loop for loop in reversed(self._loops) if loop in loops), None)
@@ -222,7 +222,7 @@ def _indices(subscript: ast.Subscript) -> list[ast.expr]:
 
 
 def _is_one(index: ast.expr) -> bool:
-    """True if an index selects one element: a number, or `i : i + 1`."""
+    """Return True if an index selects one element: a number, or `i : i + 1`."""
     if not isinstance(index, ast.Slice):
         return isinstance(index, (ast.Constant, ast.Name)) and getattr(index, "value", 0) is not ...
     lower, upper = index.lower, index.upper

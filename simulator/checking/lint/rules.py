@@ -1,11 +1,11 @@
-"""The rules of the checker, by stable names used in findings."""
+"""The rules of the checker, with the stable names that findings use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 RULES: dict[str, str] = {
-    # Python while a kernel is traced
+    # Python code that runs while a kernel is traced
     "device-condition": "Python control flow on a value that exists on the device only (if, while, int, range).",
     "named-parameters": "a kernel with *args or **kwargs; TorchNeuron binds operands by name.",
     "frozen-value": "Warning: a clock, random numbers or the environment, read while tracing and compiled in.",
@@ -38,7 +38,7 @@ RULES: dict[str, str] = {
     "otherwise": "Warning: what the chip does otherwise, found by running the kernel as for `refused`.",
     "reused-tile": "Warning: a tile whose reuse costs time, and the predicted gain of new ones; found as `refused` is.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
-    # Rules followed by kernels that run on chips, and rules from reports (simulator/instructions/reported.py)
+    # Rules that kernels known to run on chips follow, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Sums that matmuls begin one after the other in a bank of PSUM and go on with in turn.",
     "psum-words": "Warning: a 16-bit tile in PSUM of an odd number of columns, which ends within a word.",
     "psum-slot": "Warning: a 16-bit view in PSUM that begins within a word; the back end refuses it.",
@@ -55,7 +55,7 @@ WARNINGS = frozenset(name for name, line in RULES.items() if line.startswith("Wa
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A line that breaks a rule."""
+    """A violation of a rule on a line."""
 
     path: str
     line: int
@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def is_warning(self) -> bool:
-        """True if the kernel still compiles."""
+        """Return True if the kernel still compiles."""
         return self.rule in WARNINGS
 
     def __str__(self) -> str:

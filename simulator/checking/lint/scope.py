@@ -1,4 +1,4 @@
-"""Names in one function of a kernel: their meanings, and reporting of findings about them."""
+"""Names in a function of a kernel: resolution of their meanings, and reporting of findings about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 
 
 class FunctionScope:
-    """A function that the NKI compiler will see, or (where `function` is None) the place where one is defined."""
+    """A function that the NKI compiler processes, or the scope in which a function is defined, if `function` is
+    None."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class FunctionScope:
         self._add(Finding(self.module.shown, node.lineno, rule, message))
 
     def resolve(self, expression: ast.expr) -> Resolved | None:
-        """Resolve a name or a chain of attributes; None for locals and for what cannot be resolved."""
+        """Resolve a name or a chain of attributes; return None for local and unresolvable names."""
         if isinstance(expression, ast.Attribute):
             return self.files.attribute(self.resolve(expression.value), expression.attr)
         if not isinstance(expression, ast.Name) or expression.id in self.locals:
@@ -82,12 +83,12 @@ class FunctionScope:
         return External(f"builtins.{name}") if hasattr(builtins, name) else None
 
     def external(self, expression: ast.expr) -> str | None:
-        """Return the dotted path of a name from a module that is not followed."""
+        """Return the dotted path of a name if it is from a module whose source is not analysed."""
         resolved = self.resolve(expression)
         return resolved.dotted if isinstance(resolved, External) else None
 
     def changed_global(self, name: str) -> int | None:
-        """Return the line that changes the global variable that a name refers to, if any."""
+        """Return the line that changes the global variable to which a name refers, if any."""
         shadowed = name in self.locals or any(name in bindings for bindings in self._outer)
         return None if shadowed else self.module.changed.get(name)
 

@@ -1,6 +1,6 @@
-"""Python files for the checker: the binding of each module-level name, and the file that it comes from.
+"""Python files for the checker: the binding of each module-level name, and the file in which it is defined.
 
-Nothing is ever imported or run: imports are followed by looking for the files themselves.
+No code is imported or executed: imports are resolved by searching for the files.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MUTATING_METHODS = frozenset(
 )
 
 
-# Not all systems have all of these flags. Files are opened in binary mode, and pipes without waiting.
+# Not all systems define all of these flags. Files are opened in binary mode, and pipes are opened without blocking.
 _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _NOQA = re.compile(r"#\s*noqa\b(?::\s*([\w-]+(?:\s*,\s*[\w-]+)*))?")
 
-MAX_SOURCE_BYTES = 512 << 10  # the longest known kernel files have 200 KB; checking needs up to 1 KB of memory per byte
-MAX_SOURCE_LINES = 20_000  # the longest of them has 4,000
+MAX_SOURCE_BYTES = 512 << 10  # the largest known kernel files have 200 KB; a check uses up to 1 KB of memory per byte
+MAX_SOURCE_LINES = 20_000  # the longest known kernel file has 4,000 lines
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
@@ -44,12 +44,12 @@ ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
 
 
 class SourceError(ValueError):
-    """A file that cannot be checked. The message is one line with the file and the reason."""
+    """Raised if a file cannot be checked. The message is a single line with the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """Target of an import statement: a module, or a name in it if `name` is set."""
+    """The target of an import statement: a module, or a name in the module if `name` is set."""
 
     level: int
     module: str
@@ -58,7 +58,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A name bound by other means; `expression` is its value if it has a single plain assignment."""
+    """A name that is bound in any other way; `expression` is its value if the only binding is a simple assignment."""
 
     expression: ast.expr | None = None
 
@@ -68,7 +68,7 @@ Binding: TypeAlias = Import | Assigned | FunctionNode | ast.ClassDef
 
 @dataclass(eq=False)
 class Module:
-    """A parsed file. `shown` is its path in findings; imports are resolved relative to `path`."""
+    """A parsed file. `shown` is the path used in findings; imports are resolved relative to `path`."""
 
     shown: str
     path: Path | None
@@ -80,7 +80,7 @@ class Module:
     _inside: dict[int, dict[str, Binding]] = field(default_factory=dict)
 
     def bindings_in(self, function: FunctionNode) -> dict[str, Binding]:
-        """Return the names that a function of this module binds, for its inner functions; computed once."""
+        """Return the names that a function of this module binds, for its inner functions. The result is cached."""
         if id(function) not in self._inside:
             own = {argument.arg: Assigned() for argument in parameters(function.args)}
             self._inside[id(function)] = {**bindings_of(function.body), **own}
@@ -88,17 +88,17 @@ class Module:
 
 
 def read_module(path: Path, shown: str) -> Module:
-    """Read and parse a file. Raises SourceError if that fails."""
+    """Read and parse a file. SourceError is raised if this fails."""
     return parse_module(read_source(path, shown), shown, path)
 
 
 def read_source(path: Path, shown: str) -> str:
-    """Return the text of a Python file in its declared encoding. Raises SourceError if it cannot be read."""
+    """Return the text of a Python file, decoded as declared. SourceError is raised if the file cannot be read."""
     try:
         data = _read_regular(path)
     except OSError as error:
         raise SourceError(f"{shown}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # also for invalid file names
+    except ValueError as error:  # also raised for invalid file names
         raise SourceError(f"{shown}: {error}") from None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -111,13 +111,13 @@ def read_source(path: Path, shown: str) -> str:
 
 
 def _declared(error: Exception) -> str:
-    """Return the encoding that a file declares but does not follow."""
+    """Return the encoding that a file declares but does not conform to."""
     encoding = error.encoding if isinstance(error, UnicodeDecodeError) else "utf-8"
     return "UTF-8" if encoding.startswith("utf") else encoding
 
 
 def _read_regular(path: Path) -> bytes:
-    """Return a source file's bytes. ValueError for a device, or a pipe without a writer."""
+    """Return the bytes of a source file. ValueError is raised for a device, or for a pipe without a writer."""
     descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -132,7 +132,7 @@ def _read_regular(path: Path) -> bytes:
 
 
 def parse_module(text: str, shown: str, path: Path | None) -> Module:
-    """Parse a text. Raises SourceError if it is not Python."""
+    """Parse a text. SourceError is raised if it is not valid Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
@@ -140,15 +140,17 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
         return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:
         raise SourceError(f"{shown}:{error.lineno or 1}: not Python source: {error.msg}") from None
-    except ValueError as error:  # null bytes, on Python 3.11 and before
+    except ValueError as error:  # null bytes, in Python 3.11 and earlier
         raise SourceError(f"{shown}: not Python source: {error}") from None
     except (RecursionError, MemoryError):
         raise SourceError(f"{shown}: nested too deeply to be checked") from None
 
 
 def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
-    """Return the names bound by the statements of a scope. If there are several bindings, an import wins, else the
-    first."""
+    """Return the names bound by the statements of a scope.
+
+    If a name has several bindings, an import takes precedence, and otherwise the first binding.
+    """
     bindings: dict[str, Binding] = {}
     for name, binding in _each_binding(body):
         if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Assigned)):
@@ -187,7 +189,7 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Impo
 
 
 def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names assigned by the parts of a compound statement outside its blocks."""
+    """Yield the names that a compound statement assigns outside its blocks."""
     for child in ast.iter_child_nodes(statement):
         own = child.pattern if isinstance(child, ast.match_case) else child
         if isinstance(own, (ast.expr, ast.withitem, ast.pattern)):
@@ -207,7 +209,7 @@ def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def stored_names(node: ast.AST) -> Iterator[str]:
-    """Yield every name assigned in a node."""
+    """Yield every name that is assigned in a node."""
     for child in ast.walk(node):
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
@@ -240,7 +242,7 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
 
 
 def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -> None:
-    """Add the globals that are changed in place: `name[...] = `, `del name[...]`, `name.append(...)`."""
+    """Add the global variables that are changed in place, by `name[...] = `, `del name[...]` or `name.append(...)`."""
     for node in ast.iter_child_nodes(scope):
         inside = visible
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -262,7 +264,7 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
-    """Return names that are local to a function, or to a function or comprehension in it."""
+    """Return the names that are local to a function, or to a nested function or comprehension."""
     names = {argument.arg for argument in parameters(function.args)} | set(stored_names(function))
     shared: set[str] = set()
     for node in ast.walk(function):
@@ -279,14 +281,15 @@ def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
 
 @dataclass(frozen=True)
 class External:
-    """A name from a module that is not followed, by its dotted path: "nki.language.add", "builtins.len"."""
+    """A name from a module whose source is not analysed, given by its dotted path, such as "nki.language.add" or
+    "builtins.len"."""
 
     dotted: str
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A function or class, with its enclosing functions (outermost first)."""
+    """A function or class, with its enclosing functions, outermost first."""
 
     module: Module
     node: FunctionNode | ast.ClassDef
@@ -297,32 +300,32 @@ Resolved: TypeAlias = External | Definition | Module
 
 
 def is_silenced(finding: Finding, lines: Sequence[str]) -> bool:
-    """True if the finding's line has a comment `# noqa`, or one that names its rule."""
+    """Return True if the line of a finding has a comment `# noqa`, or `# noqa:` with the rule of the finding."""
     text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
     found = _NOQA.search(text)
     return found is not None and (found[1] is None or finding.rule in re.split(r"[\s,]+", found[1].strip()))
 
 
 class Files:
-    """The files read by a check, each read once."""
+    """The files that a check reads, each of which is read only once."""
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
 
     def read(self, path: Path, shown: str | None = None) -> Module:
-        """Return the module of a file. Raises SourceError."""
+        """Return the module for a file. SourceError is raised if it cannot be read."""
         key = Path(os.path.realpath(path))  # unlike resolve, this does not fail on circular links
         if key not in self._modules:
             self._modules[key] = read_module(path, shown or str(path))
         return self._modules[key]
 
     def without_silenced(self, findings: Iterable[Finding], module: Module) -> list[Finding]:
-        """Return the findings except those on lines that end in `# noqa` or `# noqa: RULE`."""
+        """Return the findings, except for those on lines that end in `# noqa` or `# noqa: RULE`."""
         lines = {known.shown: known.lines for known in (module, *self._modules.values())}
         return [each for each in findings if not is_silenced(each, lines.get(each.path, []))]
 
     def find(self, module: Module, level: int, dotted: str) -> Module | None:
-        """Return the module that an import in `module` refers to, if its file can be found."""
+        """Return the module to which an import in `module` refers, if its file can be found."""
         if module.path is None:
             return None
         folder = module.path.parent
@@ -346,11 +349,11 @@ class Files:
         return None
 
     def member(self, module: Module, name: str) -> Resolved | None:
-        """Resolve a name in a module."""
+        """Resolve a name of a module."""
         return self._member(module, name, 0)
 
     def _member(self, module: Module, name: str, depth: int) -> Resolved | None:
-        if depth > 20:  # circular imports
+        if depth > 20:  # the imports are probably circular
             return None
         binding = module.bindings.get(name)
         if binding is None:
@@ -363,7 +366,7 @@ class Files:
         return self._imported(module, binding, depth)
 
     def imported(self, module: Module, binding: Import) -> Resolved | None:
-        """Resolve the name bound by an import in a module."""
+        """Resolve a name that an import in a module binds."""
         return self._imported(module, binding, 0)
 
     def _imported(self, module: Module, binding: Import, depth: int) -> Resolved | None:
@@ -372,12 +375,12 @@ class Files:
         source = self.find(module, binding.level, binding.module)
         if source is None:
             return None if binding.level else External(f"{binding.module}.{binding.name}")
-        if source is module:  # `from . import x` in a package's own __init__.py
+        if source is module:  # `from . import x` in the __init__.py of the same package
             return self.find(module, 1, binding.name)
         return self._member(source, binding.name, depth + 1)
 
     def _value(self, module: Module, expression: ast.expr | None, depth: int) -> Resolved | None:
-        """Resolve an alias: a name assigned from another name."""
+        """Resolve an alias, which is a name that is assigned from another name."""
         if isinstance(expression, ast.Name):
             return self._member(module, expression.id, depth + 1)
         if isinstance(expression, ast.Attribute):

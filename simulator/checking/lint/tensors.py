@@ -1,6 +1,7 @@
-"""Values of a function's local names: tensors with their memory and dtype, and numbers known only to the device.
+"""Values of the local names in a function: tensors with their memory and dtype, and numbers known only on the device.
 
-No flow is followed: a name counts as a tensor of a memory only if every assignment to it in the function says so.
+There is no control-flow analysis: a name is considered a tensor in a given memory only if this holds for every
+assignment to the name in the function.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor's memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape, None if unknown."""
+    """The memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape of a tensor, each None if
+    unknown."""
 
     buffer: str | None
     dtype: str | None
@@ -47,7 +49,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class DeviceNumber:
-    """A register or a scalar: a number that only the device knows. `shown`: what a message calls it."""
+    """A register or a scalar, which is a number that is known only on the device. `shown` is its name in messages."""
 
     shown: str
 
@@ -56,23 +58,26 @@ Value = Tensor | DeviceNumber
 
 
 class LocalTensors:
-    """The tensors and device numbers of one function."""
+    """The tensors and device numbers of a function."""
 
     def __init__(
         self, function: FunctionNode, resolve: Resolve, api: Api, number: Callable[[ast.expr], int | None] | None = None
     ) -> None:
-        """`number` returns the integer that an expression of the module is, None if unknown."""
+        """Collect the assignments of a function.
+
+        `number` returns the value of an integer expression in the module, or None if unknown.
+        """
         self._resolve = resolve
         self._outer_number = number or (lambda expression: None)
         self._api = api
         self._assigned: dict[str, list[ast.expr | Value | None]] = {}
-        self._known: dict[str, Value | None] = {}  # values of names, cached
+        self._known: dict[str, Value | None] = {}  # cached values of names
         self._bodies = _loop_bodies(function, resolve)
         for argument in parameters(function.args):
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
             self._collect(statement)
-        for name in self._assigned:  # in order, since most depend on preceding ones
+        for name in self._assigned:  # in order, since most names depend on preceding ones
             self._of_name(name)
 
     def _collect(self, node: ast.AST) -> None:
@@ -82,7 +87,7 @@ class LocalTensors:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._assign(node.target, node.value)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            pass  # refused for tensors; on a number it returns a number
+            pass  # tensors do not support this; a number remains a number
         elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
             self._assign(node.target, None)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -111,12 +116,12 @@ class LocalTensors:
             self._assigned.setdefault(name, []).append(value if isinstance(target, ast.Name) else None)
 
     def of(self, expression: ast.expr) -> Tensor | None:
-        """Return the tensor that an expression is, or is a view of; None if unknown."""
+        """Return the tensor that an expression evaluates to or is a view of, or None if unknown."""
         value = self._of(expression)
         return value if isinstance(value, Tensor) else None
 
     def device_number(self, expression: ast.expr) -> DeviceNumber | None:
-        """Return the register or scalar that an expression is; None if unknown."""
+        """Return the register or scalar that an expression evaluates to, or None if unknown."""
         value = self._of(expression)
         return value if isinstance(value, DeviceNumber) else None
 
@@ -137,12 +142,12 @@ class LocalTensors:
 
     def _of_name(self, name: str) -> Value | None:
         if name not in self._known:
-            self._known[name] = None  # meanwhile unknown, in case of a cycle
+            self._known[name] = None  # unknown during evaluation, in case of a cycle
             self._known[name] = self._common(self._assigned[name])
         return self._known[name]
 
     def _common(self, assigned: list[ast.expr | Value | None]) -> Value | None:
-        """Return what all values of a name have in common."""
+        """Return the properties that all values of a name have in common."""
         values = [self._of(value) if isinstance(value, ast.expr) else value for value in assigned]
         if all(isinstance(value, DeviceNumber) for value in values):
             return values[0]
@@ -164,7 +169,7 @@ class LocalTensors:
             return self._of_function(resolved.dotted, call)
         if isinstance(call.func, ast.Attribute) and call.func.attr in self._api.views:
             base = self._of(call.func.value)
-            changes = call.func.attr in ("view", "ap")  # either may change the dtype
+            changes = call.func.attr in ("view", "ap")  # both may change the dtype
             if isinstance(base, Tensor):
                 return replace(base, shape=None, dtype=None if changes else base.dtype)
         return None
@@ -194,14 +199,14 @@ class LocalTensors:
         return None
 
     def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
-        """Return the dtype of a function of tiles: the requested one, else that of its first tile."""
+        """Return the result dtype of a tile function: the requested dtype, or else the dtype of its first tile."""
         if "dtype" in bound:
             return self._dtype(bound)
         operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]
         return operands[0].dtype if operands and isinstance(operands[0], Tensor) else None
 
     def number(self, expression: ast.expr | None) -> int | None:
-        """Return the integer that an expression is; None if unknown."""
+        """Return the integer that an expression evaluates to, or None if unknown."""
         if isinstance(expression, ast.Constant):
             return expression.value if type(expression.value) is int else None
         if isinstance(expression, ast.Name) and expression.id in self._assigned:
@@ -216,14 +221,14 @@ class LocalTensors:
         return self._outer_number(expression) if expression is not None else None
 
     def _shape(self, expression: ast.expr | None) -> tuple[int, ...] | None:
-        """Return a shape whose extents are known."""
+        """Return a shape, or None if any extent is unknown."""
         if not isinstance(expression, (ast.Tuple, ast.List)):
             return None
         extents = [self.number(element) for element in expression.elts]
         return tuple(extent for extent in extents if extent is not None) if None not in extents else None
 
     def _view_shape(self, tensor: Tensor, view: ast.Subscript) -> tuple[int, ...] | None:
-        """Return the shape of a view by slices with known bounds."""
+        """Return the shape of a view that consists of slices with known bounds."""
         indices = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
         if tensor.shape is None or len(indices) > len(tensor.shape):
             return None
@@ -249,7 +254,7 @@ class LocalTensors:
 
 
 def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lambda, str]:
-    """Return nested functions that a device loop calls, and the arguments that the loop passes."""
+    """Return the nested functions that device loops call, with a description of the argument that the loop passes."""
     bodies: dict[str | ast.Lambda, str] = {}
     for loop, call in _loops(function, resolve):
         given = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"

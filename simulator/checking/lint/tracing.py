@@ -1,7 +1,7 @@
-"""Effects of tracing on a kernel's Python, since NKI 0.7: it runs before any value on the device is known.
+"""Checks for Python code in a kernel that tracing affects: since NKI 0.7, it runs before any device value is known.
 
-Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. The type of a name
-follows from its assignments in a function; without a type there are no findings.
+Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. The type of a name is inferred
+from its assignments in a function; names of unknown type are not reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .source import Definition
 from .tensors import DeviceNumber, LocalTensors
 
 CONVERSIONS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.range"})
-CHANGING = (  # functions with a different result in each run
+CHANGING = (  # functions whose result differs between runs
     "time.",
     "random.",
     "secrets.",
@@ -35,17 +35,17 @@ NUMPY_DTYPES = frozenset(
 
 
 def check_tracing(scope: FunctionScope) -> None:
-    """Check Python code that runs while the kernel is traced."""
+    """Check the Python code that runs while a kernel is traced."""
     visitor = _Tracing(scope)
     for statement in scope.function.body:
         visitor.visit(statement)
 
 
 def check_parameters(scope: FunctionScope) -> None:
-    """Check that a launched kernel has only named parameters.
+    """Check that a launched kernel has no variadic parameters.
 
-    TorchNeuron (torch_neuronx/nki_hop.py) zips the names in the signature with the positional arguments and looks up
-    the defaults of the rest, so *args raises KeyError or receives a single tensor.
+    TorchNeuron (torch_neuronx/nki_hop.py) pairs the names in the signature with the positional arguments and uses the
+    defaults of the remaining parameters, so that *args raises KeyError or receives a single tensor.
     """
     arguments = scope.function.args
     for starred, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")):
@@ -62,7 +62,7 @@ class _Tracing(ast.NodeVisitor):
         self._classes = _constructed(scope)
         self._reported: set[str] = set()
 
-    # Values of the device in Python's control flow
+    # Device values in Python control flow
 
     def visit_If(self, node: ast.If) -> None:
         self._check_condition(node.test, "if")
@@ -84,7 +84,7 @@ class _Tracing(ast.NodeVisitor):
     def visit_Assert(self, node: ast.Assert) -> None:
         if (
             self._tensors.of(node.test) is None
-        ):  # for tiles it is meaningful on a simulator, as in nki.language's examples
+        ):  # an assertion on a tile is useful on a simulator, as in the examples of nki.language
             self._check_condition(node.test, "assert")
         self.generic_visit(node)
 
@@ -110,7 +110,7 @@ class _Tracing(ast.NodeVisitor):
             return
         if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
             values = test.values[-1:] if isinstance(test, ast.BoolOp) else []
-            for value in values:  # other nodes are visited
+            for value in values:  # other nodes are checked when they are visited
                 self._check_condition(value, what, instead)
             return
         number = self._tensors.device_number(test)
@@ -158,7 +158,7 @@ class _Tracing(ast.NodeVisitor):
         self._scope.report(node, "frozen-value", message)
 
     def _check_grid(self, node: ast.Call) -> None:
-        """`kernel[2](...)`."""
+        """Check the launch grid in `kernel[2](...)`."""
         if not isinstance(node.func, ast.Subscript):
             return
         called = self._scope.resolve(node.func.value)
@@ -166,7 +166,7 @@ class _Tracing(ast.NodeVisitor):
             message = "launch grids in brackets are being deprecated: NEURON_LOGICAL_NC_CONFIG sets the cores"
             self._scope.report(node, "deprecated", message)
 
-    # Data types, globals and objects
+    # Data types, global variables and objects
 
     def _check_dtype(self, value: ast.expr) -> None:
         dotted = self._scope.external(value) or ""
@@ -191,7 +191,7 @@ class _Tracing(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _class_of(self, expression: ast.expr) -> str | None:
-        """Return the class of an object, if it does not define equality."""
+        """Return the class of an object if the class does not define equality."""
         if isinstance(expression, ast.Name):
             return self._classes.get(expression.id)
         return _plain_class(self._scope, expression)
@@ -215,7 +215,7 @@ def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
 
 
 def _constructed(scope: FunctionScope) -> dict[str, str]:
-    """Return local names that only hold objects of a class without its own equality, with the name of the class."""
+    """Return the local names that only refer to objects of a class without custom equality, with the class name."""
     found: dict[str, set[str | None]] = {}
     for node in ast.walk(scope.function):
         if isinstance(node, ast.Assign):
@@ -229,7 +229,7 @@ def _constructed(scope: FunctionScope) -> dict[str, str]:
 
 
 def _plain_class(scope: FunctionScope, value: ast.expr) -> str | None:
-    """Return the class that a call instantiates if it defines no equality (no dataclass, Enum or __eq__)."""
+    """Return the class that a call instantiates if it does not define equality (no dataclass, Enum or __eq__)."""
     resolved = scope.resolve(value.func) if isinstance(value, ast.Call) else None
     if not isinstance(resolved, Definition) or not isinstance(resolved.node, ast.ClassDef):
         return None
