@@ -1,6 +1,7 @@
-"""The instructions of the NeuronCore, one file for each kind: copies and arithmetic, selections, data movement.
+"""The instructions of the NeuronCore, with one module per kind: copies and arithmetic, selections, data movement.
 
-Each is one function with the signature of `nki.isa`. Its annotations declare the allowed operands; its decorator
-declares its engines, its cost and the rules that involve several operands (declaration.py). Under `@instruction` the
-body computes the values; under `@declared` the function also issues the instruction itself.
+Each instruction is a function with the signature documented by `nki.isa`. Its annotations declare the allowed operands,
+and its decorator declares the engines, the cost and the rules that involve several operands (declaration.py). If the
+decorator is `@instruction`, the function only computes the values; if it is `@declared`, the function also issues the
+instruction.
 """

@@ -1,6 +1,6 @@
-"""The Vector Engine's accumulators, one float32 for each partition, and the instructions that reduce into them.
+"""The accumulators of the Vector Engine, one float32 per partition, and the instructions that reduce into them.
 
-The accumulators are shared by all of these instructions and keep their values from one to the next.
+The accumulators are shared by all of these instructions, and keep their values between instructions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _WHOLE = ("int8", "int16", "int32", "uint8", "uint16")
 
 
 def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
-    """Warn that instructions with idle may still change the accumulators (nki/api/nki/isa/__init__.py,
-    `exponential`)."""
+    """Warn if accumulators are reused after an instruction with reduce_cmd idle, which may change them
+    (nki/api/nki/isa/__init__.py, `exponential`)."""
     (command,) = [each for each in found if isinstance(each, reduce_cmd)]
     if command is _IDLE:
         core.idled = op
@@ -53,7 +53,7 @@ ACCUMULATES: dict[str, Any] = {"state": {engine.vector: VECTOR_LANES}, "watch": 
 
 @dataclass(frozen=True, eq=False)
 class Initial(Scalar):
-    """The value loaded by load_reduce; with other commands it must be None or `unset`."""
+    """The value loaded by load_reduce. With other commands, it must be None or `unset`."""
 
     unset: Any = None
 
@@ -74,18 +74,18 @@ class Initial(Scalar):
 
 
 def result(of: str, dtypes: tuple[str, ...] = ()) -> Tile:
-    """Return the operand that receives the accumulators."""
+    """Return the declaration of the operand that receives the accumulators."""
     return Tile(written=True, dtypes=dtypes, partitions_of=of, elements=(1, 1), optional=True)
 
 
 def reduces(call: Call) -> None:
-    """reduce_res needs a reduce_cmd that reduces."""
+    """reduce_res requires a reduce_cmd that reduces."""
     if call.reduce_res is not None and call.reduce_cmd is _IDLE:
         raise NkiValidationError(f"{call.instruction}: reduce_res needs a reduce_cmd that reduces, came idle")
 
 
 def _not_reversed(call: Call) -> None:
-    """reverse0 is not supported by the hardware's API yet."""
+    """reverse0 is not supported by the API yet."""
     if call.reverse0:
         raise NkiValidationError("tensor_scalar_reduce: reverse0 is not supported by the hardware's API yet")
 
@@ -104,7 +104,7 @@ def tensor_scalar_reduce(
     reduce_res_negate: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> None:
-    """dst = data <op0> operand0; reduce_res = dst reduced over its free axes by `reduce_op`."""
+    """Compute dst = data <op0> operand0, and reduce dst over its free axes with `reduce_op` into reduce_res."""
     values = apply(op0, float_values(data), operand0, False, len(data.shape))
     dst.write(shaped(values, dst.shape))
     accumulate(data, values, Reduction(reduce_op, reduce_cmd, reduce_init, reduce_res_negate), reduce_res)
@@ -127,7 +127,10 @@ def exponential(
     reduce_init: Annotated[Any, Initial("src", unset=0)] = 0.0,
     name: str | None = None,
 ) -> None:
-    """dst = exp(src - max_value); its sum over the free axes can go to the accumulators. NeuronCore-v4 and newer."""
+    """Compute dst = exp(src - max_value) (NeuronCore-v4 and newer).
+
+    The sum of dst over its free axes can be accumulated in the accumulators.
+    """
     values = np.exp(float_values(src) - broadcast_value(max_value, len(src.shape)))
     dst.write(shaped(values, dst.shape))
     if reduce_cmd is not _IDLE:
@@ -135,15 +138,15 @@ def exponential(
 
 
 class Reduction(NamedTuple):
-    """A reduction into the accumulators, which start as `command` says, from `init` if it loads them."""
+    """A reduction into the accumulators. `command` determines their initial values, which may be loaded from `init`."""
 
     operator: AluOperator
     command: reduce_cmd
     init: Any = None
-    negate: bool = False  # negate the result when it is read
+    negate: bool = False  # if True, the result is negated when it is read
 
     def start(self, lanes: Array) -> Array:
-        """Return the accumulators before the first element."""
+        """Return the initial values of the accumulators."""
         if self.command is _RESET:
             return np.full(lanes.shape, _IDENTITY[self.operator.name], np.float32)
         if self.command is _LOAD:
@@ -152,8 +155,7 @@ class Reduction(NamedTuple):
 
 
 def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: NkiTensor | None) -> None:
-    """Reduce values [partitions, ...] into the accumulators of the partitions of `data`, and write these to
-    `result`."""
+    """Reduce values [partitions, ...] into the accumulators of the partitions of `data`, and write them to `result`."""
     operator = reduction.operator
     assert operator.reduction is not None
     lanes = vector_accumulators(data)
@@ -164,7 +166,7 @@ def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: Nki
 
 
 def vector_accumulators(data: NkiTensor) -> Array:
-    """Return the Vector Engine's accumulators for the partitions of `data`; NaN before the first reset."""
+    """Return the Vector Engine's accumulators for the partitions of `data`. They are NaN before the first reset."""
     core = active()
     found = core.registers.get(VECTOR_LANES)
     if found is None:

@@ -1,4 +1,4 @@
-"""Scalar Engine of NeuronCore-v4: a function of every element, with two operators before and a reduction after it."""
+"""Scalar Engine of NeuronCore-v4: activation functions, with two operators applied before and a reduction after."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BEFORE = ("multiply", "add", "subtract", "bypass")
 
 @dataclass(frozen=True, eq=False)
 class Immediate(Scalar):
-    """A scalar; ignored if its operator is nl.bypass."""
+    """A scalar that is ignored if its operator is nl.bypass. `by` is the operand that specifies the operator."""
 
     by: str = ""
 
@@ -46,8 +46,8 @@ class Immediate(Scalar):
 
 
 def _pair(call: Call) -> None:
-    """op0 and op1 are multiply and add, subtract or bypass, or else op1 is bypass; reverse0 and reverse1 go with an
-    operator other than bypass; imm0 and imm1 have one dtype where both are tiles."""
+    """If op0 is multiply, op1 must be add, subtract or bypass; otherwise, op1 must be bypass. reverse0 and reverse1
+    require an operator other than bypass. imm0 and imm1 must have the same dtype if both are tiles."""
     if (call.op0, call.op1) not in _PAIRS:
         allowed = ", ".join(f"({a}, {b})" for a, b in _PAIRS)
         raise NkiValidationError(f"activate2: op0 and op1 ({call.op0}, {call.op1}); allowed: {allowed}")
@@ -59,7 +59,7 @@ def _pair(call: Call) -> None:
 
 
 def _reducer(call: Call) -> None:
-    """A reduce_cmd other than idle needs reduce_op."""
+    """A reduce_cmd other than idle requires reduce_op."""
     if call.reduce_cmd is not _IDLE and call.reduce_op not in _IDENTITY:
         allowed = ", ".join("nl." + known for known in _IDENTITY)
         raise NkiValidationError(f"activate2: reduce_cmd {call.reduce_cmd.name} needs reduce_op; allowed: {allowed}")
@@ -91,7 +91,10 @@ def activate2(
     engine: Annotated[engine, Engine()] = engine.scalar,
     name: str | None = None,
 ) -> Instruction:
-    """dst = op((data <op0> imm0) <op1> imm1) in float32; dst reduced over its free axes can go to the accumulators."""
+    """Compute dst = op((data <op0> imm0) <op1> imm1) in float32.
+
+    The reduction of dst over its free axes can be accumulated in the accumulators of the engine.
+    """
     core = active("activate2")
     given = dst, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_res, reduce_cmd
     unit, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *given, engine)
@@ -117,7 +120,7 @@ def activate2(
 
 
 def _function(op: Any, slope: Any) -> ActivationFunction:
-    """Return the activation function; nl.prelu has `slope` below 0."""
+    """Return the activation function. `slope` is the slope of nl.prelu for negative inputs."""
     if getattr(op, "__name__", "") != "prelu":
         return activation_function(op, "activate2")
 

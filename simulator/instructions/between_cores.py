@@ -1,4 +1,4 @@
-"""Instructions between the two cores of a logical core: a barrier, and an exchange of tiles."""
+"""Instructions that involve both cores of a logical core: a barrier, and exchanges of tiles."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .operands import Call, Member, Operator, Unchecked
 from .tensor_operands import Moved
 
 _GPSIMD, _DMA = engine.gpsimd, engine.dma
-_GPSIMD_BYTES = 256  # bytes of a partition that GpSimd's own DMA can move, for each byte of an element
+_GPSIMD_BYTES = 256  # bytes per partition that GpSimd's DMA can move, per byte of the element size
 
 
 def _shared(call: Call) -> None:
-    """data is in nl.shared_hbm, cores are (0, 1)."""
+    """data must be in nl.shared_hbm, and cores must be (0, 1)."""
     data, cores = call.data, call.cores
     if data.storage.region not in (MemoryRegion.shared_hbm, SBUF):
         raise NkiValidationError(f"core_barrier: data {data.label} must be a tensor in nl.shared_hbm")
-    if data.storage.region is SBUF:  # nki-library's bwmm_shard_on_I puts a barrier on a tile
+    if data.storage.region is SBUF:  # nki-library's bwmm_shard_on_I uses a barrier on a tile
         call.core.warn(
             f"core_barrier: data {data.label} is each core's own; the documentation has data in nl.shared_hbm"
         )
@@ -43,9 +43,9 @@ def core_barrier(
     engine: Annotated[engine, Engine()] = engine.gpsimd,
     name: str | None = None,
 ) -> Instruction:
-    """Both cores wait for each other; each can then read what the other has written to `data` in shared HBM.
+    """Make both cores wait for each other, so that each can read what the other wrote to `data` in shared HBM.
 
-    The writes to `data` that come before are awaited, those and the reads that come after wait.
+    The barrier waits for all earlier writes to `data`, and later reads and writes wait for the barrier.
     """
     core = active("core_barrier")
     unit, cost, _, _ = core.settle("core_barrier", data, cores, engine)
@@ -57,7 +57,7 @@ def core_barrier(
 
 
 def _alike(call: Call) -> None:
-    """src and dst have one dtype, the same partitions and elements."""
+    """src and dst must have the same dtype and the same number of partitions and elements."""
     src, dst = call.src, call.dst
     if src.dtype != dst.dtype or src.shape[0] != dst.shape[0] or src.free_size != dst.free_size:
         raise NkiValidationError(
@@ -67,7 +67,7 @@ def _alike(call: Call) -> None:
 
 
 def _exchanged(call: Call) -> None:
-    """gpsimd_dma moves up to 256 elements of a partition."""
+    """gpsimd_dma moves up to 256 elements per partition."""
     src, dst = call.src, call.dst
     by_gpsimd, size = call.dma_engine is dma_engine.gpsimd_dma, src._dtype.itemsize
     if by_gpsimd and src.free_size * size > _GPSIMD_BYTES * size:
@@ -89,12 +89,12 @@ def sendrecv(
     dma_engine: Annotated[dma_engine, Member(dma_engine)] = dma_engine.dma,
     name: str | None = None,
 ) -> Instruction:
-    """Send `src` to the other core and receive its `src` in `dst`, both in SBUF; the cores wait for each other."""
+    """Send `src` to the other core and receive its `src` in `dst`, both in SBUF. The cores wait for each other."""
     core = active("sendrecv")
     _, cost, _, (by, transfer) = core.settle("sendrecv", src, dst, dma_engine)
     pair = _exchanging("sendrecv", core, send_to_rank, recv_from_rank)
     instruction = core.issue("sendrecv", _DMA, (dst,), (src,), cost, name, dma=transfer)
-    core.share("sendrecv", instruction)  # in order: 13 of them took 24.4 us (row o41)
+    core.share("sendrecv", instruction)  # executed in order: 13 of them took 24.4 us (row o41)
     terms = ("sendrecv", pipe_id, src.dtype, src.shape[0], src.free_size, by)
     shown = _shown(instruction, f"pipe_id {pipe_id}, src {src.label}")
     sent = src.values.copy() if core.functional else None
@@ -106,7 +106,10 @@ def sendrecv(
 
 
 def _exchanging(op: str, core: NeuronCore, send_to_rank: int, recv_from_rank: int) -> Pair:
-    """Return the pair of cores that exchange tiles; NkiValidationError if the ranks do not name each other."""
+    """Return the pair of cores that exchange tiles.
+
+    NkiValidationError is raised unless both ranks are the rank of the other core.
+    """
     pair, other = _pair(op, core), 1 - core.rank
     if (send_to_rank, recv_from_rank) != (other, other):
         raise NkiValidationError(
@@ -117,7 +120,7 @@ def _exchanging(op: str, core: NeuronCore, send_to_rank: int, recv_from_rank: in
 
 
 def _one_memory(call: Call) -> None:
-    """src and dst are both in SBUF or both in private HBM."""
+    """src and dst must both be in SBUF or both in private HBM."""
     src, dst = call.src, call.dst
     if src.storage.region is not dst.storage.region:
         raise NkiValidationError(
@@ -138,9 +141,9 @@ def sendrecv_compute(
     reduce_op: Annotated[Any, Operator(("add", "maximum", "minimum"))],
     name: str | None = None,
 ) -> Instruction:
-    """dst = src <reduce_op> what the other core sends; the two cores wait for each other.
+    """Compute dst = src <reduce_op> the src of the other core. The two cores wait for each other.
 
-    Its time is not published; it is counted as a `sendrecv` by the DMA engines.
+    The time of this instruction is not published; it is modelled as a `sendrecv` by the DMA engines.
     """
     core = active("sendrecv_compute")
     _, cost, _, (operator, transfer) = core.settle("sendrecv_compute", src, dst, reduce_op)

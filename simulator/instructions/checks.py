@@ -1,6 +1,6 @@
-"""Rules that many instructions share, each with its error message.
+"""Rules shared by many instructions, and their error messages.
 
-Conditions are tested before a message is built, because instructions are checked on the simulator's hot path.
+A message is built only if its condition is violated, because the checks are in the simulator's hot path.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_STRIDE = (1 << 15) - 1
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
-    """Return an operand of a compute engine: a tensor in SBUF or PSUM that starts at a partition the engines can
-    address.
+    """Return an operand of a compute engine after checking that it is a tensor in SBUF or PSUM that starts at a valid
+    partition.
 
-    Partitions: a start of 0 for up to 128 of them, 64 for up to 64, 32 or 96 for up to 32
+    An operand may start at partition 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)
     (trainium_inferentia2_arch.rst, "start_partition").
     """
     if not isinstance(tensor, NkiTensor):
@@ -72,9 +72,11 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
 
 
 def _within_limits(tensor: NkiTensor) -> bool:
-    """True if an instruction can encode the free dimensions of a view: sizes are 16 bits unsigned, strides 16 bits
-    signed, in elements (trainium_inferentia2_arch.rst, "Accessing SBUF/PSUM tensors"). Dimensions may be merged where
-    one continues where the other ends."""
+    """Return True if an instruction can encode the free dimensions of a view.
+
+    Sizes are unsigned and strides signed 16-bit numbers of elements (trainium_inferentia2_arch.rst, "Accessing
+    SBUF/PSUM tensors"). Contiguous dimensions may be merged.
+    """
     given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
     joined: list[tuple[int, int]] = []
     for count, stride in given:
@@ -85,8 +87,11 @@ def _within_limits(tensor: NkiTensor) -> bool:
 
 
 def destination(op: str, tensor: object) -> NkiTensor:
-    """Check the operand `dst` of a compute engine, a tile. If a stride of 0 writes an element several times, the last
-    write counts (AWS's qkv kernels discard elementwise results in this way)."""
+    """Check and return the operand `dst` of a compute engine, which must be a tile.
+
+    If a stride of 0 causes several writes to an element, the last one determines its value. AWS's qkv kernels use this
+    to discard elementwise results.
+    """
     dst = tile(op, "dst", tensor)
     if dst.storage.region is PSUM:
         check_words(active(op), op, dst)
@@ -94,10 +99,12 @@ def destination(op: str, tensor: object) -> NkiTensor:
 
 
 def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
-    """Check two tensors that an instruction reads together: not both may be in PSUM. In SBUF they should start at the
-    same partition; this is only a warning, because only nki-library documents it (core/embeddings/rope.py copies an
-    operand "for tensor_tensor base partition alignment"), and the compiler may place a tile of up to 64 partitions as
-    needed."""
+    """Check two tensors that an instruction reads simultaneously.
+
+    At most one of them may be in PSUM. If both are in SBUF, they should start at the same partition. This is only a
+    warning, because it is documented only by nki-library (core/embeddings/rope.py copies an operand "for tensor_tensor
+    base partition alignment"), and because the compiler can place a tile of up to 64 partitions as needed.
+    """
     if a.storage.region is PSUM:
         if b.storage.region is PSUM:
             raise NkiValidationError(f"{op}: {first} {a.label} and {second} {b.label} cannot both be in PSUM")
@@ -109,8 +116,8 @@ def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) 
 
 
 def _placed(tensor: NkiTensor) -> bool:
-    """True if the first partition of a tile is known: the kernel gave it an address, or it spans over half of the
-    partitions."""
+    """Return True if the first partition of a tile is known because the kernel chose its address, or because it spans
+    more than half of the partitions."""
     storage = tensor.storage
     return storage.arena is not None or storage.shape[0] > PARTITIONS // 2
 
@@ -119,7 +126,7 @@ _Member = TypeVar("_Member", bound=Enum)
 
 
 def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
-    """Return the member of an enum of `nki.isa` that a kernel passed, as a member or as its number."""
+    """Return the member of an `nki.isa` enum that a kernel passed, either as a member or as its number."""
     if type(value) is kind:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -136,7 +143,7 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
 
 
 def broadcast_value(value: Any, ndim: int) -> Any:
-    """Return a scalar operand's value, shaped to combine with data of `ndim` dimensions."""
+    """Return the value of a scalar operand, reshaped to broadcast against data with `ndim` dimensions."""
     if isinstance(value, NkiTensor):
         values = value.values
         return values.reshape((values.shape[0],) + (1,) * (ndim - 1))
@@ -144,12 +151,12 @@ def broadcast_value(value: Any, ndim: int) -> Any:
 
 
 def cast_values(src: NkiTensor, dst: NkiTensor) -> Array:
-    """Return the values as a copy converts them: unchanged bits within one dtype, else through float32."""
+    """Return the values of `src` for a copy to `dst`: unchanged if the dtypes are equal, otherwise as float32."""
     return src.values if src._dtype is dst._dtype else float_values(src)
 
 
 def float_values(tensor: NkiTensor) -> Array:
-    """Return the values as seen by the engines' float32 datapath."""
+    """Return the values converted to float32, the type in which the engines compute."""
     values = tensor.values
     if values.dtype == np.float32:
         return values

@@ -1,8 +1,8 @@
-"""Collectives between ranks, each a NeuronCore of one simulated chip: values as documented, times not simulated.
+"""Collectives between ranks, which are NeuronCores of one simulated chip. Only their values are simulated.
 
-The time of a collective depends on its algorithm and on the links, for which no figures are published; here it takes no
-time, and a note says so. Sums are computed in the order of the group, in float32, and rounded once. The ring of an
-implicit permute is assumed to be the order of its group in every channel; this is not documented.
+The time of a collective depends on its algorithm and on the links, for which no figures are published; it is modelled
+as zero, and a note informs the user. Sums are computed in the order of the group, in float32, and rounded once. The
+ring of an implicit permute is assumed to follow the order of its group in every channel; this is not documented.
 
 Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
 """
@@ -60,7 +60,7 @@ def all_reduce(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of every rank = op over the srcs of all ranks of the group."""
+    """Reduce the srcs of all ranks of the group with `op`, and write the result to the dst of every rank."""
     function = _reduction("all_reduce", op)
     for src, dst in _pairs("all_reduce", srcs, dsts):
         _same_shape("all_reduce", src.shape, dst)
@@ -77,7 +77,7 @@ def all_gather(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of every rank = the srcs of all ranks of the group, one after the other along a dimension."""
+    """Concatenate the srcs of all ranks of the group along a dimension, and write them to the dst of every rank."""
     group = _group("all_gather", replica_group)
     for src, dst in _pairs("all_gather", srcs, dsts):
         _check_dimension("all_gather", collective_dim, 1 if src.storage.region is SBUF else 0)
@@ -95,7 +95,8 @@ def reduce_scatter(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of the n-th rank of the group = the n-th part, along a dimension, of op over the srcs of all ranks."""
+    """Reduce the srcs of all ranks of the group with `op`, and write the n-th part of the result, along a dimension, to
+    the dst of the n-th rank."""
     function = _reduction("reduce_scatter", op)
     group = _group("reduce_scatter", replica_group)
     for src, dst in _pairs("reduce_scatter", srcs, dsts):
@@ -115,7 +116,7 @@ def all_to_all(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of the n-th rank of the group = the n-th parts of the srcs of all ranks, one after the other."""
+    """Concatenate the n-th parts of the srcs of all ranks of the group, and write them to the dst of the n-th rank."""
     group = _group("all_to_all", replica_group)
     for src, dst in _pairs("all_to_all", srcs, dsts, in_hbm=True):
         _check_dimension("all_to_all", collective_dim, 0)
@@ -137,7 +138,7 @@ def collective_permute(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of each target = src of its source; other ranks keep theirs."""
+    """Copy the src of each source rank to the dst of its target rank. The dst of other ranks is unchanged."""
     core = _core("collective_permute")
     pairs = [(int(source), int(target)) for source, target in source_target_pairs]
     sources = {target: source for source, target in pairs}
@@ -163,7 +164,7 @@ def collective_permute_implicit(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of each rank = src of the one before it in the ring of the group."""
+    """Copy the src of each rank to the dst of the next rank in the ring of the group."""
     op = "collective_permute_implicit"
     group = _group(op, replica_group)
     srcs, dsts = _channels(op, channel_ids, srcs_by_channel, dsts_by_channel)
@@ -183,7 +184,7 @@ def collective_permute_implicit_reduce(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """dst of each rank = op(src0, src1) of the one before it in the ring of the group."""
+    """Write op(src0, src1) of each rank to the dst of the next rank in the ring of the group."""
     shown = "collective_permute_implicit_reduce"
     function = _reduction(shown, op)
     group = _group(shown, replica_group)
@@ -203,7 +204,7 @@ def collective_permute_implicit_reduce(
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id: int, replica_group: ReplicaGroup, channel_id: int = 0, name: str | None = None
 ) -> VirtualRegister:
-    """Return a register with the rank whose data a step of the ring processes: this rank itself at step 0."""
+    """Return a register with the rank whose data is processed in a step of the ring. In step 0, it is this rank."""
     op = "collective_permute_implicit_current_processing_rank_id"
     core, group = _core(op), _group(op, replica_group)
     core.issue(op, engine.sync, (), (), name=name)
@@ -211,7 +212,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
-    """Return a register with the number of this rank."""
+    """Return a register that contains the index of this rank."""
     core = _core("rank_id")
     core.issue("rank_id", engine.sync, (), (), name=name)
     return VirtualRegister(_rank(core))
@@ -287,7 +288,7 @@ def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> No
 
 
 def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:
-    """Return, for each list, the tensor of each channel."""
+    """Return the tensors of all channels, for each of the lists."""
     count = len(channel_ids)
     if list(channel_ids) != list(range(count)) or not 1 <= count <= _MOST_CHANNELS:
         raise NkiValidationError(
@@ -323,7 +324,7 @@ def _exchange(
     terms: tuple[Any, ...],
     name: str | None,
 ) -> list[tuple[NkiTensor, list[Array]]]:
-    """Return (dst, src of every rank) of each tensor; none if the run computes no values."""
+    """Return (dst, srcs of all ranks) for each tensor, or an empty list if the run computes no values."""
     core = _core(op)
     instruction = core.issue(op, engine.sync, tuple(dict.fromkeys(dsts)), tuple(srcs), name=name)
     if not core.functional:

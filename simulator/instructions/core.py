@@ -1,7 +1,7 @@
-"""The NeuronCore that a kernel runs on: it allocates memory, executes instructions, and knows the target.
+"""The simulated NeuronCore that runs a kernel: it allocates memory and executes the instructions.
 
-Instructions execute eagerly, in program order, on NumPy arrays. Each is also recorded in `program`, from which the
-timing model predicts when the engines would run it.
+Instructions are executed eagerly, in program order, on NumPy arrays. Each instruction is also recorded in `program`,
+from which the timing model predicts when the engines would execute it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from ..machine.instruction import Options
     from ..running.replay import Recording
 
-MAX_INSTRUCTIONS = 2_000_000  # instructions of a program, about 2 KB each
+MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; each takes about 2 KB
 
-MAX_SETTLED = 10_000  # cached results of declarations
+MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
 
@@ -51,7 +51,7 @@ NkiTensor.check_reshape = staticmethod(check_reshape)
 
 
 class NeuronCore:
-    """One run of one kernel. `functional=False` walks shapes only: no values are computed or held."""
+    """The state of one run of a kernel. If `functional` is False, only shapes are tracked; no values are computed."""
 
     def __init__(self, target: Target, functional: bool = True, dge: bool = True) -> None:
         self.target = target
@@ -61,34 +61,34 @@ class NeuronCore:
         self.program: list[Instruction] = []
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
-        self.loops: list[tuple[tuple[str, int], int]] = []  # device loops: the place of each, and its trip count
+        self.loops: list[tuple[tuple[str, int], int]] = []  # source line and trip count of each device loop
         self.looping = 0  # depth of nested device loops
-        self.named: set[str] = set()  # names that the kernel gave to tensors
-        self._fence: Instruction | None = None  # the instruction that all later ones wait for
-        self._fenced = 0  # number of instructions before it
-        self.memory = Memory(0, 0)  # peak use, once the program has run
-        self.programs: int | None = None  # programs of the launch grid; None without a grid
-        self.rank = 0  # the number of this program
+        self.named: set[str] = set()  # names of tensors specified by the kernel
+        self._fence: Instruction | None = None  # the instruction that all later instructions wait for
+        self._fenced = 0  # number of instructions before the fence
+        self.memory = Memory(0, 0)  # peak memory use, set after the program has run
+        self.programs: int | None = None  # number of programs in the launch grid, or None without a grid
+        self.rank = 0  # the index of this program
         self.pair: Pair | None = None  # connects the two cores of a launch
-        self.world: World | None = None  # the ranks of a launch on several ranks, including this one
+        self.world: World | None = None  # all ranks of a launch on several ranks
         self.world_rank = 0
-        self.sanitizer: Any = None  # sees every instruction, if the caller asked for a sanitizer
-        self.numeric: Any = None  # sees every instruction and the values it stores, likewise
+        self.sanitizer: Any = None  # receives every instruction, if the caller enabled a sanitizer
+        self.numeric: Any = None  # receives every instruction and the values it stores, if numeric checks are enabled
         self.configs = NO_CONFIGS  # configuration of the running kernel
         self.partner: NeuronCore | None = None  # core 1, if this is core 0
         self.registers: dict[str, Array] = {}  # engine state that persists between instructions
         self.last_accumulation: Instruction | None = None  # last user of the Scalar Engine's accumulators
-        self.idled = ""  # an instruction that may have changed the Vector Engine's accumulators since their reset
-        self.last_use: dict[str, Instruction] = {}  # last user of state that several instructions share implicitly
-        self.recording: Recording | None = None  # records the computation of values, if it will be repeated
+        self.idled = ""  # instruction that may have changed the Vector Engine's accumulators since their reset
+        self.last_use: dict[str, Instruction] = {}  # last user of implicitly shared engine state
+        self.recording: Recording | None = None  # records the computation of values if it will be replayed
         self._arenas: dict[MemoryRegion, Arena] = {}
         self._warned: set[tuple[tuple[str, int], str]] = set()
         self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings collected while a declaration runs
         self._scratch: dict[tuple[int, int], Array] = {}
         self._settled = _settled_before(target, self.costs.machine, self.dge)
         self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
-        # By the id of a code object (hashing one is slow): the object, its lines, and True if it is part of the
-        # simulator.
+        # The keys are ids of code objects, because hashing a code object is slow. The values are the code object, its
+        # line numbers, and True if it is part of the simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
 
     def ndarray(
@@ -100,12 +100,12 @@ class NeuronCore:
         address: tuple[int, int] | None = None,
         argument: bool = False,
     ) -> NkiTensor:
-        """Allocate a tensor; NkiValidationError or CapacityError if the machine cannot hold it."""
+        """Allocate a tensor; raise NkiValidationError or CapacityError if the hardware does not allow it."""
         found, shape, line = lookup(dtype), tuple(shape), self._line()
         if name and not argument:
             check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
-            shape = (1, 1)  # as in the examples of register_load: on-chip tensors have at least two dimensions
+            shape = (1, 1)  # on-chip tensors have at least two dimensions (see the examples of register_load)
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
             make = partial(allocate, region, found, shape, name, line, self.target)
             storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
@@ -144,7 +144,7 @@ class NeuronCore:
         return self._arenas[region]
 
     def scratch(self, rows: int, columns: int) -> Array:
-        """Return a float32 buffer [rows, columns], valid until the next call."""
+        """Return a float32 buffer [rows, columns] that is valid until the next call."""
         found = self._scratch.get((rows, columns))
         if found is None:
             found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
@@ -163,7 +163,7 @@ class NeuronCore:
         dma: Transfer | None = None,
         options: Options = (),
     ) -> Instruction:
-        """Record an instruction. The caller has checked it and computes its values itself."""
+        """Record an instruction. The caller is responsible for checking it and for computing its values."""
         program = self.program
         indirect: list[NkiTensor] = []
         for tensor in writes:
@@ -214,7 +214,7 @@ class NeuronCore:
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
     ) -> tuple[NkiTensor, ...]:
-        """Check accesses through registers and index tiles; return `reads` with the tiles that hold the indices."""
+        """Check accesses through registers and index tiles; return `reads` extended by the tiles with the indices."""
         if self.recording is not None:
             self.recording.spoil()
         check(self, op, unit, writes, reads)
@@ -225,16 +225,16 @@ class NeuronCore:
         return with_indices(writes, reads)
 
     def fence(self, op: str) -> None:
-        """Let all engines finish: later instructions wait for all earlier ones."""
+        """Issue a fence: all later instructions wait until all earlier ones are done."""
         fence = self.issue(op, engine.sync, (), (), self.costs.register())
         fence.depends_on(*self.program[self._fenced : -1])
         self._fence, self._fenced = fence, len(self.program)
 
     def perform(self, compute: Callable[..., None], *operands: Any) -> None:
-        """Compute the values of an instruction just issued: compute(*operands), which depends only on the operands.
+        """Call compute(*operands), which computes the values of the last issued instruction from the operands only.
 
-        The first operand is the tensor written. Tensors that are read are operands, possibly in tuples; arrays are
-        scratch space, engine state, or constants.
+        The first operand is the tensor to write. All tensors to read must be operands as well, possibly nested in
+        tuples. Arrays may be scratch space, engine state, or constants.
         """
         if self.functional:
             with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip
@@ -244,12 +244,12 @@ class NeuronCore:
                 self.recording.note(compute, operands)
 
     def not_begun(self, dst: NkiTensor, found: Written) -> None:
-        """Handle a matmul that accumulates onto a tile not entirely started by a matmul."""
+        """Handle a matmul that accumulates into a tile of which some elements were not last written by a matmul."""
         if self.sanitizer is not None:
             self.sanitizer.accumulates(self._line(), dst, found)
 
     def resumed(self, dst: NkiTensor) -> None:
-        """Handle a matmul that accumulates onto a tile last written by matmuls."""
+        """Handle a matmul that accumulates into a tile last written by matmuls."""
         if self.sanitizer is not None:
             self.sanitizer.resumes(self._line(), dst)
 
@@ -261,7 +261,7 @@ class NeuronCore:
             self.sanitizer.clobbers(self._line(), written, why)
 
     def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
-        """Warn of undefined behaviour on the chip, or of another category, once for each line of the kernel."""
+        """Issue a warning, by default about undefined behaviour on the chip, once per line of the kernel."""
         if self._heard is not None:
             self._heard.append((message, category))
         line = self._line()
@@ -270,8 +270,10 @@ class NeuronCore:
             warnings.warn_explicit(message, category, *line)
 
     def warner(self) -> Callable[[str], None]:
-        """Return `warn` for this line, for use when values are computed (also in a replay); it warns once, whatever the
-        message."""
+        """Return a function that warns about the current line of the kernel while values are computed or replayed.
+
+        It warns at most once, regardless of the message.
+        """
         line, warned = self._line(), self._warned
 
         def tell(message: str) -> None:
@@ -282,17 +284,17 @@ class NeuronCore:
         return tell
 
     def settle(self, op: str, *operands: Any) -> Settled:
-        """Check the operands of an instruction against its declaration; return the engine it runs on and its cost.
+        """Check the operands of an instruction against its declaration; return its engine and its cost.
 
-        Results depend on the forms of tensors and on other operands, never on addresses or values, and are cached.
-        Warnings are repeated for other lines of the kernel.
+        The result is cached, because it depends only on the forms of tensors and on the other operands, never on
+        addresses or values. Warnings are repeated for other lines of the kernel.
         """
         key: list[Any] = [op]
         for operand in operands:
             kind = type(operand)
             if kind is NkiTensor:
                 key.append(operand._form or operand.form)
-            elif isinstance(operand, NkiTensor):  # at a run-time address, or outside its tensor
+            elif isinstance(operand, NkiTensor):  # has a run-time address, or is out of bounds
                 return DECLARATIONS[op](self, *operands)
             else:
                 key.append(kind)
@@ -300,12 +302,12 @@ class NeuronCore:
         known = tuple(key)
         try:
             found = self._settled.get(known)
-        except TypeError:  # not hashable, so no rule allows it
+        except TypeError:  # an operand is not hashable, so the declaration rejects it
             return DECLARATIONS[op](self, *operands)
         return self._settle_first(known, operands) if found is None else found
 
     def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
-        """Run a declaration for the first time, or repeat its warnings, which name the tensors."""
+        """Check a call with its declaration for the first time, or repeat its warnings, which contain tensor names."""
         named = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
         warned = self._settled_with_warnings.get(named)
         if warned is not None:
@@ -326,7 +328,7 @@ class NeuronCore:
         return found
 
     def _line(self) -> tuple[str, int]:
-        """Return file and line of the kernel code that called into the simulator."""
+        """Return the file and line of the kernel code that called into the simulator."""
         frame: Any = sys._getframe(2)
         code = frame.f_code
         while True:
@@ -343,11 +345,11 @@ class NeuronCore:
         return line
 
     def line_of_kernel(self) -> tuple[str, int]:
-        """Return file and line of the kernel code that called the caller."""
+        """Return the file and line of the kernel code that called the caller."""
         return self._line()
 
     def share(self, state: str, instruction: Instruction) -> None:
-        """Make an instruction follow the last user of a shared engine state, in the kernel's order."""
+        """Make an instruction depend on the last user of a shared engine state, to preserve the program order."""
         previous = self.last_use.get(state)
         if previous is not None:
             instruction.depends_on(previous)
@@ -356,12 +358,12 @@ class NeuronCore:
 
 @lru_cache(maxsize=16)
 def _settled_before(target: Target, machine: Machine, dge: bool) -> dict[tuple[Any, ...], Settled]:
-    """Return the cache of declarations' results by the forms of operands, shared by all launches on such a core."""
+    """Return the cache of declaration results, shared by all launches on the same kind of core."""
     return {}
 
 
 def _accesses(tensors: tuple[NkiTensor, ...]) -> tuple[Access, ...]:
-    """Return the accesses of an instruction; the common case of one or two operands avoids a list."""
+    """Return the accesses of an instruction, without creating a list in the common case of one or two operands."""
     if len(tensors) == 1:
         first = tensors[0]
         return (first._access or first.access,)
@@ -383,13 +385,13 @@ def active(what: str = "an NKI instruction") -> NeuronCore:
 
 
 def is_active() -> bool:
-    """True if a kernel is running in this thread."""
+    """Return True if a kernel is running in this thread."""
     return getattr(_state, "core", None) is not None
 
 
 @contextmanager
 def running(core: NeuronCore) -> Iterator[NeuronCore]:
-    """Make `core` the one that instructions go to."""
+    """Make `core` the active core, which executes the instructions, until the end of the block."""
     previous = getattr(_state, "core", None)
     _state.core = core
     try:

@@ -1,9 +1,10 @@
-"""Declarations of instructions: operands, engines, limits and cost, each stated once.
+"""Declarations of instructions: the single definition of their operands, engines, limits and cost.
 
-An instruction is a function with the signature of `nki.isa` under `@declared(...)`, whose annotations declare the
-allowed operands (operands.py). `NeuronCore.settle` asks the declaration whether a call's operands are allowed, on which
-engine it runs and its cost; the linter and the documentation read the same declarations. A function under
-`@instruction(...)` only computes values: checks, cost and issue come from the declaration.
+An instruction is a function with the signature documented by `nki.isa`, decorated with `@declared(...)`. Its
+annotations declare the allowed operands (operands.py). `NeuronCore.settle` uses the declaration to check the operands
+of a call and to determine its engine and cost; the linter and the documentation use the same declarations. A function
+decorated with `@instruction(...)` only computes the values; the declaration checks the call, determines its cost and
+issues it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class Engine(Operand):
-    """The parameter `engine`: one of the engines that the instruction is declared for."""
+    """The parameter `engine`, which must be one of the engines declared for the instruction."""
 
     @property
     def limits(self) -> str:
@@ -45,28 +46,30 @@ class Engine(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """An instruction of `nki.isa`, without `name` among its operands.
+    """The declaration of an instruction of `nki.isa`. Its operands are the parameters except `name`.
 
-    `rules` check conditions that involve several operands: each raises NkiValidationError, and its docstring states the
-    rule; they may set `unit`, `cost` and `options` of the call.
+    `rules` check conditions that involve several operands. Each rule raises NkiValidationError if its condition is
+    violated, and may set `unit`, `cost` and `options` of the call. Its docstring states the condition and is shown in
+    the documentation.
     """
 
     function: Callable[..., Any]
-    engines: tuple[engine, ...]  # engines that can run it, the default first
-    cost: tuple[str, ...] = ()  # a method of `Costs` and the operands it needs; () if a rule sets the cost
-    generation: int = 2  # the first NeuronCore version that has it
-    # engines that support it only from a later version on
+    engines: tuple[engine, ...]  # engines that can execute it, starting with the default
+    cost: tuple[str, ...] = ()  # a method of `Costs` and its operands; () if a rule sets the cost
+    generation: int = 2  # the first NeuronCore version that supports it
+    # the first NeuronCore version of engines that support it only since a later version
     engine_generations: Mapping[engine, int] = field(default_factory=dict)
-    default: Callable[[Call], engine] | None = None  # chooses the engine if the kernel leaves it open
-    together: tuple[str, ...] = ()  # two operands that are read together
+    default: Callable[[Call], engine] | None = None  # selects the engine if the kernel does not specify it
+    together: tuple[str, ...] = ()  # two operands that are read simultaneously
     rules: tuple[Rule, ...] = ()
-    finds: tuple[str, ...] = ()  # results of rules that the function receives
-    flops: tuple[int, str] = (0, "dst")  # operations for each element of an operand
+    finds: tuple[str, ...] = ()  # attributes set by rules that the function receives
+    flops: tuple[int, str] = (0, "dst")  # operations per element of the given operand
     state: Mapping[engine, str] = field(default_factory=dict)  # engine state shared with other instructions
-    watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None  # called with these results at every call
-    repeatable: bool = False  # it depends only on its operands and writes the first
-    packed: int = 0  # number of last operands that `settle` gets as one tuple, which speeds up the cache
-    source: str = ""  # in addition to the instruction's page
+    # called with the core, the name, and the resolved operands and `finds` of every call
+    watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None
+    repeatable: bool = False  # True if it depends only on its operands and writes only the first one
+    packed: int = 0  # number of trailing operands that `settle` receives as one tuple, to speed up the cache
+    source: str = ""  # source in addition to the documentation page of the instruction
 
     @cached_property
     def name(self) -> str:
@@ -74,7 +77,7 @@ class Declaration:
 
     @cached_property
     def operands(self) -> dict[str, Operand]:
-        """Return the operands in order; a parameter without a declaration accepts anything."""
+        """Return the operands in order. A parameter without a declaration accepts any value."""
         parameters = inspect.signature(self.function, eval_str=True).parameters.values()
         declared = {p.name: getattr(p.annotation, "__metadata__", (Operand(),))[-1] for p in parameters}
         declared.pop("name", None)
@@ -87,17 +90,17 @@ class Declaration:
 
     @cached_property
     def resolved(self) -> tuple[str, ...]:
-        """Return the operands that are resolved to something else: operators, enum members."""
+        """Return the operands that are resolved to other objects, such as operators and enum members."""
         return tuple(name for name, operand in self.operands.items() if operand.resolves)
 
     @cached_property
     def _alone(self) -> list[tuple[str, Callable[[Call, str, Any], Any]]]:
-        """Return the checks of single operands."""
+        """Return the checks that involve a single operand."""
         return [(n, o.check) for n, o in self.operands.items() if type(o).check is not Operand.check]
 
     @cached_property
     def _related(self) -> list[tuple[str, Callable[[Call, str, Any], None]]]:
-        """Return the checks of operands against others."""
+        """Return the checks of operands against other operands."""
         return [(n, o.relate) for n, o in self.operands.items() if type(o).relate is not Operand.relate and o.relates]
 
     @cached_property
@@ -109,7 +112,10 @@ class Declaration:
         return [name for name, operand in self.operands.items() if isinstance(operand, (Tile, Scalar))]
 
     def __call__(self, core: NeuronCore, *given: Any) -> Settled:
-        """Check the operands of a call; NkiValidationError names the first that is wrong, and what is allowed."""
+        """Check the operands of a call.
+
+        NkiValidationError is raised for the first invalid operand; its message contains the allowed values.
+        """
         if core.target.generation < self.generation:
             raise NkiValidationError(
                 f"{self.name}: needs NeuronCore-{_VERSIONS[self.generation]}, came {core.target.name}"
@@ -151,7 +157,7 @@ class Declaration:
         return chosen
 
     def _refuse_psum(self, values: Mapping[str, Any]) -> None:
-        """GpSimd has no path to PSUM (trainium_inferentia2_arch.rst, section GpSimd Engine)."""
+        """Reject operands in PSUM, which GpSimd cannot access (trainium_inferentia2_arch.rst, "GpSimd Engine")."""
         for name in self._tensors:
             tensor = values[name]
             if isinstance(tensor, NkiTensor) and tensor.storage.region is PSUM:
@@ -159,12 +165,14 @@ class Declaration:
 
     @cached_property
     def _chooses(self) -> bool:
-        """True if the kernel can choose the engine."""
+        """Return True if the kernel can choose the engine."""
         return isinstance(self.operands.get("engine"), Engine)
 
     def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by parameter, in order; TypeError, worded like Python's, if they do
-        not fit."""
+        """Return the arguments of a call by parameter name, in order.
+
+        If the arguments do not match the parameters, Python's TypeError is raised.
+        """
         names = self._names
         values = self._defaults | dict(zip(names, given)) | named
         fits = len(values) == len(names) and len(given) + len(named) <= len(names)
@@ -192,13 +200,15 @@ class Declaration:
 
     @cached_property
     def _read(self) -> list[str]:
-        """The operands that may be tensors to read; partly written ones come last."""
+        """Return the operands that may be tensors to read, ending with those that are only partly written."""
         kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
         return [name for name in self._tensors if name not in self._written] + kept
 
     def run(self, core: NeuronCore, values: dict[str, Any]) -> Instruction:
-        """Check a call, issue it with the operands it reads and writes, and compute its values with resolved operators,
-        enum members and engine."""
+        """Check a call, issue it with the operands that it reads and writes, and compute its values.
+
+        Operators, enum members and the engine are resolved before the function is called.
+        """
         name = values.pop("name", None)
         unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
         writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
@@ -216,13 +226,16 @@ class Declaration:
         if self.repeatable:
             core.perform(self.function, *values.values())
         elif core.functional:
-            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+            with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip
                 self.function(*values.values())
         return issued
 
 
 def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function]:
-    """Declare an instruction that settles, issues and computes its calls itself; `limits` are those of Declaration."""
+    """Declare an instruction whose function checks, issues and computes its calls itself.
+
+    `limits` are the other fields of Declaration.
+    """
 
     def declare(function: _Function) -> _Function:
         DECLARATIONS[function.__name__] = Declaration(function, engines, **limits)
@@ -232,7 +245,7 @@ def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function
 
 
 def instruction(*engines: engine, **limits: Any) -> Callable[[Callable[_P, None]], Callable[_P, Instruction]]:
-    """Declare an instruction and build it from a function that computes its values."""
+    """Declare an instruction, and create it from a function that only computes its values."""
 
     def declare(function: Callable[_P, None]) -> Callable[_P, Instruction]:
         declaration = DECLARATIONS[function.__name__] = Declaration(function, engines, **limits)

@@ -1,7 +1,7 @@
-"""Scalars of NKI 0.7: loaded from memory, computed with, stored to memory.
+"""Scalars of NKI 0.7: loading from memory, arithmetic, and storing to memory.
 
-Neither the engine that computes them nor their time is published: like registers, each operation counts as one register
-move on the Sync Engine.
+Neither the engine that executes these operations nor their time is published. As for registers, each operation is
+modelled as one register move on the Sync Engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tensor_operands import OneElement
 
 
 def _value_of_scalar(call: Call) -> None:
-    """value is a scalar of nisa.scalar_load, of the dtype of dst."""
+    """value must be a scalar created by nisa.scalar_load, with the dtype of dst."""
     dst, value = call.dst, call.value
     if not isinstance(value, NkiScalar):
         raise OperatorError(
@@ -35,7 +35,7 @@ def _value_of_scalar(call: Call) -> None:
 
 @declared(engine.sync, cost=("register",))
 def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScalar:
-    """Return the one element of `src`, an int32 or int64 in SBUF or HBM, as a scalar of its dtype."""
+    """Load the single element of `src`, an int32 or int64 in SBUF or HBM; return it as a scalar of the same dtype."""
     core = active("scalar_load")
     _, cost, _, _ = DECLARATIONS["scalar_load"](core, src)
     scalar = NkiScalar(None, src.dtype)
@@ -48,7 +48,7 @@ def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScal
 
 @declared(engine.sync, cost=("register",), rules=(_value_of_scalar,))
 def scalar_store(dst: Annotated[NkiTensor, OneElement(tuple(WIDTHS), written=True)], value: NkiScalar) -> None:
-    """The one element of `dst`, in SBUF or HBM and of the scalar's dtype, = value."""
+    """Store a scalar in the single element of `dst`, which is in SBUF or HBM and has the dtype of the scalar."""
     core = active("scalar_store")
     _, cost, _, _ = DECLARATIONS["scalar_store"](core, dst, value)
     instruction = core.issue("scalar_store", engine.sync, (dst,), (), cost)
@@ -58,7 +58,7 @@ def scalar_store(dst: Annotated[NkiTensor, OneElement(tuple(WIDTHS), written=Tru
 
 
 def _issued(op: str, operands: tuple[Any, ...]) -> Instruction:
-    """Record the instruction that computes a scalar from others."""
+    """Record the instruction that computes a scalar from other scalars."""
     core = active(op)
     instruction = core.issue(op, engine.sync, (), (), core.costs.register())
     for operand in operands:

@@ -1,4 +1,4 @@
-"""DMA: sixteen queues that move data between HBM and SBUF, or within either."""
+"""DMA instructions, which use sixteen queues to move data between HBM and SBUF, or within one of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tensor_operands import Moved
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """The generator of a DMA's descriptors."""
+    """The unit that generates the descriptors of a DMA."""
 
     unknown = 0
     swdge = 1
@@ -32,14 +32,14 @@ class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
 
 
 class oob_mode(Enum):  # noqa: N801 (name and values of nki.isa)
-    """Effect of a dynamic access out of bounds."""
+    """The effect of a dynamic access that is out of bounds."""
 
     error = 0
     skip = 1
 
 
 class dma_engine(Enum):  # noqa: N801 (name and values of nki.isa)
-    """DMA engine that moves data between cores."""
+    """The DMA engine that moves data between cores."""
 
     dma = 1
     gpsimd_dma = 2
@@ -52,7 +52,7 @@ _SKIP = oob_mode.skip
 
 
 def _copied(call: Call) -> None:
-    """src has as many elements as dst; int64 is moved as it is, to int64."""
+    """src and dst must have the same number of elements. int64 can only be copied to int64."""
     dst, src = call.dst, call.src
     if dst.shape != src.shape and dst.size != src.size:
         raise NkiValidationError(
@@ -63,7 +63,8 @@ def _copied(call: Call) -> None:
 
 
 def _queue(call: Call) -> None:
-    """dge_mode hwdge needs trn2, priority trn3; engine is sync or scalar, with dge_mode hwdge alone."""
+    """dge_mode hwdge requires trn2, and priority requires trn3. engine can only be specified with dge_mode hwdge, and
+    must be sync or scalar."""
     op, mode, generation = call.instruction, call.dge_mode, call.core.target.generation
     if mode is _HARDWARE and generation < 3:
         raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
@@ -77,8 +78,8 @@ def _queue(call: Call) -> None:
 
 
 def gathers(call: Call) -> None:
-    """A vector of indices, a column, needs trn2 and dge_mode swdge or unknown; for a transpose it is uint32, src has a
-    multiple of 16 rows, up to 128 columns and elements of 2 bytes."""
+    """A vector of indices must be a column, and requires trn2 and dge_mode swdge or unknown. For a transpose, the
+    indices must be uint32, and src must have a multiple of 16 rows, up to 128 columns and 2-byte elements."""
     for operand in ("dst", "src"):
         gathers_rows(call.core, call.instruction, call.dge_mode, getattr(call, operand))
 
@@ -107,7 +108,7 @@ def dma_copy(
     engine: engine = engine.unknown,
     name: str | None = None,
 ) -> Instruction:
-    """dst = src between HBM and SBUF, cast through float32 where the dtypes differ."""
+    """Copy src to dst, in HBM or SBUF, converting through float32 if the dtypes differ."""
     core = active("dma_copy")
     _, _, _, (outside, _, transfer, moved) = core.settle("dma_copy", dst, src, (priority, oob_mode, dge_mode, engine))
     instruction = core.issue("dma_copy", _DMA, (dst,), (src,), name=name, hbm_bytes=moved, dma=transfer)
@@ -120,7 +121,7 @@ def dma_copy(
 
 
 def _turned(call: Call) -> None:
-    """The axes are (1, 0), (2, 1, 0) or (3, 1, 2, 0); elements have 2 or 4 bytes."""
+    """The axes must be (1, 0), (2, 1, 0) or (3, 1, 2, 0), and elements must have 2 or 4 bytes."""
     dst, src, axes = call.dst, call.src, call.axes
     order = _TRANSPOSE_AXES.get(len(src.shape))
     if order is None or (axes is not None and axes != order and axes != list(order)):
@@ -137,8 +138,8 @@ def _turned(call: Call) -> None:
 
 
 def _hardware_transpose(call: Call) -> None:
-    """By hwdge, src has 16 rows (in 3 or 4 dimensions 1, 2, 4, 8 or 16 whose product with shape[-2] is a multiple of
-    16), up to 128 columns and elements of 2 bytes; swdge goes with a vector of indices."""
+    """With hwdge, src must have 16 rows (in 3 or 4 dimensions: 1, 2, 4, 8 or 16 rows whose product with shape[-2] is a
+    multiple of 16), up to 128 columns and 2-byte elements. swdge requires a vector of indices."""
     mode, src, rows = call.dge_mode, call.src, call.src.shape[0]
     if mode is _SOFTWARE and not src.gathers:
         raise NkiValidationError(
@@ -146,7 +147,7 @@ def _hardware_transpose(call: Call) -> None:
         )
     if src.gathers and call.oob_mode is _SKIP:
         check_skipped_transpose(call.core)
-    if mode is _NO_DGE:  # used by nki-library's norm_tkg_utils
+    if mode is _NO_DGE:  # used by norm_tkg_utils of nki-library
         call.core.warn("dma_transpose: dge_mode none; the documentation has unknown and hwdge")
     if mode is not _HARDWARE:
         return
@@ -173,7 +174,7 @@ def dma_transpose(
     oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
     name: str | None = None,
 ) -> Instruction:
-    """dst = src with its axes reversed, as (1, 0), (2, 1, 0) or (3, 1, 2, 0), into SBUF."""
+    """Transpose src into dst in SBUF, with the axes permuted by (1, 0), (2, 1, 0) or (3, 1, 2, 0)."""
     core = active("dma_transpose")
     settled = core.settle("dma_transpose", dst, src, axes, priority, dge_mode, oob_mode)
     check_transposed_rows(core, dst)
@@ -189,7 +190,8 @@ def _transpose_values(dst: NkiTensor, src: NkiTensor, order: tuple[int, ...]) ->
 
 
 def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -> None:
-    """The constraints of an address for each row (nki/deep-dives/nki-dge.rst): GpSimd makes the descriptors."""
+    """Check the constraints for a separate address per row, whose descriptors are generated by GpSimd
+    (nki/deep-dives/nki-dge.rst)."""
     if not tensor.gathers:
         return
     if core.target.generation < 3:
@@ -220,8 +222,11 @@ def hbm_bytes(dst: NkiTensor, src: NkiTensor) -> int:
 
 
 def _transfer(core: NeuronCore, mode: dge_mode, dst: NkiTensor, src: NkiTensor, transpose: bool = False) -> Transfer:
-    """Return the transfer of the queues, with its descriptor generator: GpSimd if an address is known only at run time,
-    unless the kernel asks for another (nki/deep-dives/nki-dge.rst; profiles show it for `scalar_offset`)."""
+    """Return the transfer of the DMA queues, including its descriptor generator.
+
+    If an address is known only at run time, GpSimd generates the descriptors, unless the kernel requests hwdge
+    (nki/deep-dives/nki-dge.rst; profiles confirm it for `scalar_offset`).
+    """
     dynamic = dst.is_indirect() or src.is_indirect()
     software = mode is _SOFTWARE or (dynamic and mode is not _HARDWARE)
     dge = software or mode is _HARDWARE or (core.dge and mode is not _NO_DGE)

@@ -1,4 +1,4 @@
-"""DMAs that add: they sum several sources, or accumulate into rows chosen by indices."""
+"""DMAs that add several sources, or that accumulate into rows selected by indices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip
 
 @dataclass(frozen=True, eq=False)
 class Sources(Moved):
-    """1 to 16 tensors of as many elements as dst."""
+    """A sequence of 1 to 16 tensors with the same number of elements as dst."""
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not 1 <= len(value) <= _MOST_SOURCES:
@@ -42,7 +42,7 @@ class Sources(Moved):
 
 
 def _added(call: Call) -> None:
-    """scales are 1.0. With a vector of indices: 2 srcs of which one is indirect, unique_indices."""
+    """scales must be 1.0. A vector of indices requires two srcs, of which one is indirect, and unique_indices=True."""
     dst, srcs, scales = call.dst, call.srcs, call.scales
     if scales is not None and (len(scales) != len(srcs) or any(scale != 1.0 for scale in scales)):
         raise NkiValidationError(f"dma_compute: scales must be 1.0 for each of the {len(srcs)} srcs, came {scales}")
@@ -66,8 +66,11 @@ def dma_compute(
     oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
     name: str | None = None,
 ) -> Instruction:
-    """dst = the sum of srcs, in float32. With an indirect source: dst[indices] += src (the indirect source is dst's
-    rows, as dst is) or dst += src[indices]."""
+    """Write the sum of srcs, computed in float32, to dst.
+
+    With an indirect source, compute dst[indices] += src (the rows of dst are then also one of the sources) or
+    dst += src[indices].
+    """
     core = active("dma_compute")
     settled = core.settle("dma_compute", dst, list(srcs), reduce_op, scales, unique_indices, oob_mode)
     _, outside, transfer = settled[-1]
@@ -88,7 +91,7 @@ def dma_compute(
 
 
 def _add_rows(dst: NkiTensor, srcs: Sequence[NkiTensor], skip: bool) -> None:
-    """Compute dst += the source that is not dst's own memory, row by row, if an index is out of bounds."""
+    """Add the source that is not in the memory of dst to dst, row by row if out-of-bounds indices are skipped."""
     (source,) = [src for src in srcs if src.storage is not dst.storage] or [srcs[1]]
     indirect = dst if isinstance(dst, IndirectTensor) else source
     assert isinstance(indirect, IndirectTensor)

@@ -1,4 +1,4 @@
-"""Moving elements by index within SBUF (GpSimd Engine), and partitions within a quadrant (Vector Engine)."""
+"""Gathers of elements by index within SBUF (GpSimd Engine), and shuffles within a quadrant (Vector Engine)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .declaration import declared, instruction
 from .operands import Call
 from .tensor_operands import Tile
 
-CORE_PARTITIONS = 16  # partitions connected to each of the eight GpSimd cores
-QUADRANT = 32  # partitions within which the Vector Engine can move data
-UNCHANGED = 255  # in a shuffle mask
+CORE_PARTITIONS = 16  # number of partitions connected to each of the eight GpSimd cores
+QUADRANT = 32  # number of partitions among which the Vector Engine can move data
+UNCHANGED = 255  # value in a shuffle mask for partitions that are not written
 _ELEMENTS = (1, 2, 4, 8, 16, 32)
-_MOST_INDICES = 4096  # indices of one GpSimd core in local_gather
+_MOST_INDICES = 4096  # maximum number of indices per GpSimd core in local_gather
 
 
 @instruction(engine.gpsimd, cost=("one_pass", "unit", "indices"))
@@ -32,9 +32,9 @@ def nc_n_gather(
     indices: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("uint32",))],
     name: str | None = None,
 ) -> None:
-    """dst[p, i] = data[p, indices[p, i]], the free axes of data taken as one.
+    """Compute dst[p, i] = data[p, indices[p, i]], with the free axes of data flattened.
 
-    Its time is not published; it is counted as one pass over the indices.
+    The time of this instruction is not published; it is modelled as one pass over the indices.
     """
     values = data.values.reshape(data.shape[0], -1)
     chosen = indices.values.reshape(indices.shape[0], -1).astype(np.int64)
@@ -43,7 +43,7 @@ def nc_n_gather(
 
 
 def _indices_fill(call: Call) -> None:
-    """A group of 16 partitions has 1 to 4096 indices; dst is large enough for the gathered elements."""
+    """A group of 16 partitions must have 1 to 4096 indices, and dst must have the size of the gathered elements."""
     elements, most = call.num_elem_per_idx, CORE_PARTITIONS * call.index.free_size
     if elements not in _ELEMENTS:
         raise NkiValidationError(f"local_gather: num_elem_per_idx {elements} must be one of {_ELEMENTS}")
@@ -65,10 +65,11 @@ def local_gather(
     num_valid_indices: int | None = None,
     name: str | None = None,
 ) -> None:
-    """In each group of 16 partitions: dst[p, i] = src_buffer[p, k : k + num_elem_per_idx] of the i-th index k.
+    """Gather dst[p, i] = src_buffer[p, k : k + num_elem_per_idx] for the i-th index k, per group of 16 partitions.
 
-    The indices of a group are read column by column; k counts elements. dst is large enough for the elements that the
-    valid indices gather. Its time is not published; counted as one pass over the gathered elements.
+    The indices of a group are read column by column, in units of elements. The size of dst is that of the elements
+    gathered by the valid indices. The time of this instruction is not published; it is modelled as one pass over the
+    gathered elements.
     """
     partitions, count = src_buffer.shape[0], dst.free_size // num_elem_per_idx
     values = src_buffer.values.reshape(partitions, -1)
@@ -84,8 +85,8 @@ def local_gather(
 
 
 def _shuffle(call: Call) -> None:
-    """shuffle_mask has 32 elements, each 0 to 31 or 255 (leave it), that are partitions of src; dst has as many
-    elements in a partition as src."""
+    """shuffle_mask must have 32 elements, each of which is a partition of src (0 to 31) or 255 (unchanged). dst and src
+    must have the same number of elements per partition."""
     dst, src, mask = call.dst, call.src, call.shuffle_mask
     if dst.free_size != src.free_size:
         raise call.refuse("dst", dst, f"must have as many elements as src {src.label}")
@@ -108,7 +109,7 @@ def _shuffle(call: Call) -> None:
 
 
 def _quadrant_starts(call: Call) -> None:
-    """dst and src start where as many quadrants as the larger one fills may start."""
+    """dst and src must start at a partition that is valid for the number of quadrants of the larger one."""
     dst, src = call.dst, call.src
     quadrants = -(-max(dst.shape[0], src.shape[0]) // QUADRANT)
     allowed = {1: (0, 32, 64, 96), 2: (0, 64)}.get(quadrants, (0,))
@@ -127,7 +128,7 @@ def nc_stream_shuffle(
     shuffle_mask: Sequence[int],
     name: str | None = None,
 ) -> Instruction:
-    """In each quadrant of 32 partitions: dst[i] = src[shuffle_mask[i]]; dst[i] stays where the mask is 255."""
+    """Compute dst[i] = src[shuffle_mask[i]] in each quadrant of 32 partitions; 255 leaves dst[i] unchanged."""
     core = active("nc_stream_shuffle")
     unit, cost, _, (moved,) = core.settle("nc_stream_shuffle", dst, src, tuple([int(lane) for lane in shuffle_mask]))
     reads = (src,) if len(moved) == dst.shape[0] else (src, dst)

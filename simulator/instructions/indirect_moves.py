@@ -1,4 +1,4 @@
-"""Moves between tensors, one of which has a run-time address."""
+"""Copies between tensors of which at least one has a run-time address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .checks import cast_values, shaped
 
 
 def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
-    """Compute dst = src if either is indirect; rows with an index out of bounds are skipped (`skip`) or an error."""
+    """Copy src to dst if either is indirect. Rows with an out-of-bounds index are skipped if `skip`, otherwise an error
+    is raised."""
     masks = [t.inside() for t in (dst, src) if isinstance(t, IndirectTensor)]
     if not skip or all(mask.all() for mask in masks):
         dst.write(shaped(cast_values(src, dst), dst.shape))

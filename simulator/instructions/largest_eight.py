@@ -1,4 +1,4 @@
-"""Searches on the Vector Engine, eight values at a time: the largest, their positions, and replacing them."""
+"""Searches for eight values per instruction on the Vector Engine: the largest, their positions, and replacements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tensor_operands import Tile
 
 _VECTOR = engine.vector
 _INDICES = ("uint32", "uint16")
-_SEARCHED = (8, 16384)  # least and most elements of a partition
+_SEARCHED = (8, 16384)  # minimum and maximum number of elements per partition
 
 
 @instruction(_VECTOR, cost=("reduce", "src"), repeatable=True)
@@ -23,7 +23,7 @@ def max8(
     src: Annotated[NkiTensor, Tile(elements=_SEARCHED, dimensions=3)],
     name: str | None = None,
 ) -> None:
-    """dst[:, 0:8] = the 8 largest values of each partition, in descending order."""
+    """Write the 8 largest values of each partition to dst[:, 0:8], in descending order."""
     values = float_values(src).reshape(src.shape[0], -1)
     dst.write(shaped(-np.sort(-np.partition(values, -8, axis=1)[:, -8:], axis=1), dst.shape))
 
@@ -35,15 +35,15 @@ def nc_find_index8(
     vals: Annotated[NkiTensor, Tile(partitions_of="data", elements=(8, 8), dimensions=3)],
     name: str | None = None,
 ) -> None:
-    """dst[:, i] = the first position of vals[:, i] in each partition of data; all ones if it does not occur.
+    """Write the first position of vals[:, i] in each partition of data to dst[:, i], or all ones if there is none.
 
-    Equal vals take one occurrence each, in order (release notes of NKI 0.6).
+    Equal vals are matched with separate occurrences, in order (release notes of NKI 0.6).
     """
     values = float_values(data).reshape(data.shape[0], -1)
     wanted = float_values(vals).reshape(vals.shape[0], 8)
     missing = np.iinfo(dst._dtype.held).max
     result = np.empty(wanted.shape, np.int64)
-    free = np.ones(values.shape, bool)  # positions not yet paired with a value
+    free = np.ones(values.shape, bool)  # positions that are not yet matched with a value
     for column in range(8):
         hit = (values == wanted[:, column : column + 1]) & free
         first, found = hit.argmax(axis=1), hit.any(axis=1)
@@ -64,14 +64,15 @@ def nc_match_replace8(
     ] = None,
     name: str | None = None,
 ) -> None:
-    """dst = data with the first occurrence of each of the 8 vals replaced by imm; their positions go to dst_idx.
+    """Copy data to dst, replacing the first occurrence of each of the 8 vals by imm; write the positions to dst_idx.
 
-    Equal vals take one occurrence each, the last of them the first (all ones where there is none).
+    Equal vals are matched with separate occurrences, of which the last val is matched with the first. The position is
+    all ones if there is no occurrence.
     """
     partitions = data.shape[0]
     values = float_values(data).reshape(partitions, -1).copy()
     wanted = float_values(vals).reshape(partitions, 8)
-    free = np.ones(values.shape, bool)  # positions not yet matched with a value
+    free = np.ones(values.shape, bool)  # positions that have not been matched with a value
     found = np.full((partitions, 8), -1, np.int64)
     for column in range(7, -1, -1):
         hit = (values == wanted[:, column : column + 1]) & free

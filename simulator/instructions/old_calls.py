@@ -1,4 +1,4 @@
-"""Explains calls in the style of the first NKI, whose instructions returned tiles."""
+"""Error messages for calls in the style of the first version of NKI, in which instructions returned tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFIT = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:missing|got an unexpected|got multi
 
 @contextmanager
 def explaining_old_calls() -> Iterator[None]:
-    """Explain the change in the TypeError of an instruction that is called for its value."""
+    """Explain the change of the API if an instruction that is called for its return value raises a TypeError."""
     try:
         yield
     except TypeError as error:
@@ -28,8 +28,8 @@ def explaining_old_calls() -> Iterator[None]:
 
 
 def _writes_to_dst(name: str) -> bool:
-    """True of an instruction whose first parameter is dst."""
-    from ..nki.api import table  # lazy: nki imports the core, which imports this module
+    """Return True if the first parameter of an instruction is dst."""
+    from ..nki.api import table  # imported lazily, because nki imports the core, which imports this module
 
     for entry in table()["functions"]:
         if entry["module"] == "nki.isa" and entry["name"] == name:
@@ -38,7 +38,7 @@ def _writes_to_dst(name: str) -> bool:
 
 
 def _wants_value(trace: TracebackType | None) -> bool:
-    """True if the last frame of a traceback outside of the simulator uses the return value of the call."""
+    """Return True if the last frame of a traceback outside the simulator uses the return value of the call."""
     last = None
     while trace is not None:
         last = last if last is not None and ours(trace.tb_frame.f_code.co_filename) else trace

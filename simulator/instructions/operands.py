@@ -1,7 +1,7 @@
-"""Kinds of operands that instructions declare: the allowed values of each, and the error for others.
+"""Kinds of operands in the declarations of instructions: their allowed values, and the errors for other values.
 
-`check` checks an operand alone and resolves it (a function to its operator, a number to its enum member); `relate`
-checks it against others. `limits` describes the same fields for the documentation.
+`check` validates a single operand and resolves it (for example, a function to its operator, or a number to its enum
+member); `relate` validates it against other operands. `limits` describes the allowed values for the documentation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 
 class Call:
-    """A call being checked: `core`, `instruction` (its name), `unit` (its engine), and each operand by name."""
+    """A call that is being checked.
+
+    Its attributes are `core`, `instruction` (the name), `unit` (the engine), and all operands by name.
+    """
 
     def __init__(self, core: NeuronCore, instruction: str, operands: Iterable[tuple[str, Any]]) -> None:
         self.core = core
@@ -46,29 +49,29 @@ class Call:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def refuse(self, operand: str, value: Any, why: str) -> NkiValidationError:
-        """Return the error for an operand."""
+        """Return the error for an invalid operand."""
         shown = value.label if isinstance(value, NkiTensor) else repr(value)
         return NkiValidationError(f"{self.instruction}: {operand} {shown} {why}")
 
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A parameter that accepts any value; `optional`: None means not given."""
+    """A parameter that accepts any value. If `optional`, None means that it is not specified."""
 
     optional: bool = field(default=False, kw_only=True)
     resolves: ClassVar[bool] = False  # True if `check` returns something other than the value
 
     @property
     def relates(self) -> bool:
-        """True if it is checked against other operands."""
+        """Return True if the operand is checked against other operands."""
         return True
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        """Return the value as the instruction uses it; NkiValidationError if it is not allowed."""
+        """Return the value in the form used by the instruction; raise NkiValidationError if it is not allowed."""
         return value
 
     def relate(self, call: Call, name: str, value: Any) -> None:
-        """Raise NkiValidationError if the value does not fit the other operands."""
+        """Raise NkiValidationError if the value is not compatible with the other operands."""
 
     @property
     def limits(self) -> str:
@@ -78,19 +81,19 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Unchecked(Operand):
-    """A parameter that no check and no cost depends on."""
+    """A parameter that does not affect any check or cost."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scalar(Operand):
-    """A number, or a tile with one element for each partition of the operand `of`.
+    """A number, or a tile with one element per partition of the operand `of`.
 
-    `operator` names the operand that it is combined by: one that takes one input has None or 0 here, one on bits an
-    integer or a tile of integers.
+    `operator` is the name of the operand that specifies the operator applied to it. For a unary operator, the value
+    must be None or 0; for a bit operator, it must be an integer or a tile of integers.
     """
 
     of: str = "data"
-    dtypes: tuple[str, ...] = ("float32",)  # allowed dtypes of a tile, () for all
+    dtypes: tuple[str, ...] = ("float32",)  # allowed dtypes of a tile, or () if all are allowed
     refused: tuple[str, ...] = ()
     operator: str = ""
 
@@ -140,9 +143,10 @@ def _is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Operator(Operand):
-    """An ALU operator among `allowed`; `binary`: with two inputs, `arithmetic`: not a bit operator.
+    """One of the ALU operators in `allowed`.
 
-    With a bit operator, the operands `bits_of` must be integer tiles.
+    If `binary`, the operator must have two inputs; if `arithmetic`, it must not be a bit operator. If it is a bit
+    operator, the operands in `bits_of` must be integer tiles.
     """
 
     resolves: ClassVar[bool] = True
@@ -183,7 +187,7 @@ class Operator(Operand):
 
     @property
     def names(self) -> frozenset[str]:
-        """The allowed operators."""
+        """Return the names of the allowed operators."""
         return frozenset(name for name in self.allowed if not self._misfit(ALU[name]))
 
     @property
@@ -204,7 +208,7 @@ def shown_operators(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Named(Operand):
-    """A function of nki.language by name, among `allowed`, which include functions that are not ALU operators."""
+    """One of the nki.language functions named in `allowed`, including functions that are not ALU operators."""
 
     resolves: ClassVar[bool] = True
     allowed: tuple[str, ...]
@@ -212,7 +216,7 @@ class Named(Operand):
 
     @property
     def names(self) -> frozenset[str]:
-        """The functions that are allowed."""
+        """Return the names of the allowed functions."""
         return frozenset(self.allowed)
 
     def check(self, call: Call, name: str, value: Any) -> Any:
@@ -229,7 +233,7 @@ class Named(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Function(Named):
-    """An activation function, whose lookup table is `table` of the call."""
+    """An activation function. `check` sets the attribute `table` of the call to its lookup table."""
 
     allowed: tuple[str, ...] = tuple(ACTIVATIONS)
     why: str = "is not an activation function"
@@ -246,7 +250,7 @@ class Function(Named):
 
 @dataclass(frozen=True, eq=False)
 class Member(Operand):
-    """A member of an enum of nki.isa, restricted to `allowed` if given."""
+    """A member of an nki.isa enum, restricted to `allowed` if specified."""
 
     resolves: ClassVar[bool] = True
     kind: type[Enum] = Enum
@@ -265,7 +269,7 @@ class Member(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Integer(Operand):
-    """An integer from `least` to `most`."""
+    """An integer between `least` and `most`, inclusive."""
 
     least: int = -(1 << 31)
     most: int = (1 << 31) - 1
@@ -286,9 +290,9 @@ class Integer(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Number(Operand):
-    """A number, not a tile."""
+    """A number. Tiles are not allowed."""
 
-    booleans: bool = False  # accept booleans as 0 and 1
+    booleans: bool = False  # if True, booleans are accepted as 0 and 1
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         return check_number(call, name, value, self.booleans)
@@ -299,14 +303,14 @@ class Number(Operand):
 
 
 def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
-    """Return the number; NkiValidationError if it is not one."""
+    """Return the value if it is a number; raise NkiValidationError otherwise."""
     if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise NkiValidationError(f"{call.instruction}: {name} must be a number, not {value!r}")
     return value
 
 
 def among(names: Sequence[str], most: int = 4) -> str:
-    """Format allowed values: "a", "a or b", "one of a, b, c, d, e"; "of a float type" for all float types."""
+    """Format allowed values, for example "a", "a or b", "one of a, b, c, d, e", or "of a float type" for all floats."""
     if tuple(names) == FLOATS:
         return "of a float type"
     if len(names) > most:

@@ -1,7 +1,8 @@
-"""The operators that instructions take as `op`: ALU operators and activation functions.
+"""The operators that instructions accept as `op`: ALU operators and activation functions.
 
-In NKI an operator is the `nki.language` function itself (`op=nl.add`). What each computes is defined here once, on held
-values (float32, or integers for bit operators). Source: the tables of nki/api/nki.api.shared.rst.
+In NKI, an operator is specified by the `nki.language` function itself (`op=nl.add`). This module defines the
+computation of each operator, on values in the simulator's representation (float32, or integers for bit operators).
+Source: the tables of nki/api/nki.api.shared.rst.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ F32 = np.float32
 class AluOperator:
     """An operator of the Vector, Scalar and GpSimd ALUs.
 
-    `bits` operators work on the bit patterns of integers, all others on float32. `reduction` is the NumPy reduction
-    where the hardware allows one, `generation` the first NeuronCore version that has the operator.
+    Operators with `bits` process the bit patterns of integers; all others process float32. `reduction` is the NumPy
+    reduction if the hardware supports one, and `generation` is the first NeuronCore version with the operator.
     """
 
     name: str
@@ -43,7 +44,8 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
-    """Return the signed operand whose magnitude wins; of equals, the second (nl.abs_max)."""
+    """Return a function that selects the signed operand whose magnitude wins, or the second if they are equal
+    (nl.abs_max)."""
 
     def choose(a: Array, b: Array) -> Array:
         return np.where(wins(np.abs(a), np.abs(b)), a, b)
@@ -52,7 +54,7 @@ def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _power(a: Array, b: Array) -> Array:
-    if np.result_type(a, b).kind in "iu":  # NumPy has no negative integer powers
+    if np.result_type(a, b).kind in "iu":  # NumPy does not support negative integer powers of integers
         return np.power(np.asarray(a, np.float64), b)
     return np.power(a, b)
 
@@ -73,7 +75,7 @@ def _logical_reduction(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _over_last(function: np.ufunc) -> Callable[..., Array]:
-    """Reduce a ufunc over several trailing axes, in order."""
+    """Return a function that reduces several trailing axes with a ufunc, in order."""
 
     def reduce(values: Array, axis: tuple[int, ...]) -> Array:
         result: Array = function.reduce(values.reshape(*values.shape[: axis[0]], -1), axis=-1)
@@ -124,8 +126,8 @@ def _logical_shift_right(a: Array, b: Array) -> Array:
 
 # Activation functions
 
-# W. J. Cody's rational approximations of the error function (1969), good to float64: (numerator, denominator)
-# coefficients for |x| <= 0.46875, and for erfc up to 4, where erf is 1 in float32.
+# Coefficients (numerator, denominator) of W. J. Cody's rational approximations of the error function (1969), which are
+# accurate to float64: erf for |x| <= 0.46875, and erfc up to 4, beyond which erf is 1 in float32.
 _Coefficients = tuple[tuple[float, ...], tuple[float, ...]]
 _ERF_SMALL: _Coefficients = (
     (
@@ -151,7 +153,7 @@ _ERFC_MIDDLE: _Coefficients = (
 
 
 def erf(x: Array) -> Array:
-    """Return the error function of float32 values, to float32 accuracy."""
+    """Return the error function of float32 values, with float32 accuracy."""
     wide = np.asarray(x, np.float64)
     magnitude = np.abs(wide)
     p, q = _ERF_SMALL
@@ -206,8 +208,8 @@ def _softplus(x: Array) -> Array:
 
 
 def _sin(x: Array) -> Array:
-    # Outside [-pi, pi] the Scalar Engine extrapolates a cubic, so that sin(9.0) is about 27.65 (nki.api.shared.rst,
-    # nki-act-func): the expansion around the end of the range gives that value.
+    # Outside [-pi, pi], the Scalar Engine extrapolates a cubic polynomial, so that sin(9.0) is about 27.65
+    # (nki.api.shared.rst, nki-act-func). The Taylor expansion around the end of the range yields this value.
     beyond = np.abs(x) - F32(math.pi)
     cubic = beyond * (beyond * beyond / F32(6) - F32(1))
     return np.where(beyond <= 0, np.sin(x), np.sign(x) * cubic)
@@ -215,8 +217,8 @@ def _sin(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Domain:
-    """The inputs for which a function of the Scalar Engine is valid: `low` to `high`, for both signs if `signed`
-    (nki.api.shared.rst, tbl-act-func)."""
+    """The range of inputs, `low` to `high`, for which a function of the Scalar Engine is valid (nki.api.shared.rst,
+    tbl-act-func). If `signed`, the range applies to the magnitudes."""
 
     low: float
     high: float
@@ -224,7 +226,7 @@ class Domain:
     signed: bool = False
 
     def outside(self, values: Array) -> Array:
-        """Return the values outside; NaN is ignored."""
+        """Return the values outside the domain, ignoring NaN."""
         seen = np.abs(values) if self.signed else values
         found: Array = values[(seen < F32(self.low)) | (seen > F32(self.high))]
         return found
@@ -242,15 +244,15 @@ _DOMAINS = {
 
 @dataclass(frozen=True)
 class ActivationFunction:
-    """A function of the Scalar Engine. Functions of one `table` share a lookup table that the engine must load once."""
+    """A function of the Scalar Engine. Functions with the same `table` share a lookup table, which must be loaded."""
 
     name: str
     compute: Callable[[Array], Array]
     table: str
-    domain: Domain | None = None  # None: all numbers
+    domain: Domain | None = None  # None if the function is valid for all numbers
 
     def watched(self, tell: Callable[[str], None], instruction: str) -> ActivationFunction:
-        """Return the function with warnings for inputs for which the engine's results are invalid."""
+        """Return a copy of the function that warns about inputs for which the results of the engine are invalid."""
         domain, compute = self.domain, self.compute
         assert domain is not None
 
@@ -266,7 +268,7 @@ class ActivationFunction:
         return replace(self, compute=look)
 
 
-_IN_EVERY_TABLE = ""  # copy-like functions work with any table loaded
+_IN_EVERY_TABLE = ""  # copy-like functions work with any lookup table
 
 ACTIVATIONS: dict[str, ActivationFunction] = {
     name: ActivationFunction(name, compute, table, _DOMAINS.get(name))
@@ -316,7 +318,10 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
 
 
 def activation_function(op: object, instruction: str) -> ActivationFunction:
-    """Return the activation function that a kernel passed as `op=nl.<name>`; it warns of inputs outside its domain."""
+    """Return the activation function that a kernel passed as `op=nl.<name>`.
+
+    The function warns about inputs outside its domain.
+    """
     found = ACTIVATIONS.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(

@@ -1,9 +1,9 @@
 """Instructions whose destination overlaps a source, so that they may write elements before reading them.
 
-Engines stream: an element passes through the pipeline while others are still read, and AWS documents no order of an
-instruction's reads and writes (only that `nc_stream_shuffle` may work in place). Writing each element onto itself is
-safe, and so is writing elements that have been read; the rest is undefined, although the simulator computes it as if
-all elements were read first.
+Engines process elements in a pipeline, so results are written while other elements are still being read. AWS does not
+document the order of the reads and writes of an instruction, only that `nc_stream_shuffle` may operate in place. It is
+safe if each element is written to its own location, or if only elements that were already read are overwritten. All
+other cases are undefined, although the simulator computes them as if all elements were read first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STREAMED = frozenset(
         *("tensor_reduce", "tensor_scalar_reduce", "reciprocal", "exponential"),
         *("activation", "activation_reduce", "activate2"),
     }
-)  # process elements one after another, in the order of the pattern
-MOVED = frozenset({"dma_copy"})  # moved in pieces, by several queues
+)  # instructions that process elements sequentially, in the order of the access pattern
+MOVED = frozenset({"dma_copy"})  # instructions whose data is split among several queues
 
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # first byte, extents, strides in elements, item size
 
 
 def clobbers(op: str, written: Any, read: Any) -> bool:
-    """True if `op` may write an element of `read` before reading it. Both are views of one storage."""
+    """Return True if `op` may write an element of `read` before reading it. Both are views of the same storage."""
     if written.offset == read.offset and written.strides == read.strides and written.shape == read.shape:
         return False
     if not written.access.overlaps(read.access) or written.is_indirect() or read.is_indirect():
@@ -44,14 +44,16 @@ def _pattern(view: Any) -> Pattern:
 
 @lru_cache(maxsize=4096)
 def _overtakes(written: Pattern, read: Pattern) -> bool:
-    """True if a stream writes a byte before reading it. With several inputs per output, as in a reduction, the last of
-    them is read before the output is written; a single input (a scalar of the partition) is read before the first
-    output."""
+    """Return True if an instruction that streams elements writes a byte before reading it.
+
+    If there are several inputs per output, as in a reduction, all of them are read before the output is written. A
+    single input (a scalar of the partition) is read before the first output.
+    """
     outputs, inputs = _bytes(written), _bytes(read)
     if len(inputs) == 1 or len(inputs) < len(outputs):
         return False
     first = min(outputs.min(), inputs.min())
-    # the position at which each byte is written
+    # the position in the stream at which each byte is written
     turn = np.full(int(max(outputs.max(), inputs.max()) - first) + 1, len(inputs))
     turns = (np.arange(len(outputs)) + 1) * len(inputs) // len(outputs) - 1
     for column in range(outputs.shape[1]):
@@ -60,7 +62,7 @@ def _overtakes(written: Pattern, read: Pattern) -> bool:
 
 
 def _bytes(pattern: Pattern) -> Array:
-    """Return the bytes of each element of a partition, [elements, bytes of one], in the order of the pattern."""
+    """Return the byte addresses of the elements of a partition, [elements, item size], in the order of the pattern."""
     start, extents, strides, size = pattern
     places = np.zeros(1, np.int64)
     for extent, stride in zip(extents, strides):

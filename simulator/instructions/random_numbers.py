@@ -1,8 +1,9 @@
-"""Random numbers of the Vector and the GpSimd Engine.
+"""Random numbers of the Vector Engine and the GpSimd Engine.
 
-GpSimd has one generator for each partition, the Vector Engine four used in turn, here Marsaglia's XORWOW, the algorithm
-that the API names. How the chip derives states from a seed is not documented: a kernel gets the same numbers in every
-run of the simulator, but not those of the chip. A run starts from a fixed state.
+Each partition has one generator in GpSimd and four in the Vector Engine, which are used in turn. They are simulated by
+Marsaglia's XORWOW, which is the algorithm specified by the API. The derivation of states from a seed is not documented,
+so a kernel generates the same numbers in every run of the simulator, but not the same numbers as the chip. Every run
+starts from a fixed state.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from .declaration import Engine, instruction
 from .operands import Call, Scalar
 from .tensor_operands import Tile
 
-WORDS = 6  # words of one generator's state: five of the shift register and a counter
-# generators of each partition: 6 or 24 words of state (nisa.rand_set_state)
+WORDS = 6  # words in the state of one generator: five for the shift register, and one for a counter
+# Number of generators per partition; their states have 6 or 24 words in total (nisa.rand_set_state).
 GENERATORS = {engine.gpsimd: 1, engine.vector: 4}
-_STEP = np.uint32(362437)  # step of the counter
+_STEP = np.uint32(362437)  # increment of the counter
 _STATE = {engine.gpsimd: "gpsimd random numbers", engine.vector: "vector random numbers"}
 _INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 _RAND2_TYPES = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "tfloat32", *_INTEGERS)
@@ -39,13 +40,13 @@ def rng(
     engine: Annotated[engine, Engine()] = engine.vector,
     name: str | None = None,
 ) -> None:
-    """dst = random integers: the low bits of 32 random ones."""
+    """Fill dst with random integers, which are the low bits of 32-bit random numbers."""
     core = active("rng")
     dst.write(shaped(_draw(core, engine, dst).astype(dst._dtype.held), dst.shape))
 
 
 def _ordered(call: Call) -> None:
-    """Two numbers: min is less than max."""
+    """If min and max are numbers, min must be less than max."""
     low, high = call.min, call.max
     if not isinstance(low, NkiTensor) and not isinstance(high, NkiTensor) and not low < high:
         raise NkiValidationError(f"rand2: min {low} must be less than max {high}")
@@ -58,7 +59,10 @@ def rand2(
     max: Annotated[Any, Scalar("dst")],
     name: str | None = None,
 ) -> None:
-    """dst = uniform random numbers in [min, max]; numbers or one a partition. NeuronCore-v4 and newer."""
+    """Fill dst with uniform random numbers in [min, max] (NeuronCore-v4 and newer).
+
+    The bounds are numbers, or tiles with one element per partition.
+    """
     core = active("rand2")
     unit = _uniform(core, dst)
     low, high = broadcast_value(min, 2), broadcast_value(max, 2)
@@ -66,7 +70,8 @@ def rand2(
 
 
 def _probability(call: Call) -> None:
-    """prob is 0 to 1; a tile of it is float32 where data is of integers, else of any float type."""
+    """prob must be between 0 and 1. If it is a tile, it must be float32 if data contains integers, otherwise any float
+    type."""
     prob = call.prob
     if not isinstance(prob, NkiTensor):
         if not 0 <= prob <= 1:
@@ -84,7 +89,7 @@ def dropout(
     prob: Annotated[Any, Scalar(dtypes=())],
     name: str | None = None,
 ) -> None:
-    """dst = data, or 0 with probability prob (a number or one a partition)."""
+    """Copy data to dst, replacing each element by 0 with probability prob (a number, or one element per partition)."""
     core = active("dropout")
     kept = _uniform(core, dst) >= broadcast_value(prob, 2)
     values = data.values
@@ -92,7 +97,7 @@ def dropout(
 
 
 def _one_word(call: Call) -> None:
-    """src_seeds is one 32-bit value, [1, 1]."""
+    """src_seeds must be a single 32-bit value [1, 1]."""
     if call.src_seeds.size != 1 or call.src_seeds._dtype.itemsize != 4:
         raise call.refuse("src_seeds", call.src_seeds, "must be one 32-bit value, [1, 1]")
 
@@ -106,7 +111,8 @@ def set_rng_seed(src_seeds: Annotated[NkiTensor, Tile()], name: str | None = Non
 
 
 def _words_of_state(call: Call) -> None:
-    """6 elements in a partition for the GpSimd Engine, 24 for the Vector Engine; dst in SBUF before NeuronCore-v4."""
+    """The state must have 6 elements per partition for the GpSimd Engine and 24 for the Vector Engine; before
+    NeuronCore-v4, dst must be in SBUF."""
     operand = "dst" if call.instruction == "rand_get_state" else "src_seeds"
     tensor, words = getattr(call, operand), WORDS * GENERATORS[call.unit]
     if tensor.free_size != words:
@@ -130,7 +136,7 @@ def rand_set_state(
     engine: Annotated[engine, Engine()] = engine.gpsimd,
     name: str | None = None,
 ) -> None:
-    """The states of an engine's generators = src_seeds, 6 (GpSimd) or 24 (Vector) uint32 a partition."""
+    """Set the states of an engine's generators to src_seeds, with 6 (GpSimd) or 24 (Vector) uint32 per partition."""
     core = active("rand_set_state")
     values = src_seeds.values.reshape(src_seeds.shape[0], -1, WORDS)
     _states(core, engine, src_seeds)[:] = values
@@ -150,13 +156,13 @@ def rand_get_state(
     engine: Annotated[engine, Engine()] = engine.gpsimd,
     name: str | None = None,
 ) -> None:
-    """dst = the states of an engine's generators, 6 (GpSimd) or 24 (Vector) uint32 a partition."""
+    """Write the states of an engine's generators to dst, with 6 (GpSimd) or 24 (Vector) uint32 per partition."""
     core = active("rand_get_state")
     dst.write(shaped(_states(core, engine, dst).reshape(dst.shape[0], -1), dst.shape))
 
 
 def _states(core: NeuronCore, unit: engine, tensor: NkiTensor) -> Array:
-    """Return the states for the partitions of a tensor, [partition, generator, word] uint32."""
+    """Return the generator states of the partitions of a tensor, as uint32 [partition, generator, word]."""
     found = core.registers.get(_STATE[unit])
     if found is None:
         found = core.registers[_STATE[unit]] = _seeded(0, GENERATORS[unit])
@@ -171,7 +177,7 @@ def _seeded(seed: int, generators: int) -> Array:
 
 
 def _draw(core: NeuronCore, unit: engine, dst: NkiTensor) -> Array:
-    """Return the next random words for the elements of dst, [partitions, elements] uint32."""
+    """Return the next random words for the elements of dst, as uint32 [partitions, elements]."""
     states = _states(core, unit, dst)
     partitions, count = dst.shape[0], dst.free_size
     turns = -(-count // states.shape[1])
@@ -189,7 +195,7 @@ def _draw(core: NeuronCore, unit: engine, dst: NkiTensor) -> Array:
 
 
 def _uniform(core: NeuronCore, dst: NkiTensor) -> Array:
-    """Return random float32 in [0, 1) from the Vector Engine's generators, 24 bits each."""
+    """Return random float32 numbers in [0, 1) with 24 random bits each, from the Vector Engine's generators."""
     words = _draw(core, _VECTOR, dst)
     uniform: Array = (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
     return uniform

@@ -1,6 +1,6 @@
-"""Registers of the engines' sequencers: setting, loading and storing them.
+"""Instructions that set, load and store registers of the engines' sequencers.
 
-A register that addresses a DMA belongs to the queue's engine, so these run on the Sync Engine.
+A register that addresses a DMA belongs to the engine of the queue, so these instructions run on the Sync Engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DTYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32")
 
 @dataclass(frozen=True, eq=False)
 class Register(Operand):
-    """A register; `written`: not the variable of a dynamic loop."""
+    """A register. If `written`, it must not be the variable of a dynamic loop."""
 
     written: bool = False
 
@@ -45,7 +45,7 @@ class Register(Operand):
 
 
 def _value_of_register(call: Call) -> None:
-    """src is a register, or an integer that fits its 32 bits."""
+    """src must be a register, or an integer that fits the 32 bits of a register."""
     src = call.src
     if isinstance(src, VirtualRegister):
         return
@@ -56,7 +56,7 @@ def _value_of_register(call: Call) -> None:
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """Return a register that holds x, or nothing yet."""
+    """Return a new register that contains x, or that is not initialised if x is None."""
     register = VirtualRegister()
     if x is not None:
         register_move(register, x)
@@ -65,7 +65,7 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 @declared(engine.sync, cost=("register",), rules=(_value_of_register,))
 def register_move(dst: Annotated[VirtualRegister, Register(written=True)], src: Any) -> Instruction:
-    """dst = src, an integer or another register."""
+    """Copy src, which is an integer or another register, to dst."""
     core = active("register_move")
     _, cost, _, _ = DECLARATIONS["register_move"](core, dst, src)
     instruction = core.issue("register_move", engine.sync, (), (), cost)
@@ -86,7 +86,10 @@ def register_load(
     dst: Annotated[VirtualRegister, Register(written=True)],
     src: Annotated[NkiTensor, OneElement((*_DTYPES, *FLOATS))],
 ) -> Instruction:
-    """dst = the one element of src, in HBM or SBUF (of a float its bits; of narrow ones since NKI 0.7)."""
+    """Load the single element of src, in HBM or SBUF, into dst.
+
+    If the element is a float, its bits are loaded; narrow floats are supported since NKI 0.7.
+    """
     core = active("register_load")
     _, cost, _, _ = DECLARATIONS["register_load"](core, dst, src)
     instruction = core.issue("register_load", engine.sync, (), (src,), cost)
@@ -102,7 +105,7 @@ def register_load(
 def register_store(
     dst: Annotated[NkiTensor, OneElement(_DTYPES, written=True)], src: Annotated[VirtualRegister, Register()]
 ) -> Instruction:
-    """Store src in the single element of dst, in HBM or SBUF; a narrower element gets its low bits."""
+    """Store src in the single element of dst, in HBM or SBUF. A narrower element receives only the low bits."""
     core = active("register_store")
     _, cost, _, _ = DECLARATIONS["register_store"](core, dst, src)
     if not src.unknown:
@@ -117,7 +120,7 @@ def register_store(
 
 
 def _number(src: NkiTensor) -> int:
-    """Return the one element as an integer; for a float, its bits as an unsigned integer."""
+    """Return the single element as an integer; if it is a float, return its bits as an unsigned integer."""
     value = src.values.reshape(-1)[:1]
     if not src._dtype.is_float:
         return int(value[0])

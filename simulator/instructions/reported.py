@@ -1,29 +1,30 @@
-"""Undocumented rules: kernels that run on chips follow them, or violations were reported to fail.
+"""Undocumented rules, which are followed by kernels that run on chips, or whose violation was reported to fail.
 
-The simulator computes a kernel that breaks one and warns (`ReportedOnChipWarning`), because the compiler may refuse it
-or the chip may compute something else. Sources, as of October 2026:
+If a kernel violates such a rule, the simulator computes the result and issues a `ReportedOnChipWarning`, because the
+compiler may reject the kernel or the chip may compute a different result. Sources, as of October 2026:
 
-- Words of PSUM: public kernels for NeuronCore-v3 transpose an odd number of 16-bit rows in float32, because a write
-  must be of whole words. nki-library pads where each transpose begins to a multiple of 4 bytes, and lets it end
-  anywhere (core/subkernels/norm_tkg_utils.py, for `nl.tile_size.psum_min_align`).
-- One column: the same public kernels make a [P, 1] tile as a view of a wider one, so that what the compiler places
-  behind it stays aligned. The least certain of the rules: nki-library has 16-bit tiles and stationary operands of one
-  column (experimental/conv/depthwise_conv1d.py).
-- Sums side by side: of four sums accumulated in turn in one bank, all but the last to begin lost a term on
-NeuronCore-v3,
-  in a public report of October 2026. trainium_inferentia2_arch.rst has one accumulation group in a bank. nki-library
-  accumulates sums in turn after it sets the bank to zero, and leaves `accumulate` out
-  (core/attention/attention_bwd.py).
+- Words of PSUM: public kernels for NeuronCore-v3 use float32 to transpose an odd number of 16-bit rows, because writes
+  must consist of whole words. nki-library aligns the start of each transpose to a multiple of 4 bytes, but not its end
+  (core/subkernels/norm_tkg_utils.py, for `nl.tile_size.psum_min_align`).
+- Single columns: the same public kernels create a [P, 1] tile as a view of a wider tile, so that the tensor that the
+  compiler places behind it remains aligned. This rule is the least certain, because nki-library contains 16-bit tiles
+  and stationary operands with a single column (experimental/conv/depthwise_conv1d.py).
+- Interleaved sums: when four sums were accumulated alternately in one bank on NeuronCore-v3, all except the one started
+  last lost a term, according to a public report of October 2026. trainium_inferentia2_arch.rst describes one
+  accumulation group per bank. nki-library accumulates sums alternately after setting the bank to zero, and does not
+  pass `accumulate` (core/attention/attention_bwd.py).
 - Copies with a bias: `nisa.activation(op=nl.copy, bias=...)` did not add the bias on trn1 with neuronx-cc 2.23
-  (aws-neuron-sdk issue 1296, open since March 2026). nki-library adds biases so on trn2 and trn3
-  (core/utils/interleave_copy.py, core/moe/moe_tkg/selective_expert_mx_impl.py), and so do the kernels of this package,
-  whose values `trninfer doctor --selftest` compares on the chip: they are not warned of there.
-- Indirect transposes with `oob_mode.skip`: a group with some indices out of bounds aborted the DMA and left
+  (aws-neuron-sdk issue 1296, open since March 2026). nki-library adds biases in this way on trn2 and trn3
+  (core/utils/interleave_copy.py, core/moe/moe_tkg/selective_expert_mx_impl.py). The kernels of this package do so as
+  well; they cause no warning on these targets, because `trninfer doctor --selftest` compares their values on the chip.
+- Indirect transposes with `oob_mode.skip`: a group in which some indices were out of bounds aborted the DMA and left
   the device unusable on trn2 and trn3 with SDK 2.32 (aws-neuron-sdk issue 1390, open since September 2026).
-- Rules of the back end's verifier, which refused what the front end had taken, in a public test of kernels for vLLM
-  Neuron of October 2026: a 16-bit slot of PSUM that does not begin at a multiple of 4 bytes; a reshaped view of one
-  partition, whose partition step is 0; a DMA transpose whose output rows are not a multiple of 32 bytes.
-- Names: kernels of nki-library name each tensor of a launch differently, by layer and by turn of a loop.
+- Rules of the back end's verifier: in a public test of kernels for vLLM Neuron of October 2026, it rejected kernels
+  that the front end had accepted. The reasons were a 16-bit slot of PSUM that does not start at a multiple of 4 bytes,
+  a reshaped view of one partition, whose partition step is 0, and a DMA transpose whose output rows are not a multiple
+  of 32 bytes.
+- Names: kernels of nki-library give every tensor of a launch a different name, depending on the layer and the loop
+  iteration.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
 
 _OWN_KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 HALF_WORD = PSUM_ALIGNMENT // 2
-TRANSPOSED_ROW_BYTES = 32  # multiple for an output row of dma_transpose
+TRANSPOSED_ROW_BYTES = 32  # output rows of dma_transpose must be a multiple of this size
 
 
 def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
-    """Warn of a 16-bit destination in PSUM that does not cover whole words."""
+    """Warn about a 16-bit destination in PSUM that does not cover whole words."""
     if dst._dtype.itemsize == HALF_WORD and not _is_in_words(dst):
         core.warn(
             f"{op}: dst {dst.label}, strides {dst.strides}, ends within a word of PSUM; write whole words of "
@@ -56,7 +57,7 @@ def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
 
 
 def _is_in_words(dst: NkiTensor) -> bool:
-    """True if the elements of a partition form runs of whole words. The alignment of runs is checked elsewhere."""
+    """Return True if the elements of a partition form runs of whole words. Alignment is checked elsewhere."""
     run = 1
     for extent, stride in zip(reversed(dst.shape[1:]), reversed(dst.strides[1:])):
         if extent == 1:
@@ -69,7 +70,7 @@ def _is_in_words(dst: NkiTensor) -> bool:
 
 
 def check_stationary(core: NeuronCore, stationary: NkiTensor, columns: int) -> None:
-    """Warn of a 16-bit stationary operand of a single column."""
+    """Warn about a 16-bit stationary operand with a single column."""
     if columns == 1 and stationary._dtype.itemsize == HALF_WORD:
         core.warn(
             f"nc_matmul: stationary {stationary.label} is one column of {stationary.dtype}; two are reported to be "
@@ -79,7 +80,7 @@ def check_stationary(core: NeuronCore, stationary: NkiTensor, columns: int) -> N
 
 
 def check_width(core: NeuronCore, storage: Storage) -> None:
-    """Warn of a 16-bit tile of a single column that the compiler places."""
+    """Warn about a 16-bit tile with a single column whose address is chosen by the compiler."""
     if storage.dtype.itemsize == HALF_WORD and storage.row == 1:
         core.warn(
             f"ndarray {storage.label}: one column of {storage.dtype.name} takes half a word of a partition, and what "
@@ -89,7 +90,7 @@ def check_width(core: NeuronCore, storage: Storage) -> None:
 
 
 def check_copy(core: NeuronCore, instruction: str, op: str, bias: object) -> None:
-    """Warn of a copy by an activation that adds a bias."""
+    """Warn about an activation that copies its input and adds a bias."""
     if op != "copy" or bias is None or (isinstance(bias, (int, float)) and bias == 0):
         return
     if core.target.generation > 2 and Path(core.line_of_kernel()[0]).is_relative_to(_OWN_KERNELS):
@@ -102,7 +103,7 @@ def check_copy(core: NeuronCore, instruction: str, op: str, bias: object) -> Non
 
 
 def check_skipped_transpose(core: NeuronCore) -> None:
-    """Warn of an indirect dma_transpose that skips indices out of bounds."""
+    """Warn about an indirect dma_transpose that skips out-of-bounds indices."""
     core.warn(
         "dma_transpose: oob_mode.skip with a vector of indices; indices out of bounds beside valid ones are reported "
         "to abort the DMA and to leave the device unusable (aws-neuron-sdk issue 1390, trn2 and trn3). Pad the indices "
@@ -112,7 +113,7 @@ def check_skipped_transpose(core: NeuronCore) -> None:
 
 
 def check_slot(core: NeuronCore, op: str, operand: str, tensor: NkiTensor) -> None:
-    """Warn of a 16-bit operand in PSUM that begins within a word."""
+    """Warn about a 16-bit operand in PSUM that does not start at a word boundary."""
     core.warn(
         f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; 16-bit operands "
         f"begin at multiples of {PSUM_ALIGNMENT} (others are reported to be refused by the back end's verifier)",
@@ -121,7 +122,7 @@ def check_slot(core: NeuronCore, op: str, operand: str, tensor: NkiTensor) -> No
 
 
 def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
-    """Warn of a reshaped view of one partition in SBUF or PSUM."""
+    """Warn about a reshaped view of one partition in SBUF or PSUM."""
     tensor.storage.core.warn(
         f"reshape of {tensor.label} to {list(shape)}: the partition step of a reshaped view of one partition is "
         "reported to be 0, which the back end's verifier refuses; use reshape_dim and flatten_dims, or allocate the "
@@ -131,7 +132,7 @@ def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
 
 
 def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
-    """Warn of a DMA transpose whose output rows are not a multiple of TRANSPOSED_ROW_BYTES."""
+    """Warn about a DMA transpose whose output rows are not a multiple of TRANSPOSED_ROW_BYTES."""
     row = dst.row * dst._dtype.itemsize
     if row % TRANSPOSED_ROW_BYTES:
         core.warn(
@@ -142,7 +143,7 @@ def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
 
 
 def check_name(core: NeuronCore, name: str) -> None:
-    """Warn of a name that another tensor of the launch has. A tensor made in a device loop counts once."""
+    """Warn if another tensor of the launch has the same name. A tensor created in a device loop counts once."""
     if name in core.named and not core.looping:
         core.warn(
             f"ndarray {name}: another tensor of this launch has that name; give each its own, by layer and by turn of "
@@ -153,16 +154,21 @@ def check_name(core: NeuronCore, name: str) -> None:
 
 
 class SumsInBanks:
-    """The sums of matmuls in the PSUM banks of one tensor, or of all tensors at explicit addresses."""
+    """The sums accumulated by matmuls in the PSUM banks of one tensor, or of all tensors at explicit addresses."""
 
     __slots__ = ("_banks",)
 
     def __init__(self) -> None:
-        # growing sums, and those interrupted by the start of another
+        # for each bank, the sums being accumulated, and the sums interrupted by the start of another one
         self._banks: dict[int, tuple[set[Access], set[Access]]] = {}
 
     def note(self, here: Access, adds: bool) -> bool:
-        """Record a matmul that begins a sum or adds to one. True if another sum began in its bank in between."""
+        """Record a matmul that starts a sum or, if `adds`, adds to a sum.
+
+        Returns:
+
+            True if the matmul adds to a sum after another sum was started in the same bank.
+        """
         growing, left = self._banks.setdefault(here.byte // PSUM_BANK_BYTES, (set(), set()))
         if adds:
             lost = [known for known in left if known.overlaps(here)]
@@ -177,7 +183,7 @@ class SumsInBanks:
 
 
 def check_sums(core: NeuronCore, dst: NkiTensor, adds: bool) -> None:
-    """Warn of a sum continued after another one began in its bank of PSUM, if `accumulate` is given."""
+    """Warn if a matmul with explicit `accumulate` continues a sum after another one was started in the same bank."""
     storage = dst.storage
     holder = storage if storage.arena is None else storage.arena
     if holder.sums is None:

@@ -1,4 +1,4 @@
-"""Scalar Engine: a function of every element, with scale and bias before it and a running sum after it."""
+"""Scalar Engine: activation functions, with a scale and a bias applied before and an optional sum computed after."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class reduce_cmd(Enum):  # noqa: N801 (name and values of nki.isa)
 _SCALAR = engine.scalar
 _PACKED = tuple(name for name, dtype in DTYPES.items() if dtype.kind == "packed")
 _BIAS = Scalar(dtypes=(), refused=("tfloat32", *_PACKED), optional=True)
-_IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # aliases: `activation` has a parameter named like the class
+_IDLE, _REDUCE = reduce_cmd.idle, reduce_cmd.reduce  # aliases, because `reduce_cmd` is also a parameter of `activation`
 
 
 def _bias_on_trn1(call: Call) -> None:
-    """On trn1 a bias is a tile, and none goes with nl.reciprocal."""
+    """On trn1, bias must be a tile, and cannot be combined with nl.reciprocal."""
     if call.bias is None or call.core.target.generation > 2:
         return
     if call.op == "reciprocal":
@@ -53,7 +53,7 @@ def _bias_on_trn1(call: Call) -> None:
 
 
 def scalar_accumulators_alone(call: Call) -> None:
-    """The GpSimd Engine has no accumulators: it takes no reduce_op, reduce_res or reduce_cmd."""
+    """The GpSimd Engine has no accumulators, so it does not support reduce_op, reduce_res or reduce_cmd."""
     idle = call.reduce_op in (None, "") and call.reduce_res is None and call.reduce_cmd is _IDLE
     if call.unit is engine.gpsimd and not idle:
         raise NkiValidationError(
@@ -63,13 +63,13 @@ def scalar_accumulators_alone(call: Call) -> None:
 
 
 def _reduction(call: Call) -> None:
-    """A reduce_cmd that reduces needs reduce_op."""
+    """A reduce_cmd that reduces requires reduce_op."""
     if call.reduce_op is None and call.reduce_cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
         raise NkiValidationError(f"activation: reduce_cmd {call.reduce_cmd.name} needs reduce_op=nl.add")
 
 
 def _copies_with_bias(call: Call) -> None:
-    """A copy with a bias is reported to lose the bias (reported.py)."""
+    """Copies with a bias are reported to lose the bias (reported.py)."""
     check_copy(call.core, call.instruction, call.op, call.bias)
 
 
@@ -101,7 +101,10 @@ def activation(
     engine: Annotated[engine, Engine()] = engine.scalar,
     name: str | None = None,
 ) -> Instruction:
-    """dst = op(data * scale + bias) in float32; the sum of dst over the free axes can go to the accumulators."""
+    """Compute dst = op(data * scale + bias) in float32.
+
+    The sum of dst over its free axes can be accumulated in the accumulators of the engine.
+    """
     core = active("activation")
     settled = core.settle("activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd, engine)
     command = settled[3][2]
@@ -116,7 +119,7 @@ def _activation(
     reduce_res: NkiTensor | None,
     name: str | None,
 ) -> Instruction:
-    """Issue and compute an activation of (dst, op, data, scale, bias)."""
+    """Issue and compute an activation with `operands` (dst, op, data, scale, bias)."""
     dst, op, data, scale, bias = operands
     function = activation_function(op, "activation")
     vectors = tuple([operand for operand in (scale, bias) if isinstance(operand, NkiTensor)])
@@ -140,7 +143,7 @@ def activate(
     lanes: Array | None,
     command: reduce_cmd,
 ) -> None:
-    """Return the values of `activation`; `lanes` are the accumulators, if it uses them."""
+    """Compute the values of `activation`; `lanes` are the accumulators, or None if it does not use them."""
     values = float_values(data)
     if isinstance(scale, NkiTensor) or scale != 1.0:
         values = values * broadcast_value(scale, values.ndim)
@@ -171,7 +174,7 @@ def activation_reduce(
     scale: Annotated[Any, Scalar()] = 1.0,
     name: str | None = None,
 ) -> Instruction:
-    """`activation` with its sum over the free axes in reduce_res."""
+    """Compute an `activation`, and write the sum of its result over the free axes to reduce_res."""
     core = active("activation_reduce")
     settled = core.settle("activation_reduce", dst, op, data, reduce_op, reduce_res, bias, scale)
     return _activation(core, settled, (dst, op, data, scale, bias), reduce_cmd.reset_reduce, reduce_res, name)
@@ -180,7 +183,7 @@ def activation_reduce(
 def issue_accumulation(
     core: NeuronCore, instruction: Instruction, command: reduce_cmd, reduce_res: NkiTensor | None
 ) -> None:
-    """Keep accumulations in order, and issue the readout of the accumulators if there is a reduce_res."""
+    """Keep accumulations in program order, and issue an instruction that reads the accumulators into reduce_res."""
     _keep_accumulator_order(core, instruction, command)
     if reduce_res is not None:
         cost = core.costs.accumulator_read()
@@ -189,7 +192,7 @@ def issue_accumulation(
 
 
 def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command: reduce_cmd) -> None:
-    """Keep instructions that use the accumulators in the kernel's order."""
+    """Keep instructions that use the accumulators in program order."""
     if command is not _IDLE:
         if core.last_accumulation is not None:
             instruction.depends_on(core.last_accumulation)
@@ -197,7 +200,7 @@ def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command:
 
 
 def accumulators(core: NeuronCore, data: NkiTensor) -> Array:
-    """Return the Scalar Engine's accumulators for the partitions of `data`; NaN before the first reset."""
+    """Return the Scalar Engine's accumulators for the partitions of `data`. They are NaN before the first reset."""
     found = core.registers.get("scalar")
     if found is None:
         found = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)

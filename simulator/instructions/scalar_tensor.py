@@ -1,4 +1,4 @@
-"""A tile combined with a scalar and with a second tile on the Vector Engine; since NKI 0.7 optionally reduced."""
+"""Combination of a tile with a scalar and a second tile on the Vector Engine, optionally reduced since NKI 0.7."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .scalar_engine import reduce_cmd
 from .tensor_operands import LikeDst, Output
 from .tensor_scalar import apply
 
-_IDLE = reduce_cmd.idle  # alias: the function's parameter is named like the class
+_IDLE = reduce_cmd.idle  # alias, because `reduce_cmd` is also a parameter of the function
 
 
 def _reduces_with_operator(call: Call) -> None:
-    """reduce_res needs a reduce_op, and a reduce_cmd that reduces."""
+    """reduce_res requires a reduce_op, and a reduce_cmd that reduces."""
     if call.reduce_res is not None and call.reduce_op is None:
         allowed = ", ".join(f"nl.{name}" for name in REDUCERS)
         raise NkiValidationError(f"scalar_tensor_tensor: reduce_res needs reduce_op; allowed: {allowed}")
@@ -53,10 +53,11 @@ def scalar_tensor_tensor(
     reduce_res: Annotated[NkiTensor | None, result("data")] = None,
     name: str | None = None,
 ) -> Instruction:
-    """dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of data's size.
+    """Compute dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile with the size of data.
 
-    With `reduce_op`, dst reduced over its free axes goes to the Vector Engine's accumulators, and from there to
-    reduce_res. Without it the accumulators stay as they are (the page of SDK 2.33 leaves its default open).
+    If `reduce_op` is specified, dst is reduced over its free axes into the accumulators of the Vector Engine, which are
+    then written to reduce_res. Otherwise, the accumulators are unchanged (the page of SDK 2.33 does not specify the
+    default).
     """
     core = active("scalar_tensor_tensor")
     reduce_op = None if reduce_op is ... else reduce_op
@@ -94,7 +95,7 @@ def _scale_and_combine(
     tensor: NkiTensor,
     reverse: bool,
 ) -> None:
-    """Return the values of scalar_tensor_tensor."""
+    """Compute the values of scalar_tensor_tensor."""
     first, scalar, reverse0 = scale
     values = shaped(apply(first, float_values(data), scalar, reverse0, len(data.shape)), dst.shape)
     dst.compute(operator.compute, *_in_order(values, shaped(float_values(tensor), dst.shape), reverse))

@@ -1,4 +1,4 @@
-"""Vector Engine: running results along the free axes, each element computed from the previous one."""
+"""Scans on the Vector Engine, which compute each element along the free axes from the previous one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tensor_tensor_scan(
     reverse1: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> None:
-    """dst[i] = (data0[i] <op0> dst[i - 1]) <op1> data1[i], starting from `initial`, in float32."""
+    """Compute dst[i] = (data0[i] <op0> dst[i - 1]) <op1> data1[i] in float32, starting with `initial`."""
     partitions = dst.shape[0]
     a, b = float_values(data0).reshape(partitions, -1), float_values(data1).reshape(partitions, -1)
     state: Array = np.broadcast_to(broadcast_value(initial, 1), partitions).astype(np.float32)
@@ -57,7 +57,7 @@ def tensor_scalar_cumulative(
     ] = reduce_cmd.reset_reduce,
     name: str | None = None,
 ) -> None:
-    """dst[i] = (src[i] <op0> imm0) <op1> dst[i - 1], from and into the accumulators."""
+    """Compute dst[i] = (src[i] <op0> imm0) <op1> dst[i - 1], starting with the accumulators and updating them."""
     partitions = dst.shape[0]
     values = apply(op0, float_values(src), imm0, False, len(src.shape)).reshape(partitions, -1)
     lanes = vector_accumulators(src)

@@ -1,4 +1,4 @@
-"""Searches on the GpSimd Engine: the largest values, nonzero values and runs of equal neighbours."""
+"""Searches on the GpSimd Engine for the largest values, nonzero values, and runs of equal adjacent values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .tensor_operands import Tile
 
 
 def _enough_elements(call: Call) -> None:
-    """n is at most the elements of 16 partitions, a group, of src; val_dst has at most n of them in a partition."""
+    """n must not exceed the number of elements in a group of 16 partitions of src, and val_dst must have at most n
+    elements per partition."""
     src, n, count = call.src, call.n, call.val_dst.free_size
     most = CORE_PARTITIONS * src.free_size
     if n > most:
@@ -41,14 +42,15 @@ def topk(
     sorted: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> Instruction:
-    """Return the largest of the first n elements of each group of 16 partitions, and their positions.
+    """Find the largest of the first n elements of each group of 16 partitions, and their positions.
 
-    A group is one problem in snake layout: element e is in its partition e % 16, column e // 16. There is a result for
-    each column of val_dst; result j is in partition j % 16, column j // 16 (nki.isa.topk of SDK 2.33). Columns after
-    the last result are not written; the rest of its column reads as uninitialised.
+    The elements of a group are in snake layout: element e is in partition e % 16 and column e // 16 of the group. The
+    number of results is the number of columns of val_dst; result j is in partition j % 16 and column j // 16
+    (nki.isa.topk of SDK 2.33). Columns after the last result are not written; the rest of its column is uninitialised.
 
-    With `sorted`, results ascend by value. The order of the others is not documented; here it is the order of the
-    elements, which exposes kernels that rely on another one. Of equal elements the first ones are taken.
+    If `sorted`, the results are in ascending order of value. Otherwise, their order is not documented. The simulator
+    uses the order of the elements, which exposes kernels that rely on a different order. If elements are equal, the
+    first ones are selected.
     """
     core = active("topk")
     unit, cost, _, _ = core.settle("topk", val_dst, idx_dst, src, n)
@@ -70,7 +72,7 @@ def topk(
 
 
 def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
-    """Write [groups, results] down the partitions of each group, column by column; other columns are kept."""
+    """Write results [groups, results] along the partitions of each group, column by column, keeping other columns."""
     snake = np.full((len(results), columns * CORE_PARTITIONS), dst._dtype.fill, dst._dtype.held)
     snake[:, : results.shape[1]] = results
     values = dst.values.reshape(dst.shape[0], -1).copy()
@@ -79,7 +81,7 @@ def _write_snake(dst: NkiTensor, results: Array, columns: int) -> None:
 
 
 def _one_more(call: Call) -> None:
-    """dst has one element more in a partition than src."""
+    """dst must have one element more per partition than src."""
     count = call.src.free_size + 1
     if call.dst.free_size != count:
         why = f"must have {count} elements in a partition, one more than src {call.src.label}"
@@ -94,8 +96,12 @@ def nonzero_with_count(
     padding_val: Annotated[int, Integer()] = -1,
     name: str | None = None,
 ) -> None:
-    """In partitions 0, 16, ..., 112: dst = the positions of src's nonzero elements (+ index_offset), then padding_val,
-    and last their number. NeuronCore-v3 and newer. Its time is not published; counted as one pass over src."""
+    """Write the positions of the nonzero elements of src (+ index_offset) to dst, followed by padding_val and, as the
+    last element, their number.
+
+    Only partitions 0, 16, ..., 112 are processed. The instruction requires NeuronCore-v3 or newer. Its time is not
+    published; it is modelled as one pass over src.
+    """
     values = src.values.reshape(src.shape[0], -1)
     result = dst.values.reshape(dst.shape[0], -1).copy()
     for partition in range(0, src.shape[0], CORE_PARTITIONS):
@@ -107,7 +113,7 @@ def nonzero_with_count(
 
 
 def _bounds_fit(call: Call) -> None:
-    """segment_ids is in 1 partition, dst of shape [1, 2, elements of it]."""
+    """segment_ids must be in a single partition, and dst must have shape [1, 2, number of segment_ids]."""
     ids, dst = call.segment_ids, call.dst
     if ids.shape[0] != 1 or dst.shape != (1, 2, ids.free_size):
         raise NkiValidationError(
@@ -122,13 +128,16 @@ def sequence_bounds(
     segment_ids: Annotated[NkiTensor, Tile(buffers=(SBUF,), dtypes=("float32", "int32"))],
     name: str | None = None,
 ) -> None:
-    """dst[0, 0, i], dst[0, 1, i] = where the run of equal ids around element i starts and ends (one past the last);
-    the number of elements and -1 where the id is 0. Its time is not published; counted as one pass."""
+    """Compute the start dst[0, 0, i] and the end dst[0, 1, i] (exclusive) of the run of equal ids that contains element
+    i, or the number of elements and -1 if the id is 0.
+
+    The time of this instruction is not published; it is modelled as one pass over the ids.
+    """
     dst.write(_bounds(segment_ids.values.reshape(-1))[None])
 
 
 def _bounds(ids: Array) -> Array:
-    """Return [2, n]: start and end of each element's run."""
+    """Return the start and end of the run that contains each element, [2, n]."""
     count = ids.size
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
     ends = np.r_[starts[1:], count]

@@ -1,4 +1,4 @@
-"""Choosing between two values for each element: by a tile, by position, or by an affine expression."""
+"""Selection between two values for each element, by a predicate tile, by position, or by an affine expression."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from .tensor_operands import FOUR, Output, Tile, TileOrNumber
 
 FLOAT32_MIN = float(np.finfo(np.float32).min)
 _IDLE, _RESET, _REDUCE = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce
-_EXACT_INTEGERS = 1 << 24  # positions up to here are exact in float32, in which they are compared
+_EXACT_INTEGERS = 1 << 24  # positions are compared in float32, which represents integers exactly up to here
 
 
 def _number_of_its_kind(call: Call) -> None:
-    """A number src is an integer where dst holds integers, else a float; reverse_pred goes with a number src alone."""
+    """If src is a number, it must be an integer if dst has an integer dtype, otherwise a float. reverse_pred requires
+    src to be a number."""
     dst, src = call.dst, call.src
     if isinstance(src, NkiTensor):
         if call.reverse_pred:
@@ -52,7 +53,10 @@ def tensor_copy_predicated(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Instruction:
-    """dst = src (a tile or a number) where predicate is not 0 (is 0, with reverse_pred); dst stays elsewhere."""
+    """Copy src (a tile or a number) to the elements of dst whose predicate is not 0 (or 0, with reverse_pred).
+
+    The other elements of dst are unchanged.
+    """
     core = active("tensor_copy_predicated")
     unit, cost, _, _ = core.settle("tensor_copy_predicated", dst, src, predicate, reverse_pred)
     reads = (predicate, dst, src) if isinstance(src, NkiTensor) else (predicate, dst)
@@ -84,7 +88,10 @@ def select_reduce(
     reverse_pred: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> None:
-    """dst = on_true where predicate is not 0, else on_false; its maximum over the free axes can go to reduce_res."""
+    """Set dst to on_true for elements whose predicate is not 0, otherwise to on_false.
+
+    The maximum of dst over its free axes can be written to reduce_res.
+    """
     kept = shaped(_truth(predicate, reverse_pred), dst.shape)
     values = np.where(
         kept, shaped(float_values(on_true), dst.shape), broadcast_value(on_false, len(dst.shape)).astype(np.float32)
@@ -95,7 +102,7 @@ def select_reduce(
 
 
 def _least_float32(call: Call) -> None:
-    """on_false_value is the least float32, and positions are below 2^24."""
+    """on_false_value must be the lowest float32 value, and positions must be below 2^24."""
     value, last = call.on_false_value, _EXACT_INTEGERS - call.on_true_tile.free_size
     if value is not ... and np.float32(value) != np.float32(FLOAT32_MIN):
         raise NkiValidationError(f"range_select: on_false_value must be {FLOAT32_MIN}, came {value}")
@@ -125,8 +132,11 @@ def range_select(
     on_false_value: Any = ...,
     name: str | None = None,
 ) -> None:
-    """dst[i] = on_true_tile[i] where range_start + i compares with both bounds, else the least float32 (the one value
-    that on_false_value may have); its maximum goes to the accumulators. NeuronCore-v3 and newer."""
+    """Set dst[i] to on_true_tile[i] if both comparisons of range_start + i with the bounds are true, otherwise to the
+    lowest float32 value, which is the only allowed on_false_value.
+
+    The maximum of dst is accumulated in the accumulators. The instruction requires NeuronCore-v3 or newer.
+    """
     data = float_values(on_true_tile).reshape(on_true_tile.shape[0], -1)
     position = range_start + np.arange(data.shape[1], dtype=np.float32)
     inside = np.ones(data.shape, bool)
@@ -149,8 +159,8 @@ def affine_select(
     offset: Annotated[int, Unchecked()] = 0,
     name: str | None = None,
 ) -> Instruction:
-    """dst = on_true_tile where offset + p * channel_multiplier + the affine pattern compares with 0 as cmp_op says,
-    else on_false_value. The pattern is that of `iota`."""
+    """Set dst to on_true_tile for elements at which offset + p * channel_multiplier + pattern <cmp_op> 0 is true,
+    otherwise to on_false_value. See `iota` for the affine pattern."""
     core = active("affine_select")
     unit, cost, _, (operator,) = core.settle("affine_select", dst, known(pattern), on_true_tile, on_false_value, cmp_op)
     instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, flops=dst.size)
@@ -163,7 +173,7 @@ def affine_select(
 
 
 def _choose(dst: NkiTensor, chosen: Array, on_true: NkiTensor, on_false: Any) -> None:
-    """Copy bits unchanged if the dtypes are equal, else convert through float32."""
+    """Copy the chosen values, unchanged if the dtypes are equal, otherwise converted through float32."""
     values = on_true.values if on_true.dtype == dst.dtype else float_values(on_true)
     dst.write(np.where(chosen, shaped(values, dst.shape), on_false))
 
@@ -174,7 +184,7 @@ def _truth(predicate: NkiTensor, reverse: bool) -> Array:
 
 
 def _number(value: float, dst: NkiTensor) -> Array:
-    """Return a number as dst's dtype holds it."""
+    """Convert a number to the dtype of dst."""
     dtype = dst._dtype
     if not dtype.is_integer:
         return np.asarray(np.float32(value))

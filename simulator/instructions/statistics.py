@@ -27,7 +27,8 @@ def bn_stats(
     data: Annotated[NkiTensor, Tile(elements=(1, BN_STATS_COLUMNS))],
     name: str | None = None,
 ) -> None:
-    """dst[:, 0:6] = count, mean and count * variance of data's even elements, then of its odd ones."""
+    """Write count, mean and count * variance of the even elements of data, followed by those of the odd elements, to
+    dst[:, 0:6]."""
     values = float_values(data).reshape(data.shape[0], -1)
     result = np.zeros((data.shape[0], 6), np.float32)
     for first in (0, 1):
@@ -40,7 +41,7 @@ def bn_stats(
 
 
 def _triples(call: Call) -> None:
-    """data has a multiple of 3 elements in a partition."""
+    """The number of elements per partition of data must be a multiple of 3."""
     if call.data.free_size % 3:
         why = f"must have a multiple of 3 elements in a partition, has {call.data.free_size}"
         raise call.refuse("data", call.data, why)
@@ -52,7 +53,8 @@ def bn_aggr(
     data: Annotated[NkiTensor, Tile()],
     name: str | None = None,
 ) -> None:
-    """dst[:, 0:2] = mean and variance of everything that data's (count, mean, count * variance) triples describe."""
+    """Combine the triples (count, mean, count * variance) in data into a mean and a variance, and write them to
+    dst[:, 0:2]."""
     triples = float_values(data).reshape(data.shape[0], -1, 3)
     count, mean, squares = triples[..., 0], triples[..., 1], triples[..., 2]
     total = count.sum(axis=1)
@@ -63,7 +65,8 @@ def bn_aggr(
 
 
 def _one_partition(call: Call) -> None:
-    """dst is 1 partition of as many elements as data has in each; bit operators take integers."""
+    """dst must be a single partition with the same number of elements as a partition of data. Bit operators require
+    integers."""
     dst, data = call.dst, call.data
     if dst.shape[0] != 1 or dst.free_size != data.free_size:
         raise call.refuse("dst", dst, f"must be 1 partition of {data.free_size} element(s), as data {data.label} has")
@@ -80,9 +83,9 @@ def tensor_partition_reduce(
     data: Annotated[NkiTensor, Tile(buffers=(SBUF,))],
     name: str | None = None,
 ) -> None:
-    """dst[0] = data reduced over its partitions by add, average, maximum or a bitwise operator.
+    """Reduce data over its partitions with add, average, maximum or a bitwise operator, and write the result to dst[0].
 
-    Its time is not published; it is counted as one pass over the data.
+    The time of this instruction is not published; it is modelled as one pass over the data.
     """
     values: Array = data.values if op.startswith("bitwise") else float_values(data)
     reduce = ALU["add" if op == "average" else op].reduction

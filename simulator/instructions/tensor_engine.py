@@ -1,4 +1,4 @@
-"""Tensor Engine: a 128 x 128 systolic array that multiplies a stationary tile by a moving one into PSUM."""
+"""Tensor Engine: a 128 x 128 systolic array that multiplies a stationary and a moving tile and writes to PSUM."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _DOUBLE_ROW = matmul_perf_mode.double_row
 
 
 def _planes(call: Call) -> None:
-    """In perf_mode double_row, from trn2 on: stationary and moving [partitions, 2, columns] of 8-bit floats, neither
-    is_transpose nor column tiles."""
+    """With perf_mode double_row (since trn2), stationary and moving must have shape [partitions, 2, columns] and be
+    8-bit floats; is_transpose and column tiles are not allowed."""
     call.planes = 1
     if call.perf_mode is not _DOUBLE_ROW:
         return
@@ -63,8 +63,9 @@ def _planes(call: Call) -> None:
 
 
 def _sizes(call: Call) -> None:
-    """As many partitions in moving as in stationary; up to 128 columns of stationary, as many as dst has partitions; as
-    many of moving as dst has elements in a partition: up to 512, 4096 on trn3 (8192 into bfloat16)."""
+    """moving and stationary must have the same number of partitions. stationary has up to 128 columns, and dst as many
+    partitions. moving has up to 512 columns (4096 on trn3, or 8192 if dst is bfloat16), and dst as many elements per
+    partition."""
     core, dst, stationary, moving = call.core, call.dst, call.stationary, call.moving
     rows, columns = stationary.shape[0], stationary.free_size // call.planes
     moving_columns = moving.free_size // call.planes
@@ -95,7 +96,8 @@ def _sizes(call: Call) -> None:
 
 
 def _array_tile(call: Call) -> None:
-    """tile_position and tile_size are halves of the PE array, from trn2 on quarters too, that hold the operands."""
+    """tile_position and tile_size must describe a half or (since trn2) a quarter of the PE array that fits the
+    operands."""
     position, size = call.tile_position, call.tile_size
     if not position and not size:
         return
@@ -116,8 +118,9 @@ def _array_tile(call: Call) -> None:
 
 
 def _dtypes(call: Call) -> None:
-    """float32 goes with float32 (and tfloat32) alone; float8_e4m3fn needs trn3 and does not go with float8_e4m3. dst is
-    float32, on trn3 bfloat16 too; of a transpose it has the dtype of stationary, from trn2 on."""
+    """float32 can only be combined with float32 and tfloat32. float8_e4m3fn requires trn3 and cannot be combined with
+    float8_e4m3. dst must be float32, or on trn3 also bfloat16; since trn2, the dst of a transpose must have the dtype
+    of stationary."""
     core, dst, left, right = call.core, call.dst, call.stationary.dtype, call.moving.dtype
     if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
         raise NkiValidationError(
@@ -138,7 +141,8 @@ def _dtypes(call: Call) -> None:
 
 
 def _columns(call: Call) -> None:
-    """Columns of indirect() are of 8 or 16 bits, not moving of a transpose, and not within an array tile."""
+    """Columns of indirect() must have 8-bit or 16-bit elements; they cannot be the moving operand of a transpose, and
+    cannot be used within an array tile."""
     core, operands, position = call.core, (call.dst, call.stationary, call.moving), call.tile_position
     if not any(tensor.is_indirect() for tensor in operands):
         return
@@ -187,9 +191,10 @@ def nc_matmul(
     perf_mode: Annotated[matmul_perf_mode, Member(matmul_perf_mode)] = matmul_perf_mode.none,
     name: str | None = None,
 ) -> Instruction:
-    """dst[M, N] = stationary[K, M].T @ moving[K, N], or += where it accumulates; K on the partitions, in float32.
+    """Compute dst[M, N] = stationary[K, M].T @ moving[K, N] in float32, or += if it accumulates.
 
-    In perf_mode double_row, on 8-bit floats: stationary[K, 2, M], moving[K, 2, N], with 2 K to contract.
+    K is the partition axis. With perf_mode double_row, the operands are 8-bit floats stationary[K, 2, M] and
+    moving[K, 2, N], and the contraction is over 2 K elements.
     """
     core = active("nc_matmul")
     mode = is_transpose, tile_position, tile_size, perf_mode
@@ -210,7 +215,7 @@ def nc_matmul(
 def multiply(
     dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, contracted: int, turns: bool, adds: Any, room: Array
 ) -> None:
-    """Return the values of nc_matmul; `room` is a float32 matrix for the product."""
+    """Compute the values of nc_matmul, using `room` as a float32 buffer for the product."""
     left = stationary.values.reshape(contracted, -1)
     right = moving.values.reshape(contracted, -1)
     direct = dst._dtype.exact and not watchers
@@ -233,7 +238,7 @@ def multiply(
 
 
 def within_a_bank(op: str, dst: NkiTensor) -> None:
-    """Refuse a `dst` that crosses a PSUM bank, as the Tensor Engine requires before NeuronCore-v4."""
+    """Reject a `dst` that crosses a PSUM bank boundary, which is not supported before NeuronCore-v4."""
     access = dst._access or dst.access
     if access.byte // PSUM_BANK_BYTES != (access.byte_end - 1) // PSUM_BANK_BYTES:
         raise NkiValidationError(
@@ -243,8 +248,8 @@ def within_a_bank(op: str, dst: NkiTensor) -> None:
 
 
 def _transposed(stationary: Array, moving: Array) -> Array:
-    """Return stationary.T @ moving for a `moving` with a single 1 in each column, bit for bit, including NaN
-    and Inf."""
+    """Return stationary.T @ moving for a `moving` with at most one 1 per column, preserving all bits including those of
+    NaN and Inf."""
     chosen = moving != 0
     if not (moving[chosen] == 1).all() or (chosen.sum(axis=0) > 1).any():
         raise NkiValidationError(
@@ -256,9 +261,9 @@ def _transposed(stationary: Array, moving: Array) -> Array:
 
 
 def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Array:
-    """Return True if the matmul adds to PSUM, False if it overwrites, or a mask of the elements it adds to.
+    """Return True if the matmul adds to PSUM, False if it overwrites, or a mask of the elements that it adds to.
 
-    None overwrites elements that no matmul has written and adds to the rest, for each tensor.
+    If `accumulate` is None, elements that no matmul has written are overwritten, and the matmul adds to all others.
     """
     if isinstance(dst, IndirectTensor):
         parts = [_accumulates(core, part, accumulate) for part in dst.parts(core.functional)]
@@ -286,8 +291,8 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
 
 
 def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
-    """Check that accumulate=True continues a matmul's sum; accumulating onto another instruction's values is undefined
-    before v4."""
+    """Check that accumulate=True continues the sum of a matmul. Accumulating onto values of other instructions is
+    undefined before NeuronCore-v4."""
     storage = dst.storage
     assert storage.written is not None
     found = storage.written.of(dst)

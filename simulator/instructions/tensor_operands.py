@@ -1,4 +1,4 @@
-"""Kinds of tensor operands: tiles of the engines, and tensors that DMAs and registers read and write."""
+"""Kinds of tensor operands: tiles accessed by the compute engines, and tensors accessed by DMAs and registers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Tile(Operand):
     """A tensor in SBUF or PSUM."""
 
     written: bool = False
-    kept: bool = False  # partly written, so that its old values count as read
+    kept: bool = False  # only partly written, so it is also considered as read
     buffers: tuple[MemoryRegion, ...] = (SBUF, PSUM)
-    dtypes: tuple[str, ...] = ()  # allowed dtypes, () for all
-    refused: tuple[str, ...] = ()  # refused dtypes
+    dtypes: tuple[str, ...] = ()  # allowed dtypes, or () if all are allowed
+    refused: tuple[str, ...] = ()  # dtypes that are not allowed
     dtype_of: str = ""
-    size_of: str = ""  # the operand whose partitions and elements it must have
+    size_of: str = ""  # the operand with the required number of partitions and elements
     partitions_of: str = ""
-    partitions: int = 1  # its partitions are a multiple of this
+    partitions: int = 1  # the number of partitions must be a multiple of this
     elements: tuple[int, int] | None = None
-    dimensions: int | None = None  # largest number of dimensions
+    dimensions: int | None = None  # maximum number of dimensions
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if value is None and self.optional:
@@ -41,7 +41,7 @@ class Tile(Operand):
         return found
 
     def check_limits(self, call: Call, name: str, found: NkiTensor) -> None:
-        """Raise if the tensor violates a limit that involves no other operand."""
+        """Raise an error if the tensor violates a limit that does not involve other operands."""
         if found.storage.region not in self.buffers:
             raise call.refuse(name, found, IN_PSUM if self.buffers == (PSUM,) else f"must be in {self._buffers}")
         if self.dtypes and found.dtype not in self.dtypes:
@@ -57,7 +57,7 @@ class Tile(Operand):
 
     @cached_property
     def _is_limited(self) -> bool:
-        """True if not every tile is allowed."""
+        """Return True if this operand has any limits."""
         given = self.buffers, self.dtypes, self.refused, self.dimensions, self.partitions, self.elements
         return given != (type(self).buffers, (), (), None, 1, None)
 
@@ -110,7 +110,7 @@ class Tile(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Moved(Tile):
-    """A tensor that a DMA reads or writes: in SBUF or HBM."""
+    """A tensor in SBUF or HBM that is read or written by a DMA."""
 
     buffers: tuple[MemoryRegion, ...] = tuple(region for region in MemoryRegion if region is not PSUM)
 
@@ -136,7 +136,7 @@ class Moved(Tile):
 
 @dataclass(frozen=True, eq=False)
 class TileOrNumber(Tile):
-    """A tile, or one number for all elements."""
+    """A tile, or a number that is used for all elements."""
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         return super().check(call, name, value) if isinstance(value, NkiTensor) else check_number(call, name, value)
@@ -151,7 +151,7 @@ class TileOrNumber(Tile):
 
 
 def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
-    """Check for equal partitions and equal elements per partition (the shapes may differ)."""
+    """Check that the number of partitions and of elements per partition are equal (the shapes may differ)."""
     other: NkiTensor = getattr(call, other_name)
     if value.shape != other.shape and (value.shape[0] != other.shape[0] or value.free_size != other.free_size):
         why = f"and {other_name} {other.label} must have the same number of partitions and of elements in each"
@@ -160,7 +160,7 @@ def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OneElement(Operand):
-    """A tensor of one element in SBUF or HBM, of `dtypes`; since NKI 0.7 also of `since_0_7`."""
+    """A tensor with a single element in SBUF or HBM, whose dtype must be one of `dtypes`."""
 
     dtypes: tuple[str, ...] = ()
     written: bool = False
@@ -181,6 +181,6 @@ class OneElement(Operand):
 
 Output = Annotated[NkiTensor, Tile(written=True)]
 """A tile that the instruction writes."""
-FOUR = 4  # dimensions including the partitions: three free ones (pages of SDK 2.33)
+FOUR = 4  # number of dimensions: the partition dimension and three free ones (pages of SDK 2.33)
 LikeDst = Annotated[NkiTensor, Tile(size_of="dst")]
 """A tile of the size of dst."""

@@ -1,5 +1,8 @@
-"""Elementwise instructions on a tensor and scalars, or columns with one element for each partition: Vector Engine, some
-also on the Scalar or the GpSimd Engine. Arithmetic runs in float32 (nki.api.shared.rst, nki-aluop)."""
+"""Elementwise instructions on a tensor and scalars, or columns with one element per partition.
+
+They run on the Vector Engine, and some also on the Scalar or the GpSimd Engine. Arithmetic is done in float32
+(nki.api.shared.rst, nki-aluop).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def _names(call: Call) -> tuple[str, str | None]:
 
 
 def _pair_of_operators(call: Call) -> None:
-    """op0 and op1 are both bit operators or both arithmetic; operand1 goes with an op1."""
+    """op0 and op1 must both be bit operators or both arithmetic operators, and operand1 requires op1."""
     first, second = call.op0, call.op1
     if second is not None and second.bits != first.bits:
         raise NkiValidationError(
@@ -38,8 +41,8 @@ def _pair_of_operators(call: Call) -> None:
 
 
 def _operators_of_engines(call: Call) -> None:
-    """Bit operators run on the Vector Engine; the GpSimd Engine has nl.rsqrt alone, the Scalar Engine from trn2 on
-    multiply and add, multiply, add."""
+    """Bit operators run on the Vector Engine. The GpSimd Engine only supports nl.rsqrt; since trn2, the Scalar Engine
+    supports multiply followed by add, multiply, and add."""
     core, unit, pair = call.core, call.unit, _names(call)
     on_scalar_engine = core.target.generation > 2 and pair in _ON_SCALAR_ENGINE
     if call.op0.bits and unit is not VECTOR:
@@ -75,7 +78,7 @@ def tensor_scalar(
     engine: Annotated[engine, Engine()] = UNKNOWN,
     name: str | None = None,
 ) -> Instruction:
-    """dst = (data <op0> operand0) <op1> operand1; operands are numbers or one element a partition."""
+    """Compute dst = (data <op0> operand0) <op1> operand1, with numbers or one element per partition as operands."""
     core = active("tensor_scalar")
     settled = core.settle("tensor_scalar", dst, data, op0, operand0, op1, operand1, engine)
     unit, cost, options, (first, second) = settled
@@ -91,11 +94,11 @@ def tensor_scalar(
 
 
 def apply_in_turn(dst: NkiTensor, data: NkiTensor, steps: tuple[tuple[AluOperator, Any, bool], ...]) -> None:
-    """Return the values of tensor_scalar: operators, each with its operand and a flag to swap the two."""
+    """Compute the values of tensor_scalar. A step is an operator, its operand, and a flag that swaps the inputs."""
     values = data.values if steps[0][0].bits else float_values(data)
     if [operator.name for operator, _, _ in steps] == ["maximum", "minimum"] and data.shape == dst.shape:
         low, high = steps[0][1], steps[1][1]
-        if not (isinstance(low, NkiTensor) or isinstance(high, NkiTensor)):  # one pass, several times faster
+        if not (isinstance(low, NkiTensor) or isinstance(high, NkiTensor)):  # a single pass, several times faster
             dst.compute(np.clip, values, np.float32(low), np.float32(high))
             return
     for operator, operand, reverse in steps[:-1]:
@@ -113,7 +116,7 @@ def apply(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndi
 
 
 def _inputs(operator: AluOperator, values: Array, operand: Any, reverse: bool, ndim: int) -> tuple[Array, ...]:
-    """Return the inputs of an operator: the values, and its operand unless it is unary."""
+    """Return the inputs of an operator: the values and, unless it is unary, its operand."""
     if operator.unary:
         return (values,)
     if operator.bits:

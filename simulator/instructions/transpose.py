@@ -1,4 +1,4 @@
-"""Transposes of a tile, on the Tensor Engine or the Vector Engine."""
+"""Transposes of a tile on the Tensor Engine or the Vector Engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tensor_engine import within_a_bank
 from .tensor_operands import IN_PSUM, Output, Tile
 
 _TENSOR, _VECTOR = engine.tensor, engine.vector
-MOST_ON_VECTOR = 32  # rows and columns
+MOST_ON_VECTOR = 32  # maximum number of rows and of columns
 
 
 def _engine(call: Call) -> engine:
@@ -29,8 +29,8 @@ def _engine(call: Call) -> engine:
 
 
 def _turned(call: Call) -> None:
-    """Up to 128 x 128 on the Tensor Engine, 32 x 32 on the Vector Engine; dst is as large the other way round, of the
-    dtype of data (on the Tensor Engine of trn1 float32 too)."""
+    """data can have up to 128 x 128 elements on the Tensor Engine, or 32 x 32 on the Vector Engine. dst must have the
+    transposed size and the dtype of data (or float32 on the Tensor Engine of trn1)."""
     dst, data, unit = call.dst, call.data, call.unit
     partitions, free = data.shape[0], data.free_size
     limit = PARTITIONS if unit is _TENSOR else MOST_ON_VECTOR
@@ -41,7 +41,7 @@ def _turned(call: Call) -> None:
         )
     if (dst.shape[0], dst.free_size) != (free, partitions):
         raise call.refuse("dst", dst, f"must be {free} x {partitions}, the transpose of {data.label}")
-    # NeuronCore-v2's Tensor Engine only writes float32 (trainium_inferentia2_arch); narrower results exist from v3 on.
+    # The Tensor Engine of NeuronCore-v2 can only write float32 (trainium_inferentia2_arch); v3 added narrower results.
     widened = unit is _TENSOR and call.core.target.generation == 2 and dst.dtype == "float32"
     if dst.dtype != data.dtype and not widened:
         raise call.refuse("dst", dst, f"must have the dtype of data, {data.dtype}")
@@ -50,7 +50,7 @@ def _turned(call: Call) -> None:
 
 
 def _on_tensor_engine(call: Call) -> None:
-    """The Tensor Engine reads SBUF and writes PSUM."""
+    """The Tensor Engine reads from SBUF and writes to PSUM."""
     dst, data, target = call.dst, call.data, call.core.target
     if call.unit is not _TENSOR:
         return
@@ -85,14 +85,17 @@ def nc_transpose(
     engine: Annotated[engine, Engine()] = engine.unknown,
     name: str | None = None,
 ) -> Instruction:
-    """dst[F, P] = data[P, F].T, all free axes as one; Tensor Engine up to 128 x 128, Vector Engine up to 32 x 32."""
+    """Compute dst[F, P] = data[P, F].T, with all free axes flattened.
+
+    The Tensor Engine supports up to 128 x 128 elements, and the Vector Engine up to 32 x 32.
+    """
     core = active("nc_transpose")
     unit, cost, _, _ = core.settle("nc_transpose", dst, data, engine)
     if unit is _TENSOR and core.target.generation < 4:
         within_a_bank("nc_transpose", dst)
     instruction = core.issue("nc_transpose", unit, (dst,), (data,), cost, name)
 
-    # NeuronCore-v2 transposes by a matmul with the identity matrix, which spreads NaN and Inf over a row.
+    # NeuronCore-v2 transposes by a matmul with the identity matrix, which propagates NaN and Inf to an entire row.
     spreads = unit is _TENSOR and core.target.generation == 2 and data._dtype.is_float
     core.perform(_turn, dst, data, spreads)
     return instruction

@@ -1,6 +1,6 @@
-"""Elementwise instructions and reductions: Vector Engine, some also on the Scalar or the GpSimd Engine.
+"""Elementwise instructions and reductions on the Vector Engine; some also run on the Scalar or the GpSimd Engine.
 
-Arithmetic runs in float32, whatever the dtypes of the operands (nki.api.shared.rst, nki-aluop).
+Arithmetic is done in float32, regardless of the dtypes of the operands (nki.api.shared.rst, nki-aluop).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .operands import REDUCING, Call, Number, Operator, Unchecked
 from .operators import AluOperator
 from .tensor_operands import LikeDst, Output, Tile
 
-# aliases: `engine` is also a parameter
+# aliases, because `engine` is also the name of a parameter
 VECTOR, SCALAR, GPSIMD, UNKNOWN = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 ELEMENTWISE = (VECTOR, SCALAR, GPSIMD)
 _INT32 = ("int32", "uint32")
 
 
 def _copy_engines(call: Call) -> None:
-    """The Scalar Engine has it from trn2 on."""
+    """The Scalar Engine supports it since trn2."""
     core = call.core
     if call.unit is SCALAR and core.target.generation == 2:
         raise NkiValidationError(
@@ -43,7 +43,7 @@ def _copy_engines(call: Call) -> None:
 def tensor_copy(
     dst: Output, src: LikeDst, engine: Annotated[engine, Engine()] = UNKNOWN, name: str | None = None
 ) -> Instruction:
-    """dst = src, cast where the dtypes differ."""
+    """Copy src to dst, converting the values if the dtypes differ."""
     core = active("tensor_copy")
     unit, cost, options, _ = core.settle("tensor_copy", dst, src, engine)
     instruction = core.issue("tensor_copy", unit, (dst,), (src,), cost, name, options=options)
@@ -56,9 +56,9 @@ NkiTensor.copy_into = staticmethod(tensor_copy)
 
 
 def _value_of_dst(call: Call) -> None:
-    """The value of an integer dst is an integer that it can hold, that of a packed dtype is 0."""
+    """If dst has an integer dtype, value must be an integer in its range; if it has a packed dtype, value must be 0."""
     dst, value = call.dst, call.value
-    if dst._dtype.is_integer and value != 0:  # 0.0 is allowed: AWS's own kernels clear integers with it
+    if dst._dtype.is_integer and value != 0:  # 0.0 is allowed, because AWS's kernels use it to clear integers
         info = np.iinfo(dst._dtype.held)
         if not isinstance(value, (int, np.integer)) or not info.min <= value <= info.max:
             raise NkiValidationError(
@@ -77,7 +77,7 @@ def memset(
     engine: Annotated[engine, Engine()] = UNKNOWN,
     name: str | None = None,
 ) -> Instruction:
-    """dst = value."""
+    """Set all elements of dst to a value."""
     core = active("memset")
     unit, cost, _, _ = core.settle("memset", dst, value, engine)
     instruction = core.issue("memset", unit, (dst,), (), cost, name)
@@ -103,7 +103,7 @@ def _adds_integers(call: Call) -> bool:
 
 
 def _power_on_gpsimd(call: Call) -> None:
-    """nl.power runs on the GpSimd Engine, as integers of 32 bits do where nothing is in PSUM."""
+    """nl.power runs on the GpSimd Engine, and so does arithmetic on 32-bit integers if no operand is in PSUM."""
     if call.op.name == "power":
         call.unit = GPSIMD
     call.as_integers = call.op.bits or (_adds_integers(call) and call.unit is GPSIMD)
@@ -126,7 +126,7 @@ def tensor_tensor(
     engine: Annotated[engine, Engine()] = UNKNOWN,
     name: str | None = None,
 ) -> Instruction:
-    """dst = data1 <op> data2, element by element."""
+    """Compute dst = data1 <op> data2 elementwise."""
     core = active("tensor_tensor")
     unit, cost, _, (operator, as_integers) = core.settle("tensor_tensor", dst, data1, data2, op, engine)
     instruction = core.issue("tensor_tensor", unit, (dst,), (data1, data2), cost, name, flops=dst.size)
@@ -136,7 +136,7 @@ def tensor_tensor(
 
 
 def elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: NkiTensor, as_integers: bool) -> None:
-    """Return the values of tensor_tensor."""
+    """Compute the values of tensor_tensor."""
     if as_integers:
         dst.write(narrowed(operator.compute(shaped(data1.values, dst.shape), shaped(data2.values, dst.shape)), dst))
     else:
@@ -144,7 +144,8 @@ def elementwise(dst: NkiTensor, operator: AluOperator, data1: NkiTensor, data2: 
 
 
 def _kept_elements(call: Call) -> None:
-    """dst has an element for each that is left; the axes are the last ones; negate goes with arithmetic alone."""
+    """dst must have one element per element of the result, the axes must be the last ones, and negate requires an
+    arithmetic operator."""
     dst, data = call.dst, call.data
     call.axes = trailing_axes("tensor_reduce", data, call.axis)
     kept = math.prod(data.shape[1 : call.axes[0]])
@@ -167,7 +168,7 @@ def tensor_reduce(
     keepdims: Annotated[bool, Unchecked()] = False,
     name: str | None = None,
 ) -> Instruction:
-    """dst = data reduced over its last axes by `op`."""
+    """Reduce data over its last axes with `op`, and write the result to dst."""
     core = active("tensor_reduce")
     _, cost, _, (operator, axes) = core.settle("tensor_reduce", dst, op, data, axis, negate)
     instruction = core.issue("tensor_reduce", VECTOR, (dst,), (data,), cost, name, flops=data.size)
@@ -177,7 +178,7 @@ def tensor_reduce(
 
 
 def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[int, ...], negate: bool) -> None:
-    """Return the values of tensor_reduce."""
+    """Compute the values of tensor_reduce."""
     assert operator.reduction is not None
     values = data.values if operator.bits else float_values(data)
     result = operator.reduction(values, axis=axes)
@@ -186,7 +187,7 @@ def _reduce(dst: NkiTensor, operator: AluOperator, data: NkiTensor, axes: tuple[
 
 @declared(VECTOR, cost=("reciprocal", "data"))
 def reciprocal(dst: Output, data: LikeDst, name: str | None = None) -> Instruction:
-    """dst = 1 / data, at the Vector Engine's precision (and an eighth of its rate)."""
+    """Compute dst = 1 / data with the precision of the Vector Engine (at an eighth of its rate)."""
     core = active("reciprocal")
     _, cost, _, _ = core.settle("reciprocal", dst, data)
     instruction = core.issue("reciprocal", VECTOR, (dst,), (data,), cost, name, flops=dst.size)
@@ -200,7 +201,7 @@ def _invert(dst: NkiTensor, data: NkiTensor) -> None:
 
 
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
-    """Return the axes to reduce over, in order; they must be the last ones and exclude the partitions."""
+    """Return the axes to reduce over, in order. They must be the last axes and exclude the partition axis."""
     ndim = len(data.shape)
     given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
@@ -212,5 +213,8 @@ def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
 
 
 def narrowed(result: Array, dst: NkiTensor) -> Array:
-    """Keep the low bits of integer arithmetic and bit operators; `write` rounds and saturates float32 results."""
+    """Truncate results of integer arithmetic and bit operators to the low bits of the dtype of dst.
+
+    Results in float32 are returned unchanged; `write` rounds and saturates them.
+    """
     return result.astype(dst._dtype.held, copy=False) if result.dtype.kind in "iu" and dst._dtype.is_integer else result

@@ -1,4 +1,4 @@
-"""Atomic file writes: a temporary file in the same folder that replaces the target once it is complete."""
+"""Atomic file writes, using a temporary file in the same directory that replaces the target once it is complete."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-NAME = 40  # characters of the target's name used in the temporary name, which must not be too long
+NAME = 40  # number of characters of the target's name used in the temporary name, to limit its length
 
 
 @contextlib.contextmanager
 def replacing(path: Path, synced: bool = False) -> Iterator[BinaryIO]:
-    """Yield a binary file that atomically replaces `path`, with its permissions, at the end of the block.
+    """Yield a binary file that atomically replaces `path`, keeping its permissions, at the end of the block.
 
-    `synced` waits until the content is on disk. OSError if it cannot be written; nothing is left beside `path` then.
+    If `synced`, wait until the content is on disk. If writing fails, OSError is raised and the temporary file is
+    deleted.
     """
     file, temporary = create_beside(path)
     try:
@@ -33,19 +34,19 @@ def replacing(path: Path, synced: bool = False) -> Iterator[BinaryIO]:
 
 
 def create_beside(path: Path) -> tuple[BinaryIO, Path]:
-    """Create a temporary file in the folder of `path`; return it, open for writing, and its path."""
+    """Create a temporary file in the directory of `path`; return the file, open for writing, and its path."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:NAME]}.")
     return os.fdopen(descriptor, "wb"), Path(temporary)
 
 
 def replace_with(temporary: Path, path: Path) -> None:
-    """Rename a file to `path`. It gets the permissions of the file it replaces, or those of a new file."""
+    """Rename a file to `path`, with the permissions of the file it replaces or, if none, the default permissions."""
     os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
     os.replace(temporary, path)
 
 
 def _umask() -> int:
-    """Return the process's umask, which mkstemp ignores."""
+    """Return the umask of the process, which mkstemp ignores."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

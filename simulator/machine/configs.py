@@ -1,6 +1,6 @@
-"""Per-kernel configurations of `nki.jit`, since NKI 0.7: checked, but without effect on the simulation.
+"""Per-kernel configurations of `nki.jit` (since NKI 0.7). They are validated, but do not affect the simulation.
 
-Source: en/v2.33.1/nki/api/nki.compiler.html and the classes' pages. Undocumented defaults are None.
+Source: en/v2.33.1/nki/api/nki.compiler.html and the pages of the classes. Undocumented defaults are None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .errors import NkiValidationError, OperatorError
 
 
 class AddressRotation(Enum):
-    """Permission for the compiler's back end to move tensors to other addresses."""
+    """Setting that controls whether the compiler's back end may move tensors to other addresses."""
 
     AUTO = "auto"
     ENABLE = "enable"
@@ -23,7 +23,7 @@ class AddressRotation(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class CompileConfig:
-    """Options of the compiler behind NKI (nki.compiler.CompileConfig)."""
+    """Options of the compiler (nki.compiler.CompileConfig)."""
 
     address_rotation: AddressRotation = AddressRotation.AUTO
     non_ssa_legalization: bool | None = None
@@ -45,7 +45,8 @@ class CompileConfig:
 class SpecializationConfig:
     """Options of tracing (nki.compiler.SpecializationConfig).
 
-    `allow_nested_config_override`: a kernel called by another may have another configuration, with a warning.
+    `allow_nested_config_override`: if True, a kernel that is called by another kernel with a different configuration
+    causes a warning instead of an error.
     """
 
     allow_nested_config_override: bool = False
@@ -63,7 +64,7 @@ def _check_flags(config: Any, *others: str) -> None:
 
 @dataclass(frozen=True)
 class Configs:
-    """The two configurations of a kernel; None if not given."""
+    """The two configurations of a kernel, each None if not specified."""
 
     compile_config: CompileConfig | None = None
     specialization_config: SpecializationConfig | None = None
@@ -77,7 +78,7 @@ class Configs:
                 )
 
     def nested(self, name: str, outer: Configs) -> None:
-        """Refuse the kernel `name` inside one with another configuration, or warn if the configuration allows it."""
+        """Reject kernel `name` if its configuration differs from that of the outer kernel, or only warn if allowed."""
         for given, running in (
             (self.compile_config, outer.compile_config),
             (self.specialization_config, outer.specialization_config),

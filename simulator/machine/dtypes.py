@@ -1,11 +1,12 @@
 """Data types of the NeuronCore: names, sizes, and the simulator's representation of their values.
 
-A dtype in NKI is a string (`nl.float32 == "float32"`). Floating point types narrower than 32 bits are held as exact
-float32 values, rounded on every write: the engines compute in float32 anyway, and NumPy has no fast path for the narrow
-types. Only if a kernel reinterprets memory (`view`, overlapping addresses) does the simulator switch to true bit
-patterns (`DType.bits`).
+A dtype in NKI is a string (`nl.float32 == "float32"`). Values of floating-point types narrower than 32 bits are stored
+as float32 and rounded on every write, because the engines compute in float32 anyway, and NumPy has no fast path for
+narrow types. The simulator switches to true bit patterns (`DType.bits`) only if a kernel reinterprets memory (`view`,
+overlapping addresses).
 
-int64 can only be moved by DMAs and held by scalars (nki.isa.scalar_load, since NKI 0.7): no engine computes with it.
+int64 values can only be moved by DMAs and stored in scalars (nki.isa.scalar_load, since NKI 0.7); no engine computes
+with them.
 
 Source: "Supported Data Types", nki/api/nki.api.shared.rst of aws-neuron-sdk.
 """
@@ -28,14 +29,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class DType:
-    """One data type. `held` is the NumPy type that stores its values, `bits` the one with its true bit pattern."""
+    """A data type. `held` is the NumPy type used to store its values, `bits` the one with the true bit pattern."""
 
     name: str
     itemsize: int
     held: np.dtype[Any]
     bits: np.dtype[Any]
-    kind: str  # "float", "int" or "packed" (four narrow floats in one element, moved but never computed on)
-    bfloat16_like: bool = False  # 2-byte float: the types for which the engines have fast modes
+    kind: str  # "float", "int" or "packed" (four narrow floats per element, which can only be moved)
+    bfloat16_like: bool = False  # True for 2-byte floats, for which the engines have fast modes
 
     @property
     def is_float(self) -> bool:
@@ -47,13 +48,12 @@ class DType:
 
     @property
     def fill(self) -> float | int:
-        """Return the value that uninitialised memory reads as: NaN, or 4 for integers
-        (nki/guides/nki_simulator.rst)."""
+        """Return the value of uninitialised memory: NaN for floats, 4 for integers (nki/guides/nki_simulator.rst)."""
         return float("nan") if self.is_float else 4
 
     @cached_property
     def exact(self) -> bool:
-        """True if a float32 (or an integer of its own type) can be stored without rounding."""
+        """Return True if values are stored without rounding, as for float32 and integers."""
         return self.held == self.bits and self.name != "tfloat32"
 
 
@@ -103,7 +103,7 @@ _BY_NUMPY[np.dtype(np.bool_)] = "bool_"
 
 
 def lookup(dtype: object) -> DType:
-    """Return the DType for a kernel's argument: an NKI name, or an equivalent NumPy or ml_dtypes type."""
+    """Return the DType for a dtype argument, which is an NKI name or an equivalent NumPy or ml_dtypes type."""
     if isinstance(dtype, DType):
         return dtype
     found = DTYPES.get(dtype) if isinstance(dtype, str) else None
@@ -122,7 +122,7 @@ def _numpy_dtype(dtype: object) -> Any:
 
 
 def name_of_array(array: Array) -> str:
-    """Return the NKI dtype of a NumPy array passed to a kernel; NkiValidationError if there is none."""
+    """Return the NKI dtype of a NumPy array passed to a kernel; raise NkiValidationError if there is none."""
     name = _BY_NUMPY.get(array.dtype)
     if name is None:
         allowed = ", ".join(sorted(set(_BY_NUMPY.values())))
@@ -131,12 +131,13 @@ def name_of_array(array: Array) -> str:
 
 
 def hold(array: Array, dtype: DType) -> Array:
-    """Convert an array of the true type to the simulator's representation."""
+    """Convert an array from its true type to the simulator's representation."""
     return array.astype(dtype.held) if array.dtype != dtype.held else array
 
 
 def release(held: Array, dtype: DType) -> Array:
-    """Return a copy of a held array in the true type, for a kernel's caller (float32 if nothing was rounded)."""
+    """Convert an array from the simulator's representation to a new array of its true type, for the kernel's caller
+    (float32 if rounding is turned off)."""
     if dtype.name == "bool_":
         return held.astype(np.bool_)
     if dtype.is_float and not rounds():
@@ -145,8 +146,10 @@ def release(held: Array, dtype: DType) -> Array:
 
 
 def convert(values: Array, dtype: DType) -> Array:
-    """Return `values` (float32 or integers) as they read back after a write to `dtype`: floats are rounded to nearest
-    even, integers are rounded to nearest even and saturated."""
+    """Return `values` (float32 or integers) as they would be read back after a write to `dtype`.
+
+    Conversions to floats round to nearest even; conversions to integers round to nearest even and saturate.
+    """
     if dtype.is_float:
         if values.dtype != np.float32:
             values = values.astype(np.float32)
@@ -155,7 +158,7 @@ def convert(values: Array, dtype: DType) -> Array:
         return values
     info = np.iinfo(dtype.held)
     if values.dtype.kind == "f":
-        # Through float64, in which all 32-bit bounds are exact; the hardware converts NaN to 0.
+        # Convert via float64, which represents all 32-bit bounds exactly. The hardware converts NaN to 0.
         values = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=info.max, neginf=info.min)
     else:
         values = values.astype(np.int64)
@@ -163,8 +166,8 @@ def convert(values: Array, dtype: DType) -> Array:
 
 
 def rounds() -> bool:
-    """True if narrow floats are rounded. NKI_PRECISE_FP=0 turns rounding off, to see what it costs in accuracy
-    (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
+    """Return True if narrow floats are rounded. NKI_PRECISE_FP=0 disables rounding, which shows its effect on the
+    accuracy (nki/guides/nki_simulator.rst, "Precise Floating-Point Mode")."""
     return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 
@@ -182,12 +185,12 @@ def _round(values: Array, dtype: DType) -> Array:
 
 
 def _to_float16(values: Array) -> Array:
-    """Round float32 to float16 like _keep_mantissa; subnormal numbers and infinities go through NumPy's type."""
+    """Round float32 to float16 using _keep_mantissa, or NumPy's float16 for subnormal numbers and infinities."""
     rounded = _keep_mantissa(values, dropped_bits=13)
     magnitude = np.abs(rounded)
-    other = magnitude < np.float32(2**-14)  # subnormal numbers have fewer bits
+    other = magnitude < np.float32(2**-14)  # subnormal numbers have fewer mantissa bits
     other &= magnitude != 0
-    other |= magnitude > np.float32(65504)  # infinity
+    other |= magnitude > np.float32(65504)  # these values become infinity
     if other.any():
         with np.errstate(over="ignore"):
             rounded[other] = values[other].astype(np.float16)
@@ -195,7 +198,7 @@ def _to_float16(values: Array) -> Array:
 
 
 def _keep_mantissa(values: Array, dropped_bits: int) -> Array:
-    """Round float32 to nearest even with the last mantissa bits dropped (several times faster than two astypes)."""
+    """Drop the last mantissa bits of float32, rounding to nearest even (several times faster than two astypes)."""
     word = np.ascontiguousarray(values).view(np.uint32)
     rounded = (word >> np.uint32(dropped_bits)) & np.uint32(1)
     rounded += np.uint32((1 << (dropped_bits - 1)) - 1)
@@ -203,6 +206,6 @@ def _keep_mantissa(values: Array, dropped_bits: int) -> Array:
     rounded &= np.uint32(0xFFFFFFFF ^ ((1 << dropped_bits) - 1))
     result = rounded.view(np.float32)
     nan = np.isnan(values)
-    if nan.any():  # a carry could turn NaN with a full mantissa into infinity
+    if nan.any():  # a carry could turn a NaN with a full mantissa into infinity
         result[nan] = np.nan
     return result

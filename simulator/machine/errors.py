@@ -1,6 +1,6 @@
-"""Errors raised when a kernel breaks a rule of the machine.
+"""Errors raised when a kernel violates a constraint of the hardware.
 
-A message names the instruction, the operand, the value given and the values allowed.
+Each message contains the instruction, the operand, the actual value and the allowed values.
 """
 
 from __future__ import annotations
@@ -10,63 +10,65 @@ import os
 from functools import cache
 from types import TracebackType
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # the simulator's folder
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # the simulator's directory
 
 
 class NkiValidationError(Exception):
-    """A kernel broke a constraint of the hardware (the name that `nki.isa` documents)."""
+    """A kernel violated a constraint of the hardware. The class name is the one documented by `nki.isa`."""
 
 
 class OutOfBoundsError(NkiValidationError, IndexError):
-    """A view or an index reaches outside the tensor it was taken from."""
+    """A view or an index extends beyond the bounds of its tensor."""
 
 
 class UnknownNameError(NkiValidationError, AttributeError):
-    """NKI has no such name."""
+    """The requested name does not exist in NKI."""
 
 
 class OperatorError(NkiValidationError, TypeError):
-    """Python operators and NumPy functions do not work on tensors, and Python control flow cannot depend on numbers
-    known only to the device."""
+    """An unsupported Python operation: Python operators and NumPy functions cannot be applied to tensors, and Python
+    control flow cannot depend on numbers that are known only to the device."""
 
 
 class ShapeError(NkiValidationError, ValueError):
-    """A shape error that NKI documents as a ValueError."""
+    """An invalid shape, for which NKI documents a ValueError."""
 
 
 class CapacityError(NkiValidationError, MemoryError):
-    """More SBUF or PSUM is in use at one time than the NeuronCore has."""
+    """The tensors that are live at the same time exceed the capacity of SBUF or PSUM."""
 
 
 class AccessPatternError(NkiValidationError):
-    """An operand has more elements, or larger strides, than an instruction can step through."""
+    """An operand has more elements or larger strides than the access pattern of an instruction can express."""
 
 
 class NotSimulatedError(NkiValidationError, NotImplementedError):
-    """A documented NKI feature that this simulator does not have yet."""
+    """A documented NKI feature that the simulator does not implement yet."""
 
 
 class UndefinedOnChipWarning(UserWarning):
-    """The simulator computes a result, but AWS's documentation leaves the chip's behaviour undefined."""
+    """The simulator computes a result, although AWS's documentation leaves the behaviour of the chip undefined."""
 
 
 class ReportedOnChipWarning(UserWarning):
-    """The simulator computes a result and AWS's documentation allows it, but the compiler is reported to refuse it, or
-    the chip to compute something else (`simulator/instructions/reported.py`)."""
+    """The simulator computes a result and AWS's documentation allows the operation, but users report that the compiler
+    rejects it or that the chip computes a different result (`simulator/instructions/reported.py`)."""
 
 
 class EarlierNkiWarning(UserWarning):
-    """A name of an earlier NKI that still has the same meaning; the current compiler refuses it."""
+    """A kernel uses a name from an earlier version of NKI. The simulator accepts it with its old meaning, but the
+    current compiler rejects it."""
 
 
 class EarlierRunnerWarning(EarlierNkiWarning):
-    """`nki.benchmark` and others of an earlier NKI that run a kernel; here they run on the simulator."""
+    """A kernel is run by `nki.benchmark` or a similar function of an earlier NKI; it runs on the simulator instead."""
 
 
 def require(condition: object, message: str) -> None:
     """Raise NkiValidationError with `message` unless `condition` holds.
 
-    Only for checks off the hot path: the message is built before the call. Instructions test first.
+    Use it only outside the hot path, because the caller builds the message even if the condition holds. Instructions
+    test the condition first instead.
     """
     if not condition:
         raise NkiValidationError(message)
@@ -74,19 +76,19 @@ def require(condition: object, message: str) -> None:
 
 @cache
 def ours(filename: str) -> bool:
-    """True if a file is part of the simulator."""
+    """Return True if a file is part of the simulator."""
     return filename.startswith(_HERE)
 
 
 def without_ours(error: BaseException) -> TracebackType | None:
-    """Return an error's traceback without the frames that launched the kernel and, for a broken rule, without those
-    that detected it."""
+    """Return an error's traceback without the frames that launched the kernel and, if the kernel violated a
+    constraint, without the frames that detected the violation."""
     frames: list[TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    # Context managers around a kernel add frames of contextlib.
+    # Context managers around a kernel add frames from contextlib.
     files = [frame.tb_frame.f_code.co_filename for frame in frames]
     own = [not ours(file) and file != contextlib.__file__ for file in files]
     last = max((at for at, mine in enumerate(own) if mine), default=-1)

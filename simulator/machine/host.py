@@ -1,4 +1,4 @@
-"""The host process: one BLAS thread and no garbage collection while kernels run."""
+"""Settings of the host process while kernels run: a single BLAS thread and no garbage collection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 
-import numpy as np  # noqa: F401  the BLAS that is to be found has to be loaded
+import numpy as np  # noqa: F401  loads the BLAS library, so that threadpoolctl finds it
 from threadpoolctl import ThreadpoolController
 
 _limited = threading.Lock()  # held by the launch that set the number of threads
@@ -16,9 +16,10 @@ _limited = threading.Lock()  # held by the launch that set the number of threads
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit BLAS to one thread until the end of the block; the first of simultaneous launches sets it.
+    """Limit BLAS to one thread until the end of the block. If launches overlap, only the first sets the limit.
 
-    A kernel's tiles are too small for more threads, and threads waiting for a busy core stall for milliseconds.
+    The tiles of a kernel are too small for several threads, and threads that wait for a busy core stall for
+    milliseconds.
     """
     if not _limited.acquire(blocking=False):
         yield
@@ -32,13 +33,13 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Return the BLAS libraries of this process; cached, since the search takes milliseconds."""
+    """Return a controller of the BLAS libraries of this process, cached because the search takes milliseconds."""
     return ThreadpoolController()
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable Python's cycle collector for a block: a program is many small objects without cycles."""
+    """Disable Python's cyclic garbage collector for a block, since a program has many small objects but no cycles."""
     if not gc.isenabled():
         yield
         return

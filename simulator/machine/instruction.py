@@ -1,6 +1,6 @@
-"""One instruction of a kernel as the engines see it: the memory it reads and writes, and its cost.
+"""An instruction as seen by the engines: the memory it reads and writes, and its cost.
 
-A program is the list of these in program order. The timing model schedules it; it holds no tensor data.
+A program is a list of instructions in program order. It contains no tensor data; the timing model schedules it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .chip import PARTITIONS
 from .errors import NkiValidationError
 
 
-class engine(Enum):  # noqa: N801 (the name and values of nki.isa.engine)
-    """Engines of a NeuronCore."""
+class engine(Enum):  # noqa: N801 (same name and values as nki.isa.engine)
+    """The engines of a NeuronCore."""
 
     tensor = 1
     vector = 5
@@ -43,11 +43,11 @@ COLLECTIVES = frozenset(
 
 
 class Cost(NamedTuple):
-    """Cost of an instruction on its engine, in nanoseconds with the Tensor Engine at its full clock.
+    """Cost of an instruction on its engine, in nanoseconds, assuming the full clock rate of the Tensor Engine.
 
-    `interval` is the time until the engine can start the next instruction, `latency` the time until the result can be
-    read; `cold` is the Tensor Engine's interval at half clock. `table` is the lookup table that the Scalar Engine must
-    have loaded, "" for none.
+    `interval` is the time until the engine can start the next instruction, and `latency` the time until the result can
+    be read. `cold` is the interval of the Tensor Engine at half the clock rate. `table` is the lookup table that the
+    Scalar Engine requires, or "" if it requires none.
     """
 
     interval: float
@@ -56,8 +56,8 @@ class Cost(NamedTuple):
     table: str = ""
 
 
-Engine = engine  # the type, for fields of the same name
-Options = tuple[tuple[engine, Cost], ...]  # other engines that could run an instruction
+Engine = engine  # alias for annotations in classes that have a field named `engine`
+Options = tuple[tuple[engine, Cost], ...]  # alternative engines for an instruction, with their costs
 
 
 Settled = tuple[engine, Cost, Options, tuple[Any, ...]]
@@ -69,42 +69,42 @@ DECLARATIONS: dict[str, Any] = {}
 
 
 class Transfer(NamedTuple):
-    """A DMA: `bytes` moved by `descriptors` descriptors, over `partitions` of SBUF from `row` on."""
+    """A DMA transfer of `bytes` by `descriptors` descriptors, covering `partitions` SBUF partitions from `row` on."""
 
     bytes: int
     descriptors: int
     partitions: int
-    load: bool  # towards SBUF
+    load: bool  # True if the data is moved to SBUF
     dge: bool
     transpose: bool = False
     casts: bool = False
     row: int = 0
     hbm: bool = True  # at least one side is in HBM
-    pitched: bool = False  # its rows are so far apart that few HBM channels serve them
-    narrow: bool = False  # a write of narrow pieces that are neighbours in HBM
-    software: bool = False  # GpSimd makes the descriptors
-    dynamic: bool = False  # an address is read from memory first
-    span: int = 0  # bytes of HBM from the first to the last that a load reads, 0 if that does not matter
-    second: bool = False  # the kernel asks for the Scalar Engine's descriptor generator
-    beside: bool = False  # moved by the DMA engines of GpSimd's processors, beside the other 16
-    open: bool = False  # the kernel leaves the choice of who makes descriptors to the compiler
+    pitched: bool = False  # the distance between rows is so large that only a few HBM channels serve them
+    narrow: bool = False  # a write of narrow pieces that are adjacent in HBM
+    software: bool = False  # GpSimd generates the descriptors
+    dynamic: bool = False  # an address must first be read from memory
+    span: int = 0  # number of HBM bytes from the first to the last byte that a load reads, or 0 if irrelevant
+    second: bool = False  # the kernel requests the descriptor generator of the Scalar Engine
+    beside: bool = False  # moved by the DMA engines of the GpSimd processors, in addition to the other 16
+    open: bool = False  # the compiler chooses which unit generates the descriptors
 
 
 Identity = tuple[str, Any, tuple[int, ...], str]  # name, memory, shape and dtype
 
 
 def label_of(identity: Identity) -> str:
-    """Return a storage's description for messages."""
+    """Return a description of a storage for error messages."""
     name, region, shape, dtype = identity
     return f"{name or 'tensor'} {region.value}{list(shape)} {dtype}" if dtype else f"{region.value} {name}"
 
 
 class Allocation:
-    """The lifetime of one storage, kept after its values are gone.
+    """The lifetime of a storage, kept after its values have been freed.
 
-    `identity` is its name, memory, shape and dtype; `at` the file and line that made it, ("", 0) if unknown.
-    `row_bytes` is its size in each partition (on chip) or in total (HBM). `dropped` is the number of instructions
-    issued when the kernel dropped it, None while it is held.
+    `identity` is the name, memory, shape and dtype, and `at` the file and line that created the storage, or ("", 0) if
+    unknown. `row_bytes` is the size per partition (on chip) or the total size (HBM). `dropped` is the number of
+    instructions that had been issued when the kernel dropped its last reference, or None if it still holds one.
     """
 
     __slots__ = ("argument", "at", "dropped", "identity", "partitions", "placed", "region", "row_bytes", "uid")
@@ -120,7 +120,7 @@ class Allocation:
         self.dropped: int | None = None
         self.argument = argument
         self.partitions = identity[2][0] if identity[2] else PARTITIONS  # number of partitions it occupies on chip
-        self.placed = False  # True if it holds tiles at addresses chosen by the kernel
+        self.placed = False  # True if it contains tiles at addresses chosen by the kernel
 
     @property
     def label(self) -> str:
@@ -132,10 +132,10 @@ class Allocation:
 
 
 class Access(NamedTuple):
-    """A rectangle of memory: rows [row, row_end) by bytes [byte, byte_end) of each.
+    """A rectangle of memory: bytes [byte, byte_end) of each of the rows [row, row_end).
 
-    On chip a row is a partition. In HBM a row is `pitch` bytes long, the outermost stride of the view; accesses with
-    different pitches are compared by their whole extents [low, high).
+    On chip, a row is a partition. In HBM, a row has `pitch` bytes, which is the outermost stride of the view; accesses
+    with different pitches are compared by their entire ranges [low, high).
     """
 
     allocation: Allocation
@@ -144,8 +144,8 @@ class Access(NamedTuple):
     byte: int
     byte_end: int
     pitch: int
-    covers: bool  # it covers the whole storage
-    step: int = 0  # if not 0, only `run` of every `step` bytes from `byte` on
+    covers: bool  # True if it covers the whole storage
+    step: int = 0  # if not 0, only the first `run` of every `step` bytes, starting at `byte`, are accessed
     run: int = 0
 
     @property
@@ -167,15 +167,15 @@ class Access(NamedTuple):
             return False
         if not step or step != other_step:
             return True
-        apart = (start - byte) % step  # combs of equal step: do they share a byte?
+        apart = (start - byte) % step  # two combs of equal step overlap if any of their runs share a byte
         return apart < run or step - apart < other_run
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Instruction:
-    """An issued instruction: the handle returned by `nki.isa` functions.
+    """An issued instruction, which is the handle returned by `nki.isa` functions.
 
-    A DMA costs its engine nothing; its `dma` describes the work of the queues.
+    A DMA has no cost on its engine; its `dma` field describes the transfer done by the DMA queues.
     """
 
     index: int
@@ -190,11 +190,11 @@ class Instruction:
     line: tuple[str, int]
     name: str | None
     ordered: bool
-    options: Options = ()  # other engines that could run it, if the kernel leaves the choice open
+    options: Options = ()  # alternative engines, if the kernel does not specify one
     after: tuple[Instruction, ...] = field(default=(), init=False)
 
     def depends_on(self, *producers: Instruction) -> Instruction:
-        """Make this instruction start only after all producers are done (nki.isa.NkiInstruction.depends_on)."""
+        """Delay the start of this instruction until all producers are done (nki.isa.NkiInstruction.depends_on)."""
         for producer in producers:
             if not isinstance(producer, Instruction):
                 raise NkiValidationError(
@@ -204,7 +204,7 @@ class Instruction:
         return self
 
     def replace(self, **changes: Any) -> Instruction:
-        """Return a copy with other values of some fields, which waits for the same instructions."""
+        """Return a copy with some fields changed, which waits for the same instructions."""
         copy = dataclasses.replace(self, **changes)
         copy.after = self.after
         return copy

@@ -1,8 +1,8 @@
-"""The memories of a NeuronCore: storage of tensor values, and the SBUF and PSUM in use.
+"""The memories of a NeuronCore: storage of tensor values, and allocation in SBUF and PSUM.
 
-A storage is one allocation. On chip it has a partition axis and a number of bytes in each partition; in HBM it is flat.
-Values are held in the representation of `dtypes`; a storage whose bits are reinterpreted, or that has an address chosen
-by the kernel and so may overlap with others, holds true bit patterns instead.
+A storage is one allocation. On chip, it has a partition axis and a number of bytes per partition; in HBM, it is flat.
+Values are stored in the representation defined by `dtypes`. If the bits of a storage are reinterpreted, or if the
+kernel chose its address so that it may overlap with others, it contains true bit patterns instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .psum_writes import PsumWrites
 
 
 class MemoryRegion(Enum):
-    """The memory that a tensor is in."""
+    """The memory that contains a tensor."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -30,16 +30,16 @@ class MemoryRegion(Enum):
     __hash__ = object.__hash__  # members are unique objects; Enum's own hash is slow Python code
 
 
-PSUM_ALIGNMENT = 4  # bytes, for addresses in PSUM (nl.tile_size.psum_min_align; 1 in SBUF)
+PSUM_ALIGNMENT = 4  # alignment of addresses in PSUM, in bytes (nl.tile_size.psum_min_align; 1 in SBUF)
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Storage:
-    """One allocation in one memory.
+    """An allocation in one of the memories.
 
-    `row` is the number of elements in a partition (on chip), `size` the total number. `base` is the byte address within
-    a partition, 0 unless the kernel chose one. Storages with an address share the `arena` of their memory; all others
-    have memory of their own, allocated at the first write.
+    `row` is the number of elements per partition (on chip), and `size` the total number of elements. `base` is the byte
+    address within a partition, which is 0 unless the kernel chose an address. Storages with an address share the
+    `arena` of their memory; all others have separate memory, which is allocated at the first write.
     """
 
     __slots__ = (
@@ -78,19 +78,19 @@ class Storage:
         self.on_chip = region is SBUF or region is PSUM
         self.row = size // shape[0] if self.on_chip else size
         self.name = name
-        self.at = line  # file and line where the kernel made it
-        self.array: Array | None = None  # flat; of dtype.held, or raw bytes if `bits`
+        self.at = line  # file and line where the kernel created it
+        self.array: Array | None = None  # flat array of dtype.held, or of raw bytes if `bits`
         self.bits = False
         self.arena: Arena | None = None
         self.base = 0
         self.partition_base = 0
-        self.owner: Any = None  # the Allocation that dependencies are tracked on: its own or its arena's
-        self.borrowed = False  # the array belongs to the caller and must be copied before a write
-        self.core: Any = None  # the core to notify when the kernel drops it
-        self.shadow: Any = None  # a sanitizer's record of the elements, and the number it gave the tensor
+        self.owner: Any = None  # the Allocation used to track dependencies: that of this storage or of its arena
+        self.borrowed = False  # True if the array belongs to the caller and must be copied before a write
+        self.core: Any = None  # the core whose program counts the instructions issued before it is dropped
+        self.shadow: Any = None  # a sanitizer's record of the elements; `number` identifies the tensor in it
         self.number = 0
-        self.written = PsumWrites() if region is PSUM else None  # last writers of its elements
-        self.sums: Any = None  # sums that matmuls accumulate there, by bank
+        self.written = PsumWrites() if region is PSUM else None  # last writers of the elements
+        self.sums: Any = None  # sums that matmuls accumulate in this storage, by bank
 
     def __del__(self) -> None:
         if self.core is not None:  # the kernel has dropped the last view
@@ -102,7 +102,7 @@ class Storage:
 
     @property
     def identity(self) -> Identity:
-        """Return the parts of `label`."""
+        """Return the components of `label`."""
         return self.name, self.region, self.shape, self.dtype.name
 
     @property
@@ -114,15 +114,15 @@ class Storage:
         return f"{self.at[0]}:{self.at[1]}"
 
     def note_write(self, view: Any, by_matmul: bool) -> None:
-        """Record the writer of a view of this tensor in PSUM."""
+        """Record which kind of instruction wrote a view of this tensor in PSUM."""
         assert self.written is not None
         self.written.note(view, by_matmul)
         if self.arena is not None:
             self.arena.written.note(view, by_matmul)
 
     def create(self, fill: bool) -> Array:
-        """Allocate the memory; with `fill`, it reads as uninitialised (not needed before a first write that
-        covers it)."""
+        """Allocate the memory and, if `fill`, set it to the value of uninitialised memory (unnecessary if the first
+        write covers all of it)."""
         if self.arena is not None:
             self.bits = True
             self.array = self.arena.array
@@ -135,7 +135,7 @@ class Storage:
         return self.array
 
     def own(self) -> None:
-        """Copy the caller's array, because it is about to be written."""
+        """Copy the array if it belongs to the caller, because it is about to be written."""
         if self.borrowed and self.array is not None:
             self.array = self.array.copy()
             self.borrowed = False
@@ -143,8 +143,7 @@ class Storage:
                 self.core.recording.spoil()
 
     def to_bits(self) -> None:
-        """Switch to true bit patterns, so that a view of another dtype sees the bytes that the chip's memory would
-        hold."""
+        """Switch to true bit patterns, so that a view with another dtype reads the same bytes as on the chip."""
         if self.bits:
             return
         values = self.array if self.array is not None else self.create(fill=True)
@@ -156,22 +155,22 @@ class Storage:
 
 
 class Arena:
-    """All of SBUF or PSUM as bytes, for tensors that a kernel placed itself."""
+    """All of SBUF or PSUM as bytes, for tensors whose addresses are chosen by the kernel."""
 
     def __init__(self, row_bytes: int, owner: Any, functional: bool) -> None:
         self.row_bytes = row_bytes
         self.owner = owner
-        self.shadow: Any = None  # a sanitizer's record of all bytes
-        self.written = PsumWrites()  # last writers in PSUM, through any tensor
-        self.sums: Any = None  # sums that matmuls accumulate there, by bank
-        # 0xFF is NaN in every float type of 16 bits or more, as in memory that was never written.
+        self.shadow: Any = None  # a sanitizer's record of all bytes, if any
+        self.written = PsumWrites()  # last writers of PSUM through any tensor
+        self.sums: Any = None  # sums that matmuls accumulate in this memory, by bank
+        # 0xFF bytes are NaN, the value of uninitialised memory, in every float type of at least 16 bits.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
 
 
 def allocate(
     region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: tuple[str, int], target: Target
 ) -> Storage:
-    """Return a new storage; NkiValidationError or CapacityError if no NeuronCore could hold it."""
+    """Return a new storage; raise NkiValidationError if the shape is invalid, CapacityError if it is too large."""
     for extent in shape or (0,):
         if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
             raise NkiValidationError(
@@ -198,7 +197,7 @@ def allocate(
 
 
 def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:
-    """Put a storage at (partition, byte in the partition), where it may overlap with others."""
+    """Place a storage at (partition, byte within the partition), where it may overlap with others."""
     if len(address) != 2:
         raise NkiValidationError(
             f"ndarray {storage.label}: address {address} must be (partition, byte within the partition)"

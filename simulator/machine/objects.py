@@ -1,4 +1,4 @@
-"""Python objects that a kernel may hold besides tensors: its own classes, and a slice given by start and size."""
+"""Python objects that kernels use in addition to tensors: user-defined classes, and slices given by start and size."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .errors import NkiValidationError, UndefinedOnChipWarning
 
 
 class NKIObject:
-    """Base class of classes that a kernel may use.
+    """Base class for user-defined classes in kernels.
 
-    They are data classes, with or without `@dataclass`: every declared name, annotated or assigned, is a field; fields
-    that are not given and have no default are None; objects with equal fields are equal (nki-language-guide.rst of 0.6,
-    "Class Support" and "Enumerations"). Kernels of 0.7 may use any class.
+    Subclasses are data classes, with or without `@dataclass`. Every annotated or assigned name is a field, fields
+    without a value or a default are None, and objects with equal fields are equal (nki-language-guide.rst of 0.6,
+    "Class Support" and "Enumerations"). Since NKI 0.7, kernels may use any class.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Declare the fields so that Python's `dataclass`, if it decorates the class next, sees them."""
+        """Declare the fields, so that Python's `dataclass` finds them if it decorates the class."""
         super().__init_subclass__(**options)
         declared = inspect.get_annotations(cls)
         for name, annotation in declared.items():
@@ -58,16 +58,16 @@ class NKIObject:
             )
         return alike
 
-    __hash__: ClassVar[Any] = None  # equality is by fields, which may change
+    __hash__: ClassVar[Any] = None  # equality depends on the fields, which are mutable
 
 
 def _is_default(value: Any) -> bool:
-    """True if a class attribute is a field's default: a value that is neither a descriptor nor mutable."""
+    """Return True if a class attribute is the default of a field: a value that is neither a descriptor nor mutable."""
     return not callable(value) and not hasattr(type(value), "__get__") and type(value).__hash__ is not None
 
 
 def _fields(cls: type) -> dict[str, Any]:
-    """Return the fields of a class and their defaults, base classes first."""
+    """Return the fields of a class and their defaults, starting with the base classes."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for name, annotation in inspect.get_annotations(base).items():
@@ -77,7 +77,7 @@ def _fields(cls: type) -> dict[str, Any]:
 
 
 def _made(default: Any) -> Any:
-    """Return the value of a field that is not given."""
+    """Return the default value of a field."""
     if not isinstance(default, dataclasses.Field):
         return default
     if default.default_factory is not dataclasses.MISSING:
@@ -86,7 +86,7 @@ def _made(default: Any) -> Any:
 
 
 class DynamicSlice:
-    """`nl.ds(start, size)`: elements start to start + size."""
+    """The slice `nl.ds(start, size)`, containing the elements from `start` to `start + size` - 1."""
 
     __slots__ = ("size", "start")
 

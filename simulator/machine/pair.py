@@ -1,9 +1,9 @@
-"""Two NeuronCores as one logical core (LNC2): turns, shared memory, and synchronisation.
+"""Two NeuronCores that form a logical core (LNC2): scheduling, shared memory, and synchronisation.
 
-The cores run their program one at a time, core 0 first, each until it must wait for the other, so that runs are
-reproducible. On-chip memory and private HBM belong to one core. A tensor in shared HBM that both cores make at the same
-place of the program is one tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: the program on each core is the
-same).
+Only one core runs at any time, starting with core 0; it runs until it must wait for the other core. Runs are therefore
+reproducible. On-chip memory and private HBM belong to one core. If both cores create a tensor in shared HBM at the same
+place in the program, it is a single tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: both cores run the same
+program).
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from .errors import NkiValidationError
 from .memory import Storage
 from .rank_threads import Stopped, run_in_threads
 
-CORES = 2  # cores of a logical core under LNC2, on trn2 and trn3
+CORES = 2  # number of physical cores per logical core with LNC2, on trn2 and trn3
 
 _T = TypeVar("_T")
 
 
 class Meeting(NamedTuple):
-    """One core's side of a meeting. Both cores must bring the same `terms`."""
+    """One core's side of a synchronisation. Both cores must pass equal `terms`."""
 
     terms: tuple[Any, ...]
-    shown: str  # the instruction and its place, for messages
-    instruction: int  # its index in the core's program
-    values: Any  # the value it sends, None for none
+    shown: str  # the instruction and its source line, for error messages
+    instruction: int  # the index of the instruction in the core's program
+    values: Any  # the value that the core sends, or None
 
 
 class Pair:
-    """The meeting place of two cores."""
+    """Synchronisation of two cores."""
 
     def __init__(self) -> None:
-        # pairs of instructions, of core 0 and core 1, that wait for each other
+        # pairs of instructions, one of core 0 and one of core 1, that wait for each other
         self.meetings: list[tuple[int, int]] = []
         self._changed = threading.Condition()
         self._turn = 0
@@ -46,7 +46,7 @@ class Pair:
         self._made: list[dict[tuple[Any, ...], int]] = [{} for _ in range(CORES)]
 
     def run(self, program: Callable[[int], _T]) -> list[_T]:
-        """Run `program(rank)` on each core; raises the error of the first core that fails."""
+        """Run `program(rank)` on each core, and raise the exception of the first core that fails."""
         results: list[Any] = [None] * CORES
 
         def on(rank: int) -> None:
@@ -66,7 +66,10 @@ class Pair:
         return results
 
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
-        """Return the storage that both cores make at a place of the program, for the n-th time."""
+        """Return the storage that both cores create at a place in the program, calling `make` for the first of them.
+
+        The n-th execution of that place by one core corresponds to the n-th execution by the other.
+        """
         count = self._made[rank][place] = self._made[rank].get(place, 0) + 1
         storage = self._shared.get((place, count))
         if storage is None:
@@ -74,7 +77,7 @@ class Pair:
         return storage
 
     def meet(self, rank: int, mine: Meeting) -> Meeting:
-        """Wait until the other core arrives with the same terms; return its values."""
+        """Wait until the other core arrives with equal terms; return its side of the synchronisation."""
         other = 1 - rank
         theirs = self._waiting[other]
         if theirs is not None:

@@ -1,7 +1,7 @@
-"""Last writers of the elements of a PSUM tensor, which decide whether a matmul overwrites or accumulates.
+"""Last writers of the elements of a PSUM tensor, which determine whether a matmul overwrites or accumulates.
 
-Writes are recorded by the rectangle and strides of their views. Single elements are examined only for views that
-overlap without being equal.
+A write is recorded as the rectangle and strides of its view. Individual elements are examined only if views overlap
+without being equal.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from .dtypes import Array
 
-_BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0: not written
+_BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0 means not written
 
 Key = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]  # rectangle, strides, (*shape, item size)
 
 
 class Written(Enum):
-    """Last writers of the elements of a view: one kind, or several."""
+    """The kinds of instructions that last wrote the elements of a view."""
 
     nothing = "no element was written"
     other = "no element by a matmul, some by another instruction"
@@ -27,7 +27,7 @@ class Written(Enum):
     mixed = "some elements by a matmul"
 
 
-_MATMUL, _OTHER = Written.matmul, Written.other  # looking up an Enum member is slow
+_MATMUL, _OTHER = Written.matmul, Written.other  # constants, because looking up an Enum member is slow
 
 
 class _Write:
@@ -39,7 +39,7 @@ class _Write:
 
 
 class PsumWrites:
-    """The writes to one tensor in order, or to all tensors placed in shared memory."""
+    """The sequence of writes to one tensor, or to all tensors of an arena."""
 
     __slots__ = ("_writes",)
 
@@ -47,7 +47,7 @@ class PsumWrites:
         self._writes: dict[Key, _Write] = {}
 
     def note(self, view: Any, by_matmul: bool) -> None:
-        """Record that all of `view` is written."""
+        """Record a write to all of `view`."""
         key = _key(view)
         known = self._writes.get(key)
         if known is not None and known.intact and known.by_matmul == by_matmul:
@@ -64,7 +64,8 @@ class PsumWrites:
         self._writes[key] = _Write(by_matmul)
 
     def _within(self, key: Key) -> bool:
-        """True if every overlapping write was by a matmul and one of them covers the view, so that nothing changes."""
+        """Return True if all overlapping writes were by matmuls and one of them covers the view, so that the record
+        does not change."""
         covered = False
         for other, write in self._writes.items():
             if _overlap(other, key):
@@ -83,7 +84,7 @@ class PsumWrites:
         if not overlapping:
             return Written.nothing
         if len({by_matmul for _, by_matmul in overlapping}) == 1 and any(_covers(k, key) for k, _ in overlapping):
-            # like taps of a convolution, which lie within the first one's rectangle
+            # for example the taps of a convolution, which all lie within the rectangle of the first one
             return _MATMUL if overlapping[0][1] else _OTHER
         marks = self._marks(key)
         elements = marks == _BY_MATMUL
@@ -99,7 +100,7 @@ class PsumWrites:
         return result
 
     def _marks(self, key: Key) -> Array:
-        """Return the marks of a view's elements, in its shape."""
+        """Return the marks of a view's bytes, in the shape of the view."""
         row, row_end, byte, byte_end = key[:4]
         writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
         low = min([byte, *[k[2] for k, _ in writes]])
@@ -121,7 +122,7 @@ def _overlap(a: Key, b: Key) -> bool:
 
 
 def _covers(outer: Key, inner: Key) -> bool:
-    """True if the rectangle of a dense view contains that of another."""
+    """Return True if the view `outer` is dense and its rectangle contains that of `inner`."""
     size = 1
     for extent in outer[5][1:]:
         size *= extent
@@ -135,7 +136,7 @@ def _covers(outer: Key, inner: Key) -> bool:
 
 
 def _elements(marks: Array, key: Key, top: int, low: int) -> Array:
-    """Return the bytes of a view's elements, [*shape, itemsize]."""
+    """Return the marks of the bytes of a view, with shape [*shape, itemsize]."""
     *shape, size = key[5]
     strides = [marks.shape[1], *[stride * size for stride in key[4][1:]], 1]
     offset = (key[0] - top) * marks.shape[1] + key[2] - low

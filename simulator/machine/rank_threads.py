@@ -1,4 +1,4 @@
-"""Runs programs of several cores in a thread each: code common to pairs and groups."""
+"""Execution of the programs of several cores, each in its own thread; shared by pairs and groups of cores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stopped(BaseException):
-    """Another core has failed, so this one ends too."""
+    """Raised in a core's thread to end it because another core has failed."""
 
 
 def run_in_threads(count: int, on: Callable[[int], None]) -> None:

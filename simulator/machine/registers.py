@@ -1,8 +1,9 @@
-"""Device numbers: registers and scalars, known only when the kernel runs, that loops and addresses depend on.
+"""Device numbers: registers and scalars whose values are known only at run time, used in loops and addresses.
 
-The simulator executes a kernel step by step, so the host holds the value of such a number and loops take their trip
-counts from it. A shape-only run (`functional=False`) knows numbers set to constants but not those loaded from memory:
-it stops with an error if one of these is a trip count, and uses 0 for addresses, which costs the same time.
+The simulator executes a kernel instruction by instruction, so the host knows the current value of each number and can
+use it as the trip count of a loop. A shape-only run (`functional=False`) knows numbers that were set to constants, but
+not numbers that were loaded from memory. If a loaded number determines a trip count, the run stops with an error; if it
+determines an address, the run uses 0, which does not affect the timing.
 
 Sources: nki.isa.VirtualRegister and register_alloc (0.6), nki.isa.NkiScalar and nki/deep-dives/nki-scalar.rst (0.7).
 """
@@ -19,11 +20,11 @@ from .instruction import Instruction
 from .objects import NKIObject
 
 WIDTHS = {"int32": 32, "int64": 64}
-BITS = 32  # bits of a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
+BITS = 32  # number of bits in a register [trainium_inferentia2_arch.rst; nki.isa.register_alloc]
 
 
 class DeviceNumber(NKIObject):
-    """An integer computed by the device. Python cannot compute with it: it has no value while a kernel is traced."""
+    """An integer computed by the device. Python cannot compute with it, because it has no value during tracing."""
 
     __slots__ = ("loaded", "state", "unknown")
 
@@ -32,11 +33,11 @@ class DeviceNumber(NKIObject):
 
     def __init__(self, state: int | None = None) -> None:
         self.state = state
-        self.unknown = False  # loaded in a run that computes no values
-        self.loaded: Instruction | None = None  # the instruction that wrote it last
+        self.unknown = False  # True if it was loaded in a run that computes no values
+        self.loaded: Instruction | None = None  # the instruction that last wrote it
 
     def read(self, what: str) -> int:
-        """Return its value; NkiValidationError if it has none, or none known in this run."""
+        """Return the value; raise NkiValidationError if it was never written or is unknown in this run."""
         if self.unknown:
             raise NkiValidationError(
                 f"{what} depends on {self.shown} that was loaded from memory, whose value a shape-only run does not "
@@ -60,9 +61,10 @@ class DeviceNumber(NKIObject):
 
 
 class VirtualRegister(DeviceNumber):
-    """A register of the engines' sequencers (nki.isa.VirtualRegister). `frozen`: the variable of a dynamic loop.
+    """A register of the engines' sequencers (nki.isa.VirtualRegister).
 
-    It can be a loop bound, a condition, or an index (`t[reg]`, `nl.ds(reg, size)`, `select`, `ap(scalar_offset=reg)`).
+    It can be used as a loop bound, a condition, or an index (`t[reg]`, `nl.ds(reg, size)`, `select`,
+    `ap(scalar_offset=reg)`). `frozen` is True for the variable of a dynamic loop.
     """
 
     __slots__ = ("frozen",)
@@ -94,17 +96,17 @@ class VirtualRegister(DeviceNumber):
 
 
 class NkiScalar(DeviceNumber):
-    """One integer computed on the device (nki.isa.NkiScalar, since NKI 0.7), made by `nisa.scalar_load`.
+    """An integer computed on the device (nki.isa.NkiScalar, since NKI 0.7), created by `nisa.scalar_load`.
 
-    `+`, `-` and `*` with integers and with scalars of the same dtype return new scalars, which wrap at their width. The
-    result of a comparison (int32 only) cannot be used. A scalar can bound a loop (int32) and index tensors (int64 in
-    HBM only).
+    `+`, `-` and `*` with integers and with scalars of the same dtype return new scalars, which wrap around on overflow.
+    Comparisons (int32 only) are accepted, but their result cannot be used. A scalar can be a loop bound (int32) or an
+    index of a tensor (int64 only for tensors in HBM).
     """
 
     __slots__ = ("dtype", "is_comparison")
 
     shown = "a scalar of the device"
-    issued: ClassVar[Callable[[str, tuple[Any, ...]], Instruction]]  # records the instruction that computes one
+    issued: ClassVar[Callable[[str, tuple[Any, ...]], Instruction]]  # records the instruction that computes a scalar
 
     def __init__(self, state: int | None, dtype: str | None = None, is_comparison: bool = False) -> None:
         super().__init__(state)
@@ -117,7 +119,7 @@ class NkiScalar(DeviceNumber):
         return super().read(what)
 
     def usable(self, what: str) -> NkiScalar:
-        """Return itself; OperatorError if it is the result of a comparison."""
+        """Return this scalar; raise OperatorError if it is the result of a comparison."""
         if self.is_comparison:
             self.read(what)
         return self
@@ -172,7 +174,7 @@ class NkiScalar(DeviceNumber):
         return self._computed("+", lambda a: a, self)
 
     __lt__ = __le__ = __gt__ = __ge__ = _compared
-    __eq__ = __ne__ = _compared  # not a bool, as for NumPy arrays
+    __eq__ = __ne__ = _compared  # returns no bool, like comparisons of NumPy arrays
     __hash__ = object.__hash__
 
     def _unknown(self, *_: Any) -> NoReturn:
@@ -187,10 +189,10 @@ class NkiScalar(DeviceNumber):
 
 
 def is_known(value: Any) -> bool:
-    """True if a value is an integer known to Python."""
+    """Return True if a value is an integer that is known to Python."""
     return hasattr(value, "__index__") and not isinstance(value, DeviceNumber)
 
 
 def wrap(value: int, bits: int = BITS) -> int:
-    """Return the integer that `bits` bits hold, read as signed."""
+    """Return the lowest `bits` bits of `value` as a signed integer."""
     return (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))

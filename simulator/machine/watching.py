@@ -1,6 +1,7 @@
 """Watchers of the values that instructions read and write, for optional checks (numeric.py).
 
-`watchers` is empty otherwise: tensors' memory asks it before each write, and engines when they read integers.
+Tensors call the watchers before each write, and engines call them when they read integers. `watchers` is empty if no
+check is enabled.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from .dtypes import Array
 
 
 class Watcher(Protocol):
-    """Observer of values."""
+    """Observer of the values that are read and written."""
 
     def written(self, tensor: Any, values: Array) -> None:
-        """Called when `values`, not yet rounded, are about to be stored in `tensor`, which still holds the old ones."""
+        """Called before `values`, not yet rounded, are stored in `tensor`, which still contains the old values."""
 
     def read_as_float(self, tensor: Any, values: Array) -> None:
         """Called when an engine reads the integers of `tensor` as float32."""
 
     def based(self, tensor: Any, offset: int | None) -> None:
-        """Called for `tensor.ap(offset=...)` if `tensor` is a view with an offset of its own."""
+        """Called for `tensor.ap(offset=...)` if `tensor` is a view that has an offset itself."""
 
 
 watchers: list[Watcher] = []
@@ -32,7 +33,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def watching(watcher: Watcher | None) -> Iterator[None]:
-    """Show values to `watcher`, in addition to other watchers, until the end of the block."""
+    """Register `watcher`, in addition to any other watchers, until the end of the block."""
     if watcher is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""Several ranks of a collective, each a NeuronCore with its own memory: turns and synchronisation.
+"""Scheduling and synchronisation of the ranks of collectives, each of which is a NeuronCore with separate memory.
 
-Ranks run their program one at a time, each until it must wait for others. They share only what they send, so their
-order does not change any value.
+Only one rank runs at any time; it runs until it must wait for other ranks. Ranks share only the data that they send
+explicitly, so the order in which they run does not affect any value.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any, NamedTuple, TypeVar
 from .errors import NkiValidationError
 from .rank_threads import Stopped, run_in_threads
 
-MOST_RANKS = 8  # ranks of one simulated chip: the NeuronCores of a Trainium2 (trainium2_arch.rst)
+MOST_RANKS = 8  # the number of NeuronCores on a Trainium2 chip (trainium2_arch.rst)
 
 _T = TypeVar("_T")
 
 
 class Contribution(NamedTuple):
-    """One rank's side of a meeting. All ranks must bring the same `terms`."""
+    """One rank's contribution to a collective. All ranks of the group must pass equal `terms`."""
 
     terms: tuple[Any, ...]
-    shown: str  # the collective and its place, for messages
+    shown: str  # the collective and its source line, for error messages
     values: Any
 
 
 class World:
-    """The meeting place of ranks 0 to size - 1."""
+    """Synchronisation of the ranks 0 to `size` - 1."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._changed = threading.Condition()  # held by the running rank
         self._meetings: dict[tuple[tuple[int, ...], int], dict[int, Contribution]] = {}
         self._counts: list[dict[tuple[int, ...], int]] = [{} for _ in range(size)]
-        self._waits: dict[int, tuple[tuple[int, ...], int]] = {}  # the meeting that each rank waits for
+        self._waits: dict[int, tuple[tuple[int, ...], int]] = {}  # the collective that each blocked rank is waiting for
         self._ended: set[int] = set()
         self._failure: BaseException | None = None
 
     def run(self, program: Callable[[int], _T]) -> list[_T]:
-        """Run `program(rank)` on each rank; raises the error of the first rank that fails."""
+        """Run `program(rank)` on each rank, and raise the exception of the first rank that fails."""
         results: list[Any] = [None] * self.size
 
         def on(rank: int) -> None:
@@ -60,11 +60,11 @@ class World:
         return results
 
     def meet(self, rank: int, group: tuple[int, ...], given: Contribution) -> list[Any]:
-        """Wait until each rank of a group has arrived at its n-th meeting; return their values in the group's order.
+        """Wait until every rank of the group has reached its n-th collective; return their values in group order.
 
         Raises:
 
-            NkiValidationError: ranks arrive with different terms, or an awaited rank never arrives.
+            NkiValidationError: if ranks arrive with different terms, or if an awaited rank never arrives.
         """
         count = self._counts[rank][group] = self._counts[rank].get(group, 0) + 1
         key = group, count
@@ -87,7 +87,7 @@ class World:
     def _check_arrivals(
         self, rank: int, group: tuple[int, ...], meeting: dict[int, Contribution], given: Contribution
     ) -> None:
-        """Stop if another rank failed, or if one that this rank waits for will not arrive."""
+        """Raise an exception if another rank has failed, or if a rank that this rank waits for can never arrive."""
         if self._failure is not None:
             raise Stopped
         gone = [each for each in group if each in self._ended and each not in meeting]

@@ -1,1 +1,1 @@
-"""Tensors as kernels see them: strided views of a memory, indices, and errors for Python's operators."""
+"""The tensors of kernels: strided views of memory, indices, and errors for unsupported Python operators."""

@@ -1,4 +1,4 @@
-"""Rules for indices known only when a kernel runs, and their representation in messages."""
+"""Rules for indices that are known only at run time, and their representation in error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDEX_TYPES = ("int32", "uint32")
 
 
 def shown_key(key: Any) -> str:
-    """Format an index as a kernel would write it."""
+    """Format an index as it would be written in a kernel."""
     shown = []
     for item in key if type(key) is tuple else (key,):
         if isinstance(item, slice):
@@ -56,7 +56,7 @@ def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
 
 
 def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
-    """Check the tile and the offsets of `NkiTensor.indirect`."""
+    """Check the tile and the offsets passed to `NkiTensor.indirect`."""
     what = f"indirect of {tensor.label}"
     if not tensor.storage.on_chip or not is_row_major(tensor.shape[1:], tensor.strides[1:]):
         raise NkiValidationError(f"{what}: only a tile in SBUF or PSUM, its elements side by side in each partition")

@@ -1,7 +1,7 @@
-"""The elements of a tensor: their positions in memory, and reading and writing them.
+"""Positions of the elements of a tensor in memory, and functions that read and write them.
 
-Element (i0, i1, ...) is at `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0 is
-the partition axis, and its stride is the number of elements in a partition.
+Element (i0, i1, ...) is `offset + sum(stride * i)` elements from the start of the storage. On chip, dimension 0 is
+the partition axis, and its stride is the number of elements per partition.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from .views import comb, is_row_major, row_major
 
 
 class Form:
-    """Form of a view: everything but its start address. Checks and times of instructions depend on it alone.
+    """All properties of a view except its start address. The checks and times of instructions depend only on them.
 
-    Forms are unique objects, returned by `form_of`. In elements: `size` is the total, `free_size` that of a partition,
-    `pitch` the distance of rows (0 for the memory's own), `outer` the number of rows of `extent` each, `step` and `run`
-    describe a comb, `distinct` is the number of distinct elements (0 if some repeat). `pattern` is the strides, and the
-    shape with the bytes of an element.
+    Forms are unique objects, returned by `form_of`. `size` is the total number of elements, and `free_size` the number
+    per partition. The view has `outer` rows, each spanning `extent` elements; `pitch` is the distance between rows in
+    elements, or 0 for that of the memory. `step` and `run` describe a comb, in elements (see `views.comb`). `distinct`
+    is the number of distinct elements, or 0 if some elements repeat. `pattern` contains the strides, and the shape
+    followed by the bytes per element.
     """
 
     __slots__ = ("distinct", "extent", "free_size", "outer", "pattern", "pitch", "run", "size", "step")
@@ -62,16 +63,19 @@ def form_of(
     region: MemoryRegion,
     place: tuple[int, int, bool, bool],
 ) -> Form:
-    """Return the form of a view at a position (row, first, large, shifted), which distinguishes forms.
+    """Return the form of a view at `place` = (row, first, large, shifted). Views in different places have different
+    forms.
 
-    `row`: elements per partition (on chip) or in total. `first`: the first partition. `large`: the tile spans over half
-    of the partitions or has an explicit address. `shifted`: misaligned in PSUM.
+    `row`: the number of elements per partition (on chip) or in total (HBM).
+    `first`: the first partition.
+    `large`: True if the tile spans more than half of the partitions or has an explicit address.
+    `shifted`: True if the view is misaligned in PSUM.
     """
     return Form(shape, strides, DTYPES[dtype].itemsize, region is SBUF or region is PSUM)
 
 
 class StridedMemory(NKIObject):
-    """Elements of one dtype in a storage, at the strides of a view; views of one storage share its memory."""
+    """A strided view of elements of one dtype in a storage. Views of the same storage share its memory."""
 
     __slots__ = (
         "_access",
@@ -100,9 +104,9 @@ class StridedMemory(NKIObject):
         self._dtype = dtype if isinstance(dtype, DType) else lookup(dtype)
         self.strides = row_major(shape) if strides is None else strides
         self.offset = offset
-        # Elements of this view's dtype in one partition (on chip) or in all (HBM).
+        # Number of elements of this view's dtype per partition (on chip) or in total (HBM).
         self.row = storage.row if self._dtype is storage.dtype else storage.row_bytes // self._dtype.itemsize
-        self._values: Array | None = None  # this view of `_source`, the storage's array at the time
+        self._values: Array | None = None  # NumPy view of `_source`, the storage's array when the view was created
         self._source: Array | None = None
         self._bits = False
         self._access: Access | None = None
@@ -130,7 +134,7 @@ class StridedMemory(NKIObject):
         return len(self.shape)
 
     def is_contiguous(self) -> bool:
-        """True if the view is dense and row-major; on chip, within each partition."""
+        """Return True if the view is dense and row-major (on chip, within each partition)."""
         first = 1 if self.storage.on_chip else 0
         return is_row_major(self.shape[first:], self.strides[first:])
 
@@ -149,12 +153,12 @@ class StridedMemory(NKIObject):
 
     @property
     def free_size(self) -> int:
-        """Return the number of elements in a partition."""
+        """Return the number of elements per partition."""
         return (self._form or self.form).free_size
 
     @property
     def values(self) -> Array:
-        """Return the values, float32 or integers: a view of the storage if it holds values, a copy if it holds bits."""
+        """Return the values, as float32 or integers: a view of the storage, or a copy if it contains bit patterns."""
         view = self._values
         if view is None or self._source is not self.storage.array:
             view = self._array()
@@ -163,7 +167,7 @@ class StridedMemory(NKIObject):
         return view
 
     def write(self, values: Array) -> None:
-        """Store values of this shape, rounded to this dtype."""
+        """Store values of the shape of this view, rounded to its dtype."""
         for watcher in watchers:
             watcher.written(self, values)
         storage = self.storage
@@ -178,8 +182,10 @@ class StridedMemory(NKIObject):
         view[...] = values
 
     def compute(self, function: Callable[..., Array], *values: Any) -> None:
-        """Store function(*values), of this shape: directly if the function takes `out` and float32 is held without
-        rounding."""
+        """Store function(*values), which has the shape of this view.
+
+        The function writes the result directly if it accepts `out` and float32 values are stored without rounding.
+        """
         storage = self.storage
         direct = type(function) is np.ufunc or function is np.clip
         if not direct or not self._dtype.exact or storage.array is None or storage.borrowed or watchers:
@@ -193,7 +199,7 @@ class StridedMemory(NKIObject):
         ):
             self.write(function(*values))
         else:
-            function(*values, out=view)  # NumPy handles overlapping operands
+            function(*values, out=view)  # NumPy supports overlapping operands
 
     def _array(self) -> Array:
         storage = self.storage
@@ -237,7 +243,7 @@ class StridedMemory(NKIObject):
 
     @property
     def access(self) -> Access:
-        """Return the rectangle of memory that the view touches."""
+        """Return the rectangle of memory that the view accesses."""
         if self._access is None:
             self._access = self._rectangle()
         return self._access
@@ -248,7 +254,7 @@ class StridedMemory(NKIObject):
         row = element = 0
         if offset:
             row, element = divmod(offset, pitch)
-        if element + extent > pitch and not storage.on_chip:  # it wraps around, so use the flat extent
+        if element + extent > pitch and not storage.on_chip:  # a row wraps around, so use the flat extent
             extent += (outer - 1) * pitch
             outer, pitch = 1, max(self.row, 1)
             row, element = divmod(offset, pitch)
@@ -271,4 +277,4 @@ class StridedMemory(NKIObject):
         )
 
 
-new_access = tuple.__new__  # several times as fast as Access(...), whose constructor is Python code
+new_access = tuple.__new__  # several times faster than Access(...), whose constructor is Python code

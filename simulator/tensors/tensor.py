@@ -1,7 +1,7 @@
-"""NkiTensor, the strided view of a storage that kernels see, possibly at an address known only when the kernel runs.
+"""NkiTensor, the tensor type of kernels: a strided view of a storage, whose address may be known only at run time.
 
-An indirect view has one index, or one for each row. The index is read when an instruction uses the view, not when the
-view is made. For dependencies an indirect view touches all that its index could reach. Sources:
+An indirect view has one index, or one index per row. The index is read when an instruction uses the view, not when the
+view is created. In the dependency analysis, an indirect view accesses all elements that its index could reach. Sources:
 nki/api/nki/language/__init__.py (select, vector_select, ap), nki/deep-dives/nki-aps.rst ("Dynamic Access") of
 aws-neuron-sdk.
 """
@@ -23,37 +23,39 @@ from .index_rules import check_columns, check_scalar, check_vector, shown_key
 from .tensor_views import TensorViews
 from .views import integers, resolve_index
 
-MAX_DIMENSIONS = 5  # dimensions of an access pattern (nki-language-guide.rst, "Tensor Values")
+MAX_DIMENSIONS = 5  # maximum dimensions of an access pattern (nki-language-guide.rst, "Tensor Values")
 
 
 class NkiTensor(TensorViews):
-    """A tensor in SBUF, PSUM or HBM. Views share its storage; no view operation copies."""
+    """A tensor in SBUF, PSUM or HBM. View operations share its storage and never copy data."""
 
     __slots__ = ()
 
     gathers = False  # True if rows are addressed by a vector of indices
 
     def __class_getitem__(cls, shape: Any) -> type[NkiTensor]:
-        """Support `nt.tensor[128, 512]` as an annotation."""
+        """Allow annotations such as `nt.tensor[128, 512]`."""
         return cls
 
     def __repr__(self) -> str:
         return f"NkiTensor({self.label})"
 
-    answers = False  # True if it is the result of comparing tiles
+    answers = False  # True if the tensor is the result of a comparison of tiles
 
     def __bool__(self) -> bool:
-        """True like any object; for the result of a comparison, true if it holds for every element, so that `assert
-        nl.equal(a, b)` works as in the examples of nki.language."""
+        """Return True, as for any object; for the result of a comparison, return whether it is true for all elements.
+
+        This makes `assert nl.equal(a, b)` work as in the examples of nki.language.
+        """
         return not self.answers or self.storage.array is None or bool(self.values.all())
 
     @property
     def data(self) -> NkiTensor:
-        """Return the tensor itself; the examples of nl.tiles use it like a grid's data."""
+        """Return the tensor itself. The examples of nl.tiles use this attribute like the data of a grid."""
         return self
 
     def is_indirect(self) -> bool:
-        """True if the view addresses memory by values known only at run time."""
+        """Return True if the address of the view depends on values that are known only at run time."""
         return False
 
     def ap(
@@ -65,10 +67,10 @@ class NkiTensor(TensorViews):
         indirect_dim: int = 0,
         dtype: object = None,
     ) -> NkiTensor:
-        """Return an explicit access pattern on the storage; it ignores the shape and strides of this view.
+        """Return a view of the storage with an explicit access pattern, ignoring the shape and strides of this view.
 
-        `scalar_offset` (one int32 in SBUF, or a register) or `vector_offset` (one for each row, in SBUF) are added at
-        run time, in steps of dimension `indirect_dim` of this view.
+        `scalar_offset` (one int32 in SBUF, or a register) or `vector_offset` (one index per row, in SBUF) is added at
+        run time, multiplied by the stride of dimension `indirect_dim` of this view.
         """
         target = self._dtype if dtype is None else lookup(dtype)
         pairs = [integers(pair, f"ap of {self.label}: pair") for pair in pattern]
@@ -76,7 +78,7 @@ class NkiTensor(TensorViews):
             raise NkiValidationError(f"ap of {self.label}: pattern {pattern} must be pairs [stride, count]")
         strides = tuple(step for step, _ in pairs)
         if vector_offset is not None:
-            strides = (0, *strides[1:])  # the indices place the rows; their given step is ignored (nki-aps.rst)
+            strides = (0, *strides[1:])  # the indices determine the rows, and the given stride is ignored (nki-aps.rst)
         shape = tuple(count for _, count in pairs)
         start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
         for watcher in watchers if self.offset else ():
@@ -105,7 +107,7 @@ class NkiTensor(TensorViews):
         return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
 
     def view(self, dtype: object) -> NkiTensor:
-        """Return the same bytes as another dtype; the last dimension shrinks or grows."""
+        """Return a view of the same bytes with another dtype, in which the last dimension shrinks or grows."""
         target = lookup(dtype)
         old, new = self._dtype.itemsize, target.itemsize
         if old == new:
@@ -123,7 +125,7 @@ class NkiTensor(TensorViews):
     reinterpret_cast = view
 
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
-        """Return a view whose row i is row vector_offset[i] of this tensor in HBM; the indices are read at run time."""
+        """Return a view in which row i is row vector_offset[i] of this HBM tensor. Indices are read at run time."""
         if dim != 0:
             raise NkiValidationError(f"vector_select of {self.label}: dim must be 0, came {dim}")
         self._only_index("vector_select")
@@ -135,8 +137,9 @@ class NkiTensor(TensorViews):
     def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
         """Return columns of this tile, [P, num_elem], gathered when read and scattered when written (trn3).
 
-        Column i is at offset `index[i % G, i // G]` of the free dimensions; G is 16, for the Tensor Engine 32. The
-        index [P, K] is read at run time. tensor_indirection.py lists the instructions that accept it.
+        Column i is at offset `index[i % G, i // G]` in the free dimensions, where G is 32 for the Tensor Engine and 16
+        for other engines. The index [P, K] is read at run time. tensor_indirection.py lists the instructions that
+        accept such views.
         """
         self._only_index("indirect")
         check_columns(self, index, num_elem)
@@ -144,7 +147,7 @@ class NkiTensor(TensorViews):
         columns = NkiTensor(shape, self._dtype, self.storage, strides=(self.row, 1), offset=self.offset)
         return ColumnsTensor(columns, index, 1, self.free_size, gathers=False)
 
-    # Indices known only at run time
+    # Indices that are known only at run time
 
     def _only_index(self, what: str) -> None:
         if self.is_indirect():
@@ -158,7 +161,7 @@ class NkiTensor(TensorViews):
         return IndirectTensor(self.select(dim, 0), index, self.strides[dim], self.shape[dim], gathers=False)
 
     def _window_at_run_time(self, dim: int, start: Any, size: int) -> NkiTensor:
-        """Return `size` elements of dimension `dim` from a start in SBUF or in a register."""
+        """Return `size` elements of dimension `dim`, beginning at an index in SBUF or in a register."""
         self._only_index("an index")
         check_scalar(self, start, "an index")
         if dim == 0 and self.storage.on_chip:
@@ -170,19 +173,19 @@ class NkiTensor(TensorViews):
         key = keys[dim]
         start = key.start if isinstance(key, DynamicSlice) else key
         if not isinstance(start, (DeviceNumber, NkiTensor)):
-            resolve_index(start, self.shape[dim], dim, self)  # raises the error for it
+            resolve_index(start, self.shape[dim], dim, self)  # raises the appropriate error
         on_chip = self.storage.on_chip
         others = (*keys[:dim], slice(None), *keys[dim + 1 :])
         rest = self[others]
         position = sum(isinstance(k, (slice, DynamicSlice)) or (on_chip and d == 0) for d, k in enumerate(keys[:dim]))
         if isinstance(key, DynamicSlice):
             return rest._window_at_run_time(position, start, key.size)
-        if rest.ndim <= (2 if on_chip else 1):  # an index keeps two dimensions on chip, one in HBM
+        if rest.ndim <= (2 if on_chip else 1):  # indexing keeps at least two dimensions on chip and one in HBM
             return rest._window_at_run_time(position, start, 1)
         return rest._select_at_run_time(position, start)
 
     def _moved_by(self, pattern: NkiTensor, scalar: Any, vector: Any, dim: int) -> NkiTensor:
-        """Return `pattern`, a view made by `self.ap`, shifted by an index on dimension `dim` of `self`."""
+        """Return `pattern`, a view created by `self.ap`, shifted along dimension `dim` of `self` by an index."""
         self._only_index("ap")
         if scalar is not None and vector is not None:
             raise NkiValidationError(f"ap of {self.label}: scalar_offset and vector_offset exclude each other")
@@ -218,10 +221,10 @@ class NkiTensor(TensorViews):
 
 
 class OutsideTensor(NkiTensor):
-    """A view that is empty or reaches outside its tensor.
+    """A view that is empty or extends beyond the bounds of its tensor.
 
-    A kernel may hold one (AWS's kernels do, for the last of several tiles, or for an idle core); an instruction that
-    uses it raises the reason, `why`.
+    A kernel may create such a view without using it, as AWS's kernels do for the last of several tiles or for an idle
+    core. An instruction that uses it raises an error with the message `why`.
     """
 
     __slots__ = ("why",)
@@ -247,9 +250,9 @@ class OutsideTensor(NkiTensor):
 
 
 class IndirectTensor(NkiTensor):
-    """A view at `offset + index * step` elements, where `index` may be 0 to `extent` - 1.
+    """A view at `offset + index * step` elements, where `index` is between 0 and `extent` - 1.
 
-    `gathers`: the index is a column, and row i of the view (its dimension 0) is at the i-th index.
+    If `gathers`, the index is a column, and row i of the view (along dimension 0) is at the i-th index.
     """
 
     __slots__ = ("extent", "gathers", "index", "step")
@@ -266,7 +269,8 @@ class IndirectTensor(NkiTensor):
 
     @property
     def indices(self) -> Array:
-        """Return the index of each row [n], or [1]; a gathering index with several columns is read column by column."""
+        """Return the index of each row [n], or a single index [1]. If a gathering index has several columns, they are
+        read column by column."""
         if isinstance(self.index, DeviceNumber):
             return np.array([self.index.read(f"the address of {self.label}")])
         count = self.shape[0] if self.gathers else 1
@@ -274,7 +278,7 @@ class IndirectTensor(NkiTensor):
         return indices
 
     def inside(self) -> Array:
-        """Return a mask of the indices in bounds."""
+        """Return a mask of the indices that are in bounds."""
         indices = self.indices
         inside: Array = (indices >= 0) & (indices < self.extent)
         return inside
@@ -298,11 +302,12 @@ class IndirectTensor(NkiTensor):
         self.write(function(*values))
 
     def parts(self, known: bool) -> list[NkiTensor]:
-        """Return the views that it stands for; all that it could reach if its index is not `known`."""
+        """Return the direct views that this view resolves to or, if the index is not `known`, a view of all elements
+        that it could reach."""
         return [self.at(index) for index in self._checked()] if known else [self._table()]
 
     def at(self, index: int) -> NkiTensor:
-        """Return the view, or a row of it, at one index."""
+        """Return the view, or one row of it if it gathers, for a given index."""
         first = 1 if self.gathers else 0
         offset = self.offset + int(index) * self.step
         return NkiTensor(self.shape[first:], self._dtype, self.storage, strides=self.strides[first:], offset=offset)
@@ -317,7 +322,7 @@ class IndirectTensor(NkiTensor):
         return indices
 
     def _table(self) -> NkiTensor:
-        """Return everything that the index can reach."""
+        """Return a view of all elements that the index can reach."""
         if self.gathers:
             shape, strides = (self.extent, *self.shape[1:]), (self.step, *self.strides[1:])
         elif self.storage.on_chip:
@@ -343,9 +348,9 @@ class IndirectTensor(NkiTensor):
 
 
 class ColumnsTensor(IndirectTensor):
-    """The view made by `NkiTensor.indirect`: single columns of a tile, at offsets stored in SBUF.
+    """The view created by `NkiTensor.indirect`: individual columns of a tile, at offsets stored in SBUF.
 
-    `group` partitions hold the offsets, first down, then along; the engine that uses the view sets it.
+    The offsets are stored in `group` partitions, in column-major order. The engine that uses the view sets `group`.
     """
 
     __slots__ = ("group",)
@@ -355,7 +360,7 @@ class ColumnsTensor(IndirectTensor):
         self.group = 16
 
     def check_room(self, what: str) -> None:
-        """Refuse more columns than the index has offsets."""
+        """Raise an error if there are more columns than offsets in the index."""
         rows, count = self.index.shape[0], self.shape[1]
         room = rows if rows < self.group else self.group * self.index.free_size
         if count > room:
@@ -365,7 +370,7 @@ class ColumnsTensor(IndirectTensor):
             )
 
     def offsets(self, first: int = 0) -> Array:
-        """Return the offsets held by the group of partitions from `first` on."""
+        """Return the offsets stored in the group of partitions that starts at `first`."""
         held = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
         offsets: Array = held.T.reshape(-1)[: self.shape[1]].astype(np.int64)
         return offsets

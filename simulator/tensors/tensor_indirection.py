@@ -1,8 +1,8 @@
-"""Columns of a tile at offsets held in SBUF (`NkiTensor.indirect`): the instructions that accept them, and their
-limits.
+"""Instructions that accept columns of a tile at offsets stored in SBUF (`NkiTensor.indirect`), and their limits.
 
-Source: nki/api/nki/isa/__init__.py of aws-neuron-sdk, "Tensor indirection" of each instruction. The formula there takes
-the offsets from the first group of partitions; the effect of different offsets in other groups is not documented.
+Source: nki/api/nki/isa/__init__.py of aws-neuron-sdk, "Tensor indirection" of each instruction. According to the
+formula there, the offsets are read from the first group of partitions; the effect of different offsets in other groups
+is not documented.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..machine.instruction import Instruction, engine
 from ..machine.memory import PSUM
 from .tensor import ColumnsTensor, IndirectTensor, NkiTensor
 
-# Number of source operands, counted from the first, that may be gathered; dst may be scattered.
+# Number of leading source operands that may be gathered. The destination may be scattered.
 SOURCES = {
     "nc_matmul": 2,
     "tensor_tensor": 1,
@@ -28,13 +28,14 @@ SOURCES = {
     "activate2": 1,
     "exponential": 1,
 }
-_GROUP, _TENSOR_GROUP = 16, 32  # partitions that hold offsets, by engine
+_GROUP, _TENSOR_GROUP = 16, 32  # number of partitions that contain offsets, depending on the engine
 _QUADRANT = 32
 _INT32 = ("int32", "uint32")
 
 
 def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-    """Refuse such columns as operands that an instruction cannot use, and set the partitions of their offsets."""
+    """Reject indirect columns as operands if an instruction does not accept them, and set the number of partitions
+    that contain their offsets."""
     views = [tensor for tensor in (*writes, *reads) if isinstance(tensor, ColumnsTensor)]
     if not views:
         return
@@ -60,7 +61,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
 
 
 def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
-    """Warn if groups of partitions hold different offsets."""
+    """Warn if groups of partitions contain different offsets."""
     first = view.offsets()
     for start in range(view.group, view.index.shape[0] - view.group + 1, view.group):
         if (view.offsets(start) != first).any():
@@ -72,7 +73,8 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
 
 
 def _partitions(op: str, dst: NkiTensor, sources: tuple[NkiTensor, ...]) -> None:
-    """Refuse an index of indirect() that starts off a quadrant, or at another partition than its operand."""
+    """Reject an index of indirect() that does not start at a quadrant, or that starts at a different partition than
+    its operand."""
     for view in (dst, *sources):
         if isinstance(view, ColumnsTensor):
             first = _start(view.index)
@@ -102,20 +104,20 @@ def _same_start(op: str, tensor: NkiTensor, index: NkiTensor) -> None:
 
 
 def _start(tensor: NkiTensor) -> int | None:
-    """Return the partition that a tensor starts at, if the kernel chose it."""
+    """Return the first partition of a tensor if the kernel chose it, otherwise None."""
     return tensor.access.row if tensor.storage.arena is not None else None
 
 
 def with_indices(writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> tuple[NkiTensor, ...]:
-    """Return the tensors that an instruction reads: operands, indices of views, and indexed outputs, whose other
-    elements are kept."""
+    """Return the tensors that an instruction reads: its operands, the indices of indirect views, and indirect outputs,
+    whose other elements are preserved."""
     indirect = [tensor for tensor in (*writes, *reads) if isinstance(tensor, IndirectTensor)]
     indices = [view.index for view in indirect if isinstance(view.index, NkiTensor)]
     return (*reads, *indices, *[tensor for tensor in writes if tensor.is_indirect()])
 
 
 def after_registers(instruction: Instruction, indirect: list[NkiTensor]) -> None:
-    """Make an instruction depend on the loads of the registers that address its operands."""
+    """Make an instruction depend on the instructions that loaded the registers used to address its operands."""
     for tensor in indirect:
         loaded = getattr(getattr(tensor, "index", None), "loaded", None)
         if loaded is not None and loaded not in instruction.after:

@@ -1,4 +1,7 @@
-"""Python's operators and NumPy's functions on tensors: NKI has none, and the error names the alternative."""
+"""Errors for Python operators and NumPy functions on tensors, which NKI does not support.
+
+Each message contains the alternative in NKI.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from ..machine.errors import OperatorError, UnknownNameError
 from .strided import StridedMemory
 
 _COMPARED = "what it holds is not known while a kernel is traced"
-_INSTEAD = {  # Python's method: the operator, and NKI's alternative
+_INSTEAD = {  # name of the Python method: the operator, and the alternative in NKI
     "add": ("+", "nl.add or nisa.tensor_tensor"),
     "sub": ("-", "nl.subtract or nisa.tensor_tensor"),
     "mul": ("*", "nl.multiply or nisa.tensor_tensor"),
@@ -34,11 +37,11 @@ _METHODS = {  # methods of NumPy arrays and PyTorch tensors
 
 
 class WithoutOperators(StridedMemory):
-    """Errors for `a + b`, `a < b` and NumPy functions on tensors."""
+    """A tensor that raises errors for `a + b`, `a < b` and NumPy functions."""
 
     __slots__ = ()
 
-    __iter__: ClassVar[None] = None  # otherwise Python would iterate over partitions by index
+    __iter__: ClassVar[None] = None  # otherwise, Python would iterate over the partitions by index
 
     def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise OperatorError(f"numpy.{function.__name__} of {self.label}: NumPy runs on the host, not in a kernel")
@@ -60,9 +63,9 @@ def _missing(name: str, instead: str) -> property:
 
 @contextmanager
 def naming_what_tensors_lack() -> Iterator[None]:
-    """Raise UnknownNameError if an attribute is read that tensors do not have.
+    """Raise UnknownNameError if the block reads an attribute that tensors do not have.
 
-    Tensors have no `__getattr__`, because it would make reading any attribute several times slower.
+    Tensors have no `__getattr__`, because it would make every attribute access several times slower.
     """
     try:
         yield

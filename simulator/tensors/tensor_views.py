@@ -1,4 +1,4 @@
-"""View operations of NKI tensors: other shapes and strides over the same memory, without copies.
+"""View operations of NKI tensors, which change the shape and strides without copying data.
 
 Sources: nki/api/nki/language/__init__.py, nki/get-started/nki-language-guide.rst of aws-neuron-sdk.
 """
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class TensorViews(WithoutOperators):
-    """View operations at addresses known when the kernel is traced; a subclass handles other addresses."""
+    """View operations at addresses that are known during tracing; a subclass handles other addresses."""
 
     __slots__ = ()
 
     copy_into: ClassVar[Callable[[Any, Any], Any]]  # the instruction that copies a tile into a view
-    check_reshape: ClassVar[Callable[[Any, tuple[int, ...]], None]]  # checks a reshape of one partition
+    check_reshape: ClassVar[Callable[[Any, tuple[int, ...]], None]]  # checks the reshape of a single partition
 
     def _item_at_run_time(self, keys: tuple[Any, ...], dim: int) -> Self:
-        """Return `self[keys]` if the key of dimension `dim` is not a number."""
+        """Return `self[keys]`, where the key of dimension `dim` is known only at run time."""
         raise NotImplementedError
 
     def _select_at_run_time(self, dim: int, index: Any) -> Self:
-        """Return `self` without dimension `dim`, at an index that is not a number."""
+        """Return `self` without dimension `dim`, at an index that is known only at run time."""
         raise NotImplementedError
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> Self:
-        """Return `self[key]` without elements."""
+        """Return `self[key]`, which contains no elements."""
         raise NotImplementedError
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
@@ -52,7 +52,7 @@ class TensorViews(WithoutOperators):
         offset = self.offset
         new_shape: list[int] = []
         new_strides: list[int] = []
-        kept = 0  # free dimensions of the result, counting one that an index must leave
+        kept = 0  # dimensions of the result, including one that an index must not remove
         for dim, item in enumerate(keys):
             extent, stride = shape[dim], strides[dim]
             if type(item) is slice:
@@ -78,7 +78,7 @@ class TensorViews(WithoutOperators):
                 offset += index * stride
                 last = dim == len(shape) - 1
                 if (on_chip and (dim == 0 or (last and kept < 2))) or (not on_chip and last and kept == 0):
-                    new_shape.append(1)  # tensors keep two dimensions on chip, one in HBM
+                    new_shape.append(1)  # tensors have at least two dimensions on chip and one in HBM
                     new_strides.append(stride)
                     kept += 1
         if 0 in new_shape:
@@ -86,7 +86,7 @@ class TensorViews(WithoutOperators):
         return self._view(tuple(new_shape), tuple(new_strides), offset)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Copy a tile into part of this one, as in the examples of nki/migration/index.rst."""
+        """Copy a tile into part of this tile, as in the examples of nki/migration/index.rst."""
         if not isinstance(value, TensorViews) or not self.storage.on_chip:
             raise NkiValidationError(
                 f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by "
@@ -195,7 +195,7 @@ class TensorViews(WithoutOperators):
     def rearrange(
         self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
     ) -> Self:
-        """Split, reorder and merge dimensions by name, as einops does."""
+        """Split, reorder and merge dimensions by name, like `einops.rearrange`."""
         sizes = dict(fixed_sizes or {})
         tensor, names = self, list[str]()
         for group in src_pattern:

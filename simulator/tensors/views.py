@@ -1,4 +1,4 @@
-"""Arithmetic of views: the shape and strides after an index, a slice or a reshape."""
+"""Computation of the shape and strides of views after indexing, slicing or reshaping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..machine.errors import NkiValidationError, OutOfBoundsError
 
 @lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a dense tensor, the last dimension innermost."""
+    """Return the strides of a dense tensor in which the last dimension is innermost."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -29,9 +29,9 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def dimensions(tensor: Any) -> int:
-    """Count the dimensions of a view's access pattern, merging contiguous ones."""
+    """Count the dimensions of a view's access pattern after merging contiguous dimensions."""
     first = 1 if tensor.storage.on_chip else 0
-    count = first  # the partitions
+    count = first  # the partition dimension
     inner = 0
     for extent, stride in zip(reversed(tensor.shape[first:]), reversed(tensor.strides[first:])):
         if extent == 1:
@@ -42,7 +42,7 @@ def dimensions(tensor: Any) -> int:
 
 
 def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
-    """Return (step, run) if the elements are `run` of every `step`, else (0, 0)."""
+    """Return (step, run) if the elements are the first `run` of every `step` elements, otherwise (0, 0)."""
     run = 1
     step = 0
     for extent, stride in zip(reversed(shape), reversed(strides)):
@@ -87,7 +87,7 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
 
 
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """Return values as Python integers; NkiValidationError if one is not an integer, or if they are not a sequence."""
+    """Convert a sequence to Python integers; raise NkiValidationError if it is not a sequence of integers."""
     try:
         return tuple(index(value) for value in values)
     except TypeError:
@@ -95,7 +95,7 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple; one number is a shape of one dimension."""
+    """Return a shape as a tuple; a single number is a shape with one dimension."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
@@ -130,8 +130,8 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
 def strides_of_reshape(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Return strides for the same elements in the shape `new`, or None if only a copy could have it."""
-    # Merge old dimensions into runs that are dense, then split each run by the new extents.
+    """Return the strides of the same elements with shape `new`, or None if that would require a copy."""
+    # Merge the old dimensions into dense runs, then split each run according to the new extents.
     runs: list[tuple[int, int]] = []  # (elements, innermost stride)
     for extent, stride in zip(shape, strides):
         if extent == 1:
