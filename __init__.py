@@ -1,4 +1,4 @@
-"""trninfer: small networks on an AWS Trainium NeuronCore, with kernels that can be read and times that can be traced.
+"""trninfer: small networks on an AWS Trainium NeuronCore, with readable kernels and traceable times.
 
     import trninfer
 
@@ -12,15 +12,15 @@
     print(trninfer.bench("digits-cnn", batch_size=16))  # the table of layers
     network = trninfer.import_model("net.onnx", "net.safetensors").model
     boxes = trninfer.detect("street.jpg", model="yolov8n.onnx")[0].boxes
-    pixels = trninfer.segment("street.jpg", model="fcn.onnx")[0].map.pixels  # a class each
-    digits = trninfer.Classifier("digits-cnn")  # loaded once, asked many times
+    pixels = trninfer.segment("street.jpg", model="fcn.onnx")[0].map.pixels  # class of each pixel
+    digits = trninfer.Classifier("digits-cnn")  # loaded once, used many times
     digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
-What goes wrong is raised as a `TrninferError`, in one line: `InputError` for inputs, which it names (`OverflowedError`
-is one, for numbers too large for the dtype), `ArgumentError` for arguments, `ModelError` for models, `TargetError` and
-`BackendUnavailable` for where it is to run, `KernelError` for networks that cannot run there. Anything else that is
-raised is a fault of the program. `trninfer.simulator` has the simulator alone, for kernels of one's own. Nothing heavy
-is imported before it is used. docs/python.md has more.
+Errors are raised as a `TrninferError` with a one-line message: `InputError` for inputs, which the message identifies
+(its subclass `OverflowedError` for numbers too large for the dtype), `ArgumentError` for arguments, `ModelError` for
+models, `TargetError` and `BackendUnavailable` for targets and backends, and `KernelError` for networks that cannot run
+there. Any other exception is a bug in the program. `trninfer.simulator` contains only the simulator, for custom
+kernels. Large modules are imported only when they are used. See docs/python.md for details.
 """
 
 import sys

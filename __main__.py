@@ -1,15 +1,16 @@
-"""`python -m trninfer` and the command `trninfer`: the command line."""
+"""The command line, started by `python -m trninfer` and by the command `trninfer`."""
 
 import os
 import sys
 
 BAD_USAGE = 2
-LEAST_BYTES = 208 << 20  # of addresses, with which NumPy and its BLAS load
-INTERRUPTED = 130  # app/errors.py has it too, but imports take a while, in which Ctrl-C may come
+LEAST_BYTES = 208 << 20  # address space in bytes required to load NumPy and its BLAS
+INTERRUPTED = 130  # also in app/errors.py, but Ctrl-C may arrive while modules are still being imported
 
 
 def _check_memory() -> None:
-    """End with a line where a limit (ulimit -v) leaves NumPy too little to load: it would print tracebacks itself."""
+    """Exit with a one-line message if a limit (ulimit -v) leaves too little memory to load NumPy, whose import would
+    otherwise print tracebacks."""
     try:
         import resource
     except ImportError:  # Windows
@@ -21,7 +22,7 @@ def _check_memory() -> None:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its status, also where it is interrupted while it loads."""
+    """Run the command line of this process and exit with its status, even if it is interrupted during imports."""
     _check_memory()
     try:
         from .app.main import main as run
@@ -32,8 +33,8 @@ def main() -> None:
             os.write(2, b"trninfer: interrupted\n")
         sys.exit(INTERRUPTED)
     finally:
-        # Python ends `python -m` by a signal, whatever the exit status, where Ctrl-C came while text was executed, as
-        # dataclasses do while they load; text that runs through makes it forget that.
+        # If Ctrl-C arrives while code in a string is being executed, as by dataclasses during imports, Python ends
+        # `python -m` with a signal regardless of the exit status. Executing another string resets that state.
         exec("")
 
 

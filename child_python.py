@@ -1,4 +1,4 @@
-"""Functions of this package in a Python of their own: the one way in which processes are started here."""
+"""Start functions of this package in a new Python process; all child processes are started in this way."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def python_command(module: str, function: str, *arguments: str) -> list[str]:
-    """Return the command that calls `function(*arguments)` of a module in a new Python.
+    """Return the command that calls `function(*arguments)` of a module in a new Python process.
 
-    It searches for modules where this process does, then where its environment says, but not in the current folder as
-    `python -m` would: a `numpy.py` of anyone may be there. Which `nki` it has is its own choice.
+    The new process searches for modules in the search path of this process, then in that of its own environment, but
+    not in the current folder, as `python -m` would: the folder may contain an unrelated `numpy.py`. The process chooses
+    independently which `nki` it imports.
     """
     own = f"(each for each in sys.path if os.path.isabs(each) and each != {_current_folder()!r})"
     begin = f"import os, sys; sys.path[:] = dict.fromkeys([*{search_path()!r}, *{own}])"
@@ -20,16 +21,16 @@ def python_command(module: str, function: str, *arguments: str) -> list[str]:
 
 
 def search_path() -> list[str]:
-    """Return the module search path of this process for another one.
+    """Return the module search path of this process for use in another process.
 
-    It leaves out the current folder, unless the package itself is there, and the simulator's folder, in which processes
-    that multiprocessing spawns find the simulator's `nki`.
+    The path excludes the current folder, unless the folder contains this package, and the simulator's folder, in which
+    processes spawned by multiprocessing find the simulator's `nki`.
     """
     here = _current_folder()
     simulator = os.path.join(_PACKAGE, "simulator")
     found = []
     for entry in sys.path:
-        if here is None and not os.path.isabs(entry):  # it meant the current folder, which was removed
+        if here is None and not os.path.isabs(entry):  # the entry refers to the current folder, which was removed
             continue
         folder = os.path.abspath(entry or here or "")
         if folder != here and not os.path.join(folder, "").startswith(os.path.join(simulator, "")):
@@ -38,7 +39,7 @@ def search_path() -> list[str]:
 
 
 def _current_folder() -> str | None:
-    """Return the folder to keep out of the search path; None if it was removed or contains the package."""
+    """Return the folder to exclude from the search path, or None if it was removed or contains the package."""
     try:
         here = os.getcwd()
     except OSError:

@@ -1,1 +1,1 @@
-"""The command line: one module per command, and the code that commands share."""
+"""The command line: one module per command, plus the modules that the commands share."""

@@ -1,4 +1,5 @@
-"""Shared by `classify`, `detect` and `ffnn`: run inputs in batches, write or show the answers, report the rest."""
+"""Run inputs in batches, write or display the predictions, and report the results, for `classify`, `detect` and
+`ffnn`."""
 
 from __future__ import annotations
 
@@ -37,52 +38,53 @@ if TYPE_CHECKING:
 
 RightClass = Callable[[Prediction], "int | None"]
 
-TOP_LABELS = 5  # labels shown per answer without --top-k, the most probable ones
+TOP_LABELS = 5  # number of most probable labels shown per prediction without --top-k
 
 
 class Inputs(Protocol):
-    """Inputs of a command: pictures or rows of features."""
+    """The inputs of a command: pictures or rows of features."""
 
     command: str
     progress_title: str
 
     @property
     def prepare(self) -> Prepare | None:
-        """Return a function that workers use to read a batch of sources; None if batches are arrays already."""
+        """Return a function with which the workers read a batch of sources, or None if the batches are already
+        arrays."""
 
     @property
     def problems(self) -> list[InputProblem]:
-        """Return the inputs that could not be used so far."""
+        """Return the inputs that have been unusable so far."""
 
     @property
     def states(self) -> States | None:
-        """Return the states of the inputs, which show whether an earlier answer is still valid; None if `identity`
-        covers them."""
+        """Return the states of the inputs, from which a resumed run determines whether an earlier prediction is still
+        valid, or None if `identity` covers them."""
 
     def describe(self, answered: int) -> str:
-        """Return a count for the title of the table, such as `3 pictures`."""
+        """Return the number of inputs for the title of the table, such as `3 pictures`."""
 
     def identity(self) -> Identity:
-        """Return the parts of a run's identity other than model and options."""
+        """Return the parts of a run's identity that do not come from the model and the options."""
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Skip the inputs that are answered already and return how many remain. `reported` names are spelled as in
-        reports."""
+        """Skip the inputs that already have a prediction and return the number of remaining inputs. `reported` contains
+        names in the spelling used in reports."""
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
         """Yield the remaining inputs in batches."""
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Record an input that could not be answered, with the reason."""
+        """Record an input for which no prediction could be made, with the reason."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The work of a command whose answers are not labels.
+    """The work of a command whose predictions are not labels.
 
-    `make` builds answers from the network's outputs. `identity` holds what the answers depend on besides model and
-    options. `watch` is called with every answer, including those of an earlier run, and `complete` adds its results to
-    the report.
+    `make` builds predictions from the network's outputs. `identity` holds everything other than the model and the
+    options that the predictions depend on. `watch` is called with every prediction, including those of an earlier run,
+    and `complete` adds the results of the task to the report.
     """
 
     make: MakePredictions
@@ -93,7 +95,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Begun:
-    """A run with checked options: its start time, and the reason for its backend."""
+    """A run whose options have been checked: its start time, and the reason for the choice of its backend."""
 
     options: AnswerOptions
     started: float
@@ -106,7 +108,7 @@ class Begun:
 
 
 def begin(options: AnswerOptions, started: float) -> Begun:
-    """Check the options before anything is read. Raises UsageError or BackendUnavailable."""
+    """Check the options before any input is read. Raises UsageError or BackendUnavailable."""
     if options.compare_backends:
         options = replace(options, backend="neuron")
     note = choice_note(options.backend) if options.cluster is None else None  # a cluster reports its backend later
@@ -114,15 +116,15 @@ def begin(options: AnswerOptions, started: float) -> Begun:
 
 
 def answer_task(begun: Begun, model: Model, inputs: Inputs, task: Task) -> int:
-    """Answer inputs whose answers are not labels, write the report, and return the exit status."""
+    """Run the inputs of a task whose predictions are not labels, write the report, and return the exit status."""
     return _answer(begun, model, inputs, 0, _Noting(None, None, "", task.watch), task).exit_status
 
 
 def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
-    """Answer inputs with labels or values, write the report, and return the exit status.
+    """Predict labels or values for the inputs, write the report, and return the exit status.
 
-    `right_class` returns the index of an answer's correct class, or None if unknown; if it is given, answers are
-    scored.
+    `right_class` returns the index of the correct class of a prediction, or None if it is unknown. If it is given, the
+    predictions are scored.
     """
     labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
     top_k = _top_k(begun.options.top_k, labels)
@@ -185,7 +187,7 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
 
 
 def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, ...]:
-    """Time each layer on an input of zeros, so that the report of a run without new inputs has layers too."""
+    """Time each layer on an input of zeros, so that the report of a run without new inputs also contains layers."""
     totals = Totals(session.rows)
     for answer in session.stream([np.zeros((1, *network.input.shape), np.float32)]):
         totals.add(answer.size, answer.times, answer.worker)
@@ -193,7 +195,7 @@ def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, .
 
 
 def _patient(session: BatchSession) -> BatchSession:
-    """Wrap a session of this process so that an input that overflows does not fail the rest of its batch."""
+    """Wrap a session of this process so that an input that overflows does not cause the rest of its batch to fail."""
     from ..inference.running import PatientSession
     from ..runtime.session import Session
 
@@ -201,7 +203,7 @@ def _patient(session: BatchSession) -> BatchSession:
 
 
 def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
-    """Run the chip and the simulator on all inputs, in place of answers one by one."""
+    """Run all inputs on both the chip and the simulator, instead of streaming the predictions."""
     from .compare_backends import run_comparison
 
     options = begun.options
@@ -219,7 +221,7 @@ def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Not
 
 
 class _Noting:
-    """Counts and scores answers on their way to `sink`."""
+    """Counts and scores predictions before they are passed to `sink`."""
 
     def __init__(
         self,
@@ -238,16 +240,16 @@ class _Noting:
 
     @property
     def none(self) -> Nones | None:
-        """Return the number of answers labelled none; None if the network has no such label."""
+        """Return the number of predictions with the label "none", or None if the network has no such label."""
         return Nones(self._none_label, self._nones, self.total) if self._none_label else None
 
     @property
     def score(self) -> Score | None:
-        """Return the score of the answers so far; None without labels."""
+        """Return the score of the predictions so far, or None if there are no labels."""
         return None if self._scorer is None else self._scorer.score
 
     def note(self, predictions: Iterable[Prediction]) -> None:
-        """Count and score answers that are in the sink already."""
+        """Count and score predictions that are already in the sink."""
         for prediction in predictions:
             self.total += 1
             self._nones += prediction.label == self._none_label
@@ -259,14 +261,14 @@ class _Noting:
                 self._watch(prediction)
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Count and score answers, and pass them to the sink."""
+        """Count and score predictions, and pass them to the sink."""
         self.note(predictions)
         return self.sink is None or self.sink.add(predictions)
 
 
 def _top_k(asked: int | None, labels: Sequence[str]) -> int:
-    """Return the number of labels per answer, by default up to TOP_LABELS. UsageError if more were requested than there
-    are."""
+    """Return the number of labels per prediction, by default up to TOP_LABELS. Raises UsageError if more labels are
+    requested than exist."""
     if asked is None:
         return min(TOP_LABELS, len(labels))
     if not labels:

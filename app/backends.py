@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 def load(model: str, quiet: bool = False, size: tuple[int, int] | None = None) -> Model:
-    """Read a model by bundled name or path.
+    """Load a model by bundled name or path.
 
-    An ONNX file is imported for this run, with height and width `size` if it leaves them open, and a notice is printed.
+    An ONNX file is imported for this run, with the height and width `size` if the file leaves them open, and a notice
+    is printed.
     """
     from ..runtime.open_model import open_model
 
@@ -49,7 +50,7 @@ def open_backend(options: RunOptions) -> Backend:
 
 
 def session_on(backend: Backend, model: Model, options: RunOptions, calibration: Calibration | None = None) -> Session:
-    """Open a session of a model on one backend and print a note about its launches."""
+    """Open a session of a model on one backend and print a note on the number of launches."""
     from ..runtime.session import Session
 
     launches = _launch_options(options, calibration)
@@ -66,9 +67,9 @@ def open_session(
     prepare: Prepare | None = None,
     calibration: Calibration | None = None,
 ) -> Iterator[BatchSession]:
-    """Open a session of a model; its workers end with the block.
+    """Open a session of a model; its workers are stopped when the block ends.
 
-    `prepare` reads inputs in the workers, which receive sources in place of arrays.
+    If `prepare` is given, the workers receive sources instead of arrays and call it to read the inputs.
     """
     if not options.is_shared:
         yield session_on(open_backend(options), model, options, calibration)
@@ -99,7 +100,7 @@ def _launch_options(options: RunOptions, calibration: Calibration | None) -> Lau
 
 
 def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | None:
-    """Return the times of the workers; None for a session in this process."""
+    """Return the times of the workers, or None for a session in this process."""
     from ..runtime.session import Session
 
     if isinstance(session, Session):
@@ -113,10 +114,10 @@ def cores_of(session: BatchSession, worker_us: Mapping[int, float]) -> Cores | N
 
 
 def choice_note(name: str) -> str | None:
-    """Return the reason why `auto` chose the simulator; None if a backend was named or the chip was chosen.
+    """Return the reason why `auto` selected the simulator, or None if a backend was named or the chip was selected.
 
-    Call it before a backend is opened, which settles the choice for the process. BackendUnavailable if the named
-    backend is missing.
+    Must be called before a backend is opened, since that fixes the choice for the process. Raises BackendUnavailable if
+    the named backend is missing.
     """
     from ..runtime.choose import decide
 
@@ -137,8 +138,8 @@ def _counts(options: RunOptions) -> dict[str, Any]:
 
 
 def _begin(options: RunOptions) -> str:
-    """Return the backend by name. UsageError if it does not support the options; prints a note for options without
-    effect."""
+    """Return the name of the selected backend. Raises UsageError if it does not support the options; prints a note on
+    options that have no effect."""
     from ..runtime.choose import decide
 
     chosen = decide(options.backend).backend

@@ -1,4 +1,4 @@
-"""The pictures of `--calibrate`, and the agreement of an 8-bit session with float32 on them."""
+"""Calibration pictures (`--calibrate`), and the agreement of an 8-bit session with float32 on these pictures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
-    """Return the first pictures of a folder, by name, as inputs of a network; None without a folder.
+    """Return the first pictures of a folder, sorted by name, as inputs of a network, or None if no folder is given.
 
-    UsageError if the network does not read pictures or none is readable. Unreadable ones are named on standard error.
+    Raises UsageError if the network does not read pictures or no picture is readable. Unreadable pictures are listed on
+    standard error.
     """
     if folder is None:
         return None
@@ -34,12 +35,12 @@ def read_calibration(folder: Path | None, model: Model) -> Calibration | None:
 
 
 def is_compared(options: RunOptions) -> bool:
-    """True if the calibration pictures are also answered and compared with float32."""
+    """Return True if the network is also run on the calibration pictures and compared with float32."""
     return options.dtype == "float8_e4m3" and (options.verify or options.calibrate is not None)
 
 
 def agreement_of(session: BatchSession, calibration: Calibration | None, batch_size: int) -> Agreement:
-    """Answer the calibration pictures, by default the network's own, and compare with float32."""
+    """Run the calibration pictures, by default those of the network, and compare the outputs with float32."""
     import numpy as np
 
     from ..runtime.calibration import own_calibration

@@ -1,4 +1,4 @@
-"""`trninfer classify`: label pictures."""
+"""`trninfer classify`: predict labels for pictures."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ class Pictures(PicturePaths):
     ] = None
 
     def check(self, resume: bool) -> None:
-        """Raise UsageError if no picture is named, or if --resume is used with standard input."""
+        """Raise UsageError if no picture is specified, or if --resume is used with standard input."""
         self.check_named(resume, "classify", others=bool(self.inputs))
 
 
 @takes_options(HELP)
 def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: PictureOptions) -> None:
-    """Answer the named pictures."""
+    """Classify the specified pictures."""
     started = time.perf_counter()
     options.check()
     pictures.check(options.resume)
@@ -123,7 +123,7 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     from .answering import answer_inputs, begin
     from .backends import load
 
-    begun = begin(options, started)  # reports a missing backend before anything is read
+    begun = begin(options, started)  # reports a missing backend before any input is read
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load(model, options.quiet)
@@ -139,7 +139,7 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
 
 
 def _right_class(source: str | None, model: Model, names: list[str]) -> RightClass | None:
-    """Return a function that maps an answer to its correct class; None without labels."""
+    """Return a function that maps a prediction to its correct class, or None if there are no labels."""
     if source is None:
         return None
     from ..inference.picture_labels import PictureLabels
@@ -158,7 +158,7 @@ def _right_class(source: str | None, model: Model, names: list[str]) -> RightCla
 def _open_inputs(
     model: Model, given: list[str], names: list[str], problems: list[InputProblem], options: PictureOptions
 ) -> Inputs:
-    """Open the named pictures and the --input files. UsageError if the network needs others."""
+    """Open the pictures and the --input files. Raises UsageError if the network needs other inputs."""
     from ..models.inputs import ImageInput, SeveralInputs
     from .picture_inputs import PictureInputs
 

@@ -22,22 +22,22 @@ from .reports.report import LayerTable, Report
 def run_comparison(
     command: str, model: Model, batches: Iterable[Batch] | Iterable[SourceBatch], options: AnswerOptions, top_k: int
 ) -> Report:
-    """Run batches on the chip, and each kernel also on the simulator; with --verify, also the golden model.
+    """Run the batches on the chip, and each kernel also on the simulator; with --verify, also run the golden model.
 
-    The report has the chip's answers and times, and the comparison. All inputs are held in memory. BackendUnavailable
-    without a chip.
+    The report contains the predictions and times of the chip, and the comparison. All inputs are held in memory. Raises
+    BackendUnavailable if there is no chip.
     """
     chip = open_backend(options)
     names: list[str | int] = []
     values = [np.empty((0, *model.network.input.shape), np.float32)]
     for batch_names, batch in batches:
         names += batch_names
-        values.append(np.asarray(batch))  # always arrays here
+        values.append(np.asarray(batch))  # batches are always arrays here
     inputs = np.concatenate(values)
     report = Report.on(command, model.network.name, chip.info, options.dtype)
     simulator = SimulatedBackend(chip.info.target)
     report.comparison = compare_backends(model, inputs, chip, simulator, options.dtype, options.batch_size)
-    report.latency_note = latency_note(simulator.info)  # describes the predictions
+    report.latency_note = latency_note(simulator.info)  # the note describes the predicted times
     result = report.comparison.result
     report.tables = [LayerTable(model.network.name, "", result.layers)]
     report.predictions = make_predictions(names, model.network, result.classes, result.probabilities, top_k)

@@ -1,4 +1,4 @@
-"""Shell completion of models and timing constants. The shell itself completes file names."""
+"""Shell completion of models and timing constants. File names are completed by the shell itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Return bundled models, model files, and the folders that may contain them."""
+    """Return the bundled models, model files, and folders that may contain model files."""
     from ..models.files import WEIGHTS_DIRECTORY
 
     bundled = sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))
@@ -18,7 +18,7 @@ def complete_model(incomplete: str) -> list[str]:
 
 
 def complete_constant(incomplete: str) -> list[str]:
-    """Return `name=` of a timing constant, or `@` and a file name, for --set."""
+    """Return completions for --set: `name=` for each timing constant, or `@` followed by a file name."""
     if incomplete.startswith("@"):
         found = sorted(glob.glob(f"{glob.escape(incomplete[1:])}*"))
         return [f"@{path}{os.sep if os.path.isdir(path) else ''}" for path in found]

@@ -1,11 +1,11 @@
 """`--config FILE`: defaults of options from a TOML file.
 
     dtype = "bfloat16"        # for every command that has the option
-    [classify]                # for one command alone
+    [classify]                # for one command only
     batch-size = 32
 
-A pyproject.toml has the same in [tool.trninfer]. No file is read implicitly: one that happens to be in the folder of
-the pictures must not decide where answers are written.
+In a pyproject.toml, the same settings are in the table [tool.trninfer]. No file is read implicitly: a file that happens
+to be in the folder of the pictures must not determine where predictions are written.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Options = dict[str, str]  # option name to parameter
 
 
 def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[str, Any]:
-    """Return the values that a file sets for the options of a command, by parameter. `commands` has the options of
-    each.
+    """Return the values that a file sets for the options of a command, by parameter. `commands` maps each command to
+    its options.
 
-    Values are text, true and false, or lists of text, as on the command line. UsageError for an unreadable file, an
-    unknown command or option, and a value of the wrong type.
+    Values are strings, booleans, or lists of strings, as on the command line. Raises UsageError for an unreadable file,
+    an unknown command or option, or a value of the wrong type.
     """
     values: dict[str, Any] = {}
     everything = {name for options in commands.values() for name in options}
@@ -52,7 +52,7 @@ def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[
 
 
 def _check_known(path: Path, key: str, known: Collection[str], what: str) -> str:
-    """Return the name as spelled on the command line. UsageError if it is unknown."""
+    """Return the name in its command-line spelling. Raises UsageError if it is unknown."""
     name = key.replace("_", "-")
     if name in known:
         return name
@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
     content = read_small_file(path, f"--config {path}", MAX_BYTES)
     try:
         document = tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # includes TOML and Unicode errors
+    except (ValueError, RecursionError) as error:  # ValueError includes TOML and Unicode errors
         raise UsageError(f"--config {path}: not TOML: {str(error)[:100]}") from None
     if path.name == "pyproject.toml":
         tool = document.get("tool", {})
@@ -95,7 +95,7 @@ def _value(path: Path, where: str, value: Any) -> Any:
 
 
 def _apply(context: typer.Context, parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Make the values of the file the defaults of the current command."""
+    """Use the values of the file as the defaults of the current command."""
     if path is not None and not context.resilient_parsing:
         root: Any = context.find_root().command
         commands = {name: _options_of(command) for name, command in root.commands.items()}

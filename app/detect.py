@@ -1,4 +1,4 @@
-"""`trninfer detect`: find boxes in pictures."""
+"""`trninfer detect`: detect objects in pictures."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ Examples:
 
 @dataclass(frozen=True)
 class DetectOptions(PictureOptions):
-    """Options of detect other than its pictures."""
+    """Options of `detect` except those that specify its pictures."""
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson", "coco"],
         typer.Option("--format", help="Format of the report; machine formats write nothing else to standard output."),
-    ] = "table"  # type: ignore[assignment]  # coco in place of parquet
+    ] = "table"  # type: ignore[assignment]  # coco instead of parquet
     confidence: Annotated[
         float,
         typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Drop boxes with a confidence below this."),
@@ -110,13 +110,13 @@ class DetectOptions(PictureOptions):
             help="Exit with 1 if the mAP@0.5:0.95 against --labels is below this.",
         ),
     ] = None
-    # Options for labels, which do not apply to boxes.
+    # Options for label predictions, which do not apply to boxes.
     top_k: ClassVar[None] = None  # type: ignore[misc]
     compare_backends: ClassVar[bool] = False  # type: ignore[misc]
 
     @property
     def limits(self) -> Limits:
-        """Return the limits on which boxes are answered."""
+        """Return the limits that select the boxes to report."""
         from ..inference.boxes import Limits
 
         return Limits(self.confidence, self.iou, self.max_detections)
@@ -140,7 +140,7 @@ def detect(
     *,
     options: DetectOptions,
 ) -> None:
-    """Find the objects in the named pictures."""
+    """Detect objects in the specified pictures."""
     if options.fail_under is not None and labels is None:
         raise UsageError("--fail-under compares the mAP; it needs --labels")
 
@@ -157,7 +157,7 @@ def _task(
     options: DetectOptions,
     sizes: Sizes,
 ) -> Task:
-    """Return the task: make boxes, draw pictures, and score."""
+    """Return the task, which makes boxes, draws pictures, and computes the score."""
     from ..inference.coco import BoxScorer
     from ..inference.detections import Detector
     from ..inference.predictions import Prediction
@@ -188,7 +188,7 @@ def _task(
 
 
 def _annotations(model: Model, labels: Path | None) -> Annotations:
-    """Return the correct boxes of --labels, with the ids of classes and pictures."""
+    """Read the correct boxes from --labels; return them with the ids of classes and pictures."""
     from ..inference.coco import number_categories, read_annotations
     from ..models.errors import InputError
 

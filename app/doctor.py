@@ -1,4 +1,4 @@
-"""`trninfer doctor`: report what this machine has."""
+"""`trninfer doctor`: report the Neuron hardware and software of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUS = {
     "too old": "wrong",
 }
 
-_INSTALL = "to use it"  # prefix of checks whose detail is an installation command
+_INSTALL = "to use it"  # prefix of the names of checks whose detail is an installation command
 
 _SelftestOption = Annotated[
     bool,
@@ -112,7 +112,7 @@ def doctor(
 def _check_selftest_only(
     archive: Path | None, target: str | None, compile_timeout: float | None, compile_only: bool
 ) -> None:
-    """Raise UsageError for an option that only the self-test reads."""
+    """Raise UsageError for options that are used only by the self-test."""
     values = {
         "--archive": archive, "--target": target, "--compile-timeout": compile_timeout,
         "--compile-only": compile_only or None,
@@ -123,7 +123,7 @@ def _check_selftest_only(
 
 
 def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -> int:
-    """Run the self-test, or compile it, and return the exit status."""
+    """Run the self-test, or only compile its kernels, and return the exit status."""
     from .selftest import run_compile_only, run_selftest
 
     if chosen.dtype == "float8_e4m3":
@@ -151,13 +151,13 @@ def _print_checks(rows: list[dict[str, Any]], form: options.Format, output: Path
     def commands(console: Console) -> None:
         for row in installs:
             print_line(console, f"{row['check']}:")
-            console.print(cell(f"  {row['detail']}"), soft_wrap=True)  # unwrapped, so that it can be copied
+            console.print(cell(f"  {row['detail']}"), soft_wrap=True)  # not wrapped, so that it can be copied
 
     write_output(text + to_text(commands, stream), output)
 
 
 def _checks() -> list[dict[str, Any]]:
-    """Return a record for each check; `status` is ok, missing or wrong."""
+    """Return one record per check; `status` is ok, missing or wrong."""
     import importlib.metadata
 
     from ..runtime.choose import decide
@@ -227,7 +227,7 @@ def _neuron_system() -> list[dict[str, Any]]:
 
 
 def _target(backend: str) -> dict[str, Any]:
-    """Return the target that kernels are compiled for or simulated on, and where it comes from."""
+    """Return the target that kernels are compiled for or simulated on, and how it was determined."""
     from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
     from ..runtime.neuron.system import instance_target
 
@@ -243,7 +243,7 @@ def _target(backend: str) -> dict[str, Any]:
 
 
 def _list(cores: tuple[int, ...]) -> str:
-    """Format core numbers; `0 to 15` if there are no gaps."""
+    """Format core numbers as text, such as `0 to 15` if there are no gaps."""
     whole = len(cores) > 2 and cores == tuple(range(cores[0], cores[-1] + 1))
     return f"{cores[0]} to {cores[-1]}" if whole else ", ".join(map(str, cores))
 

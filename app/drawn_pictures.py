@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-_LOSSY = (".jpg", ".jpeg")  # for photos, which are much larger as PNG
+_LOSSY = (".jpg", ".jpeg")  # formats kept for photos, which are much larger as PNG
 _QUALITY = 92
 _OVERLAY = "-overlay"
-_LONGEST_STEM = 200  # bytes, so that endings fit into the 255 of a file name
+_LONGEST_STEM = 200  # in bytes, so that suffixes fit into the limit of 255 bytes per file name
 
 
 class DrawnPictures:
-    """Writes pictures with their boxes into a folder under their own names; repeated names are numbered.
+    """Writes pictures with their boxes to a folder under their original names; duplicate names are numbered.
 
-    UsageError if the folder cannot be made or pictures are read from it. `problems` lists the pictures that could not
-    be written.
+    Raises UsageError if the folder cannot be created or if pictures are read from it. `problems` lists the pictures
+    that could not be written.
     """
 
-    _endings: tuple[str, ...] = ("",)  # of the files of a picture
+    _endings: tuple[str, ...] = ("",)  # suffixes of the files written for a picture
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder = folder
@@ -61,13 +61,13 @@ class DrawnPictures:
             return
         try:
             drawn = draw_boxes(open_image(name), answer.boxes, answer.size)
-        except InputError as error:  # it has changed since it was answered
+        except InputError as error:  # the file has changed since the prediction
             self.problems.append(InputProblem(answer.input, f"not drawn: {error}"))
             return
         self._written += self._write(answer.input, drawn, self._folder / self._file_name(name))
 
     def _write(self, name: str | int, drawn: Image.Image, target: Path) -> bool:
-        """Write the picture of an input atomically; return False, with a problem, where a folder has its name."""
+        """Write the picture of an input atomically. Return False and record a problem if a folder has this name."""
         try:
             with replacing(target) as file:
                 if target.suffix.lower() in _LOSSY:
@@ -94,7 +94,7 @@ class DrawnPictures:
         return found + suffix
 
     def report(self, quiet: bool) -> None:
-        """Print on standard error how many pictures were written, and which could not be."""
+        """Print to standard error how many pictures were written, and which pictures could not be written."""
         if not quiet:
             complain(f"{count(self._written, 'picture')} with boxes in {self._folder}")
         if self._left_out:
@@ -103,7 +103,8 @@ class DrawnPictures:
 
 
 class SavedMaps(DrawnPictures):
-    """Writes the class map of each picture into a folder as NAME.png, and the picture with its classes in colour."""
+    """Writes the class map of each picture to a folder as NAME.png, together with an overlay of the classes in
+    colour."""
 
     _endings = ("", _OVERLAY)
 
@@ -126,7 +127,7 @@ class SavedMaps(DrawnPictures):
             if picture.size != pixels.shape[::-1]:
                 raise InputError("it has another size than before")
             drawn = overlay(picture, pixels, self._labels)
-        except InputError as error:  # not a picture, or changed since it was answered
+        except InputError as error:  # not a picture, or changed since the prediction
             if not is_array_file(name):
                 self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
             return
@@ -134,6 +135,6 @@ class SavedMaps(DrawnPictures):
         self._written += self._write(input_name, drawn, overlay_file)
 
     def report(self, quiet: bool) -> None:
-        """Print on standard error how many maps and overlays were written."""
+        """Print to standard error how many maps and overlays were written."""
         if not quiet:
             complain(f"{count(self._maps, 'map')} and {count(self._written, 'overlay')} in {self._folder}")

@@ -16,16 +16,17 @@ TERMINATED = 143
 
 
 class UsageError(Exception):
-    """Wrong usage or unusable input. The message is one line for the user."""
+    """Incorrect usage or unusable input. The message is a single line for the user."""
 
 
 class Terminated(SystemExit):
-    """Raised on SIGTERM or SIGHUP; the program cleans up as after Ctrl-C and exits with the status of the signal."""
+    """Raised on SIGTERM or SIGHUP. The program cleans up as it does after Ctrl-C and exits with the status of the
+    signal."""
 
 
 def exit_status(error: BaseException) -> int | None:
-    """Return the exit status of an error that a user can cause; None for bugs."""
-    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: a full machine, a file that vanished
+    """Return the exit status for an error that a user can cause, or None for a bug."""
+    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: full disk or memory, missing file
         return BAD_USAGE
     # Imported only after an error: --help must not import NumPy.
     from ..models.errors import TrninferError
@@ -37,12 +38,12 @@ def exit_status(error: BaseException) -> int | None:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of an error, without an OSError's number and file name."""
+    """Return the reason of an error; for an OSError, without the error number and the file name."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
 def complain(message: str) -> None:
-    """Print a message on standard error, wrapped if it is long."""
+    """Print a message to standard error, wrapped if it is long."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             lines = lines_of(f"trninfer: {message}")

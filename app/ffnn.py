@@ -88,7 +88,7 @@ Examples:
 
 @dataclass(frozen=True)
 class RowData:
-    """The rows of a run, the network, and the correct answers."""
+    """The rows of a run, the network, and the correct classes."""
 
     data: Annotated[
         Path,
@@ -149,7 +149,7 @@ class RowData:
     ] = None
 
     def choose(self) -> Columns:
-        """Return the selected columns. UsageError if they contradict each other."""
+        """Return the selected columns. Raises UsageError if the selections contradict each other."""
         from ..inference.columns import Columns, parse_names
 
         if self.labels is not None and self.label_column is not None:
@@ -161,7 +161,7 @@ class RowData:
         return Columns(features, drop, self.id_column, self.label_column)
 
     def open(self, features: int, columns: Columns) -> FeatureRows:
-        """Open the rows; InputError if they do not have `features` numbers."""
+        """Open the rows. Raises InputError if a row does not consist of `features` numbers."""
         from ..inference.features import read_feature_bytes, read_features
         from .row_inputs import read_standard_input
 
@@ -170,7 +170,7 @@ class RowData:
         return read_feature_bytes("standard input", read_standard_input(), features, self.header, columns)
 
     def read_truth(self, rows: FeatureRows, labels: tuple[str, ...]) -> np.ndarray | None:
-        """Return the correct class of each row, -1 if unknown; None without labels."""
+        """Return the correct class of each row (-1 if it is unknown), or None if there are no labels."""
         from ..inference.labels import column_classes, read_labels
 
         if self.labels is not None:
@@ -180,7 +180,7 @@ class RowData:
         return column_classes(rows.name, str(self.label_column), rows.sides.labels, labels)
 
     def load(self, quiet: bool) -> Model:
-        """Load the network. UsageError if it does not read rows."""
+        """Load the network. Raises UsageError if it does not read rows."""
         from ..inference.features import read_weights
         from ..models.inputs import FeatureInput, SeveralInputs
         from .backends import load
@@ -195,7 +195,7 @@ class RowData:
 
 @takes_options(HELP)
 def ffnn(given: RowData, *, options: RowOptions) -> None:
-    """Answer the rows of a file."""
+    """Classify the rows of a file."""
     started = time.perf_counter()
     options.check()
     raw = given.weights.glob("*.bin") if given.weights is not None else ()
@@ -208,7 +208,7 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
     from .row_inputs import RowInputs
 
     columns = given.choose()
-    begun = begin(options, started)  # reports a missing backend before anything is read
+    begun = begin(options, started)  # reports a missing backend before any input is read
     loaded = given.load(options.quiet)
     with given.open(loaded.network.input.shape[0], columns) as rows:
         truth = given.read_truth(rows, loaded.network.labels)

@@ -1,4 +1,5 @@
-"""Serve HTTP with uvicorn: slow connections are closed, and a signal ends the server after pending answers."""
+"""Serve HTTP with uvicorn. Slow connections are closed, and a signal stops the server once pending requests are
+answered."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ..inference.serving.repository import GRACE
 from .errors import UsageError, reason
 
-PATIENCE = 10.0  # seconds for the head of a request to arrive, for the next one, and to take more of an answer
+PATIENCE = 10.0  # timeout in seconds for a request's head, for the next request, and for the client to read
 MAX_CONNECTIONS = 512
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address. UsageError if that fails."""
+    """Return a socket that listens on an address. Raises UsageError if that fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # there it would let two servers share a port
+            if sys.platform != "win32":  # on Windows, the option would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
             bound.listen(2048)
@@ -44,9 +45,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = lambda: None) -> HttpServer:
-    """Answer requests at a socket until a signal arrives or `app.state.stop` is called; return the server.
+    """Handle requests on a socket until a signal arrives or `app.state.stop` is called; return the server.
 
-    `listening` is called once it accepts connections.
+    `listening` is called once the server accepts connections.
     """
     config = uvicorn.Config(
         app,
@@ -69,7 +70,8 @@ def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = l
 
 
 class HttpServer(uvicorn.Server):
-    """Stops after pending answers on the first signal, and immediately on the second, stored in `forced_by`."""
+    """A server that stops after its pending responses on the first signal, and immediately on the second, which is
+    stored in `forced_by`."""
 
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -78,14 +80,14 @@ class HttpServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening; signal handlers are installed by now."""
+        """Start listening; the signal handlers are already installed at this point."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         self._listening()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGHUP like uvicorn's signals unless it is ignored, as under nohup."""
+        """Handle SIGHUP like the signals of uvicorn, unless SIGHUP is ignored, as under nohup."""
         hangup: int | None = getattr(signal, "SIGHUP", None)
         is_taken = threading.current_thread() is threading.main_thread()
         if hangup is None or not is_taken or signal.getsignal(hangup) == signal.SIG_IGN:
@@ -103,23 +105,24 @@ class HttpServer(uvicorn.Server):
         if self.should_exit:
             self.forced_by = sig
             self.force_exit = True
-            logging.disable(logging.CRITICAL)  # connections cut off now are expected
+            logging.disable(logging.CRITICAL)  # errors of connections that are closed now are expected
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._cut_off)
         self.should_exit = True
 
     def _cut_off(self) -> None:
-        """Close all connections: since Python 3.12 asyncio waits for them regardless of uvicorn."""
+        """Close all connections, since asyncio waits for open ones since Python 3.12, regardless of uvicorn."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
     def stop(self) -> None:
-        """Stop as after a signal."""
+        """Stop the server as a signal would."""
         self.should_exit = True
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request's head does not arrive, or its answer is not read, in time."""
+    """A connection that is closed if the head of a request does not arrive in time, or the client does not read the
+    response in time."""
 
     _head: asyncio.TimerHandle | None = None
     _watch: asyncio.TimerHandle | None = None

@@ -86,7 +86,7 @@ def import_model(
         )
         raise typer.Exit(CHECK_FAILED)
     with _stage(output, imported) as staged:
-        imported = replace(imported, tensors=staged.model.tensors)  # from the file, so that they are in memory once
+        imported = replace(imported, tensors=staged.model.tensors)  # so that only one copy is in memory
         try:
             trial = None if options.unchecked else check_network(staged.model)
         except ModelError as error:
@@ -105,7 +105,7 @@ def import_model(
 
 
 def _stage(output: Path, imported: Imported) -> StagedModel:
-    """Write the model file under a temporary name. UsageError if that fails."""
+    """Write the model file under a temporary name. Raises UsageError if that fails."""
     from ..models.files import StagedModel
 
     try:
@@ -119,7 +119,7 @@ def _unwritable(output: Path, error: OSError) -> UsageError:
 
 
 def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None) -> str:
-    """Describe an import: what was read, assumed, checked and, given an `output`, written."""
+    """Describe an import: what was read, assumed and checked and, if `output` is given, what was written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, NamedInput, SeveralInputs
     from .network_text import describe_answers, describe_preprocessing, first_labels
@@ -147,7 +147,8 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
 
 
 def _accuracy(checked: PictureCheck) -> str:
-    """Format the number of correct pictures, as imported and with the usual alternatives."""
+    """Format the number of correctly classified pictures, with the imported preprocessing and with common
+    alternatives."""
     lines = [f"{way.name}: {way.correct} of {way.total} right" for way in checked.ways]
     if checked.left_out:
         lines[0] += f" ({checked.left_out} more were left out)"
@@ -158,7 +159,7 @@ def _accuracy(checked: PictureCheck) -> str:
 
 
 def _tried(trial: NetworkCheck | None) -> str:
-    """Describe the check of the network on the simulator."""
+    """Describe the result of running the network on the simulator."""
     if trial is None:
         return "not on the simulator (--unchecked)"
     if trial.verification is None:

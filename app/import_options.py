@@ -25,7 +25,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Options for converting pictures to the network's input; None if not given."""
+    """Options for the conversion of pictures to the network's input. An option is None if it is not given."""
 
     pictures: Annotated[
         Literal["digit", "photo"] | None,
@@ -93,7 +93,7 @@ class InputOptions:
     ] = None
 
     def read(self) -> PreprocessingOptions:
-        """Convert to the importer's arguments. UsageError for malformed text."""
+        """Convert the options to the importer's arguments. Raises UsageError for malformed text."""
         from ..models.importing import PreprocessingOptions
 
         span = _numbers("--input-range", self.input_range)
@@ -116,7 +116,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Options for properties of the network that its file does not state."""
+    """Options for properties of the network that its file does not specify."""
 
     labels: Annotated[
         str | None,
@@ -177,7 +177,7 @@ class NetworkOptions:
     ] = False
 
     def read(self) -> ImportOptions:
-        """Return the options in the importer's form."""
+        """Return the options in the form that the importer requires."""
         from ..models.errors import ModelError
         from ..models.importing import ImportOptions, parse_boxes
 
@@ -200,7 +200,7 @@ class NetworkOptions:
         )
 
     def read_labels(self) -> tuple[str, ...] | None:
-        """Return the names of the classes; None if none are given."""
+        """Return the names of the classes, or None if none are given."""
         if self.labels is None:
             return None
         if self.labels == IMAGENET and not Path(IMAGENET).exists():
@@ -240,7 +240,7 @@ def _read_labels(path: Path) -> tuple[str, ...]:
     from ..models.regular_files import describe, open_file_or_pipe
 
     try:
-        is_stdin = str(path) == "-" and not os.path.exists("/dev/stdin")  # Windows lacks the flag
+        is_stdin = str(path) == "-" and not os.path.exists("/dev/stdin")  # the flag does not exist on Windows
         with open(0, "rb", closefd=False) if is_stdin else open_file_or_pipe(_input_name(path)) as file:
             raw = file.read(MAX_LABEL_BYTES + 1)
     except (OSError, ValueError) as error:

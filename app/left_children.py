@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-_SET_CHILD_SUBREAPER = 36  # option of prctl (linux/prctl.h): adopt orphaned descendants
-_ROUNDS = 100  # a process may start another just before it is killed
+_SET_CHILD_SUBREAPER = 36  # option of prctl that adopts orphaned descendants (linux/prctl.h)
+_ROUNDS = 100  # maximum; a process may start another one just before it is killed
 
 
 @contextlib.contextmanager
 def ending_children() -> Iterator[None]:
-    """End the processes that the block leaves running, and their descendants, also if it calls os._exit. Linux only."""
+    """End the processes that the block leaves running and their descendants, even if the block calls os._exit. Linux
+    only."""
     if not Path("/proc/self/stat").exists():
         yield
         return
@@ -48,13 +49,13 @@ def _end_all_but(before: set[int]) -> None:
 
 
 def _children() -> set[int]:
-    """Return the children of this process, except multiprocessing's tracker."""
+    """Return the child processes of this process, except multiprocessing's resource tracker."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
             if parent == os.getpid():
                 found.add(int(folder.name))
-    # The tracker ends with this process, after it has removed shared memory.
+    # The tracker exits with this process, after it has removed shared memory.
     module = sys.modules.get("multiprocessing.resource_tracker")
     return found - {getattr(getattr(module, "_resource_tracker", None), "_pid", None)}

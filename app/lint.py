@@ -1,4 +1,4 @@
-"""`trninfer lint`: find code in kernels that AWS's compiler would refuse, without the compiler."""
+"""`trninfer lint`: find code in kernels that AWS's compiler would reject, without running the compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..simulator.checking.lint import Finding
 
 
-_SECONDS = 20.0  # time limit for running the kernels of a file
+_SECONDS = 20.0  # time limit in seconds for running the kernels of a file
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})  # folders that are skipped
 
 
@@ -89,13 +89,13 @@ class _Checked:
     """Results of the files checked so far."""
 
     findings: set[Finding] = field(default_factory=set)
-    reached: set[Path] = field(default_factory=set)  # files with checked functions
+    reached: set[Path] = field(default_factory=set)  # files that contain checked functions
     without: list[Path] = field(default_factory=list)  # files without a kernel
     unusable: bool = False
 
 
 def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
-    """Check a file. UsageError if the shapes are malformed."""
+    """Check a file. Raises UsageError if the shapes are malformed."""
     from ..simulator.checking.lint import SourceError, examine_file
 
     try:
@@ -113,7 +113,8 @@ def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> N
 
 
 def _python_files(folder: Path) -> list[Path]:
-    """Return the Python files and notebooks in a folder, except in hidden subfolders. UsageError if there are none."""
+    """Return the Python files and notebooks in a folder, except in hidden subfolders. Raises UsageError if there are
+    none."""
     found = []
     for parent, names, files in os.walk(folder):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
@@ -124,7 +125,8 @@ def _python_files(folder: Path) -> list[Path]:
 
 
 def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[Finding]:
-    """Return the findings from running a file's kernels in a subprocess, except on lines that have one already."""
+    """Return the findings from running a file's kernels in a subprocess, except on lines that already have a
+    finding."""
     from ..simulator.checking.lint import Finding
     from ..simulator.running.trial import has_example, read_shapes
 
@@ -147,6 +149,6 @@ def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[F
 
 
 def _line(finding: Finding) -> str:
-    """Format a finding on one line with the full path, which editors can open."""
+    """Format a finding as one line that starts with the full path, so that editors can open it."""
     line = printable(str(finding))
     return shorten(line, LONGEST + len(printable(finding.path)))

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..inference.server_address import Address
 
 MOST_CONCURRENT = 512
-THREADS_OF_RATE = 64  # requests in flight with --rate, by default
+THREADS_OF_RATE = 64  # default number of in-flight requests with --rate
 MOST_PICTURES = 1000
-MOST_PICTURE_BYTES = 64 << 20  # limit for all pictures together
+MOST_PICTURE_BYTES = 64 << 20  # limit for the total size of all pictures
 
 HELP = """Send requests to a server, and report how long they take.
 
@@ -125,13 +125,13 @@ class LoadOptions:
     quiet: QuietOption = False
 
     def plans(self) -> list[LoadPlan]:
-        """Return the loads in the order in which they run. UsageError for options that exclude each other."""
+        """Return the loads in the order in which they are run. Raises UsageError for mutually exclusive options."""
         from ..inference.load_client import LoadPlan
 
         threads = self.concurrency or ((THREADS_OF_RATE,) if self.rate else (1,))
         if self.rate and len(threads) > 1:
             raise UsageError("--rate takes one --concurrency: the most requests in flight")
-        # --requests counts all requests, so a warm-up would be counted too.
+        # --requests counts all requests, so it would include those of a warm-up.
         warmup = 0.0 if self.requests is not None else self.warmup
         return [
             LoadPlan(count, self.duration, rate, self.requests, warmup, self.timeout)
@@ -184,7 +184,8 @@ def _title(plan: LoadPlan) -> str:
 
 
 def _pictures(paths: list[str], recursive: bool) -> list[Message]:
-    """Return a request for each picture. UsageError if there are none, or if they exceed the memory limit."""
+    """Return one request per picture. Raises UsageError if there are no pictures, or if they exceed the memory
+    limit."""
     from ..inference.load_client import Message
     from ..inference.search import find_pictures
 
@@ -219,7 +220,7 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
 
 
 def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
-    """Print a row for each load, and notes on it."""
+    """Print one row per load, and notes on it."""
     from .reports.console import Column, cell, print_rows
 
     def numbers(heading: str, texts: list[str], rank: int = 0) -> Column:

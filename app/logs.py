@@ -1,4 +1,4 @@
-"""`-v`: log to standard error from the loggers of the packages (`trninfer.runtime` and so on)."""
+"""`-v`: write the logs of the packages (`trninfer.runtime` and so on) to standard error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Lines(logging.Formatter):
 
 
 def log_to_stderr(verbose: int) -> None:
-    """Log nothing for 0, main steps for 1, each batch for 2."""
+    """Log nothing for 0, the main steps for 1, and each batch for 2."""
     logger = logging.getLogger("trninfer")
     for handler in [handler for handler in logger.handlers if isinstance(handler.formatter, _Lines)]:
         logger.removeHandler(handler)

@@ -1,7 +1,7 @@
 """The command line: commands, exit statuses, errors and interruptions.
 
-A command's module is imported only when that command is used, and imports its dependencies when it runs: startup is
-fast, and --help does not import NumPy.
+A command's module is imported only when the command is used, and imports its dependencies only when it runs. Startup
+is therefore fast, and --help does not import NumPy.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _GONE = "the current folder was removed; change to another one, or name files fr
 GARBAGE_THRESHOLDS = (50_000, 20, 20)  # thresholds of the garbage collector; Python's default is (700, 10, 10)
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
-# Base class of typer's option errors. It is Click's; newer versions of typer bundle Click.
+# Base class of typer's option errors, which comes from Click; newer versions of typer bundle Click.
 _WrongCommandLine: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
-# Commands in the order of the help: module and function.
+# Module and function of each command, in the order of the help text.
 COMMANDS = {
     "classify": (".classify", "classify"),
     "detect": (".detect", "detect"),
@@ -54,7 +54,7 @@ COMMANDS = {
     "migrate": (".migrate", "migrate"),
     "simulate": (".simulate", "simulate"),
     "profile": (".profile", "profile"),
-    "import": (".import_model", "import_model"),  # a Python keyword cannot name a function
+    "import": (".import_model", "import_model"),  # `import` is a keyword and cannot be a function name
 }
 
 
@@ -86,14 +86,14 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
         "interrupted; 143 terminated.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        add_completion=len(names) == len(COMMANDS),  # its options precede the command
+        add_completion=len(names) == len(COMMANDS),  # completion options precede the command
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
     for name in names:
         home, function = COMMANDS[name]
         module = import_module(home, __package__)
-        # Options after FILE belong to the script.
+        # Options after FILE are passed to the script.
         settings = {"allow_interspersed_args": False} if name == "simulate" else None
         kind = module.SimulateCommand if name == "simulate" else PlainValues
         app.command(name, cls=kind, context_settings=settings)(getattr(module, function))
@@ -101,19 +101,19 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
 
 
 def _needed(words: Sequence[str]) -> Collection[str]:
-    """Return the commands that a command line needs: the one it starts with, or all of them.
+    """Return the commands that a command line needs: the one that it starts with, or all commands.
 
-    All are needed for a --config file, help, completion and suggestions for misspelled commands.
+    All commands are needed for a --config file, for help and completion, and for suggestions for misspelled commands.
     """
     has_file = VARIABLE in os.environ or any(word.startswith("--config") for word in words)
     return words[:1] if words and words[0] in COMMANDS and not has_file else tuple(COMMANDS)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line (by default that of the process) and return its exit status."""
+    """Run a command line (by default the command line of the process) and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # do not fail on a name that the locale cannot encode
+            stream.reconfigure(errors="backslashreplace")  # escape names that the locale cannot encode
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status: Any = open_app(_needed(words))(args=words, prog_name="trninfer", standalone_mode=False)
@@ -121,7 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         status = INTERRUPTED
     except Terminated as end:
         status = end.code
-    except SystemExit:  # raised by Click if standard output was closed (--help | true)
+    except SystemExit:  # raised by Click if standard output is closed (--help | true)
         status = 0
     except _WrongCommandLine as error:
         complain(_describe(error, words))
@@ -156,25 +156,25 @@ def _is_folder_gone() -> bool:
 
 
 def _describe(error: Any, words: Sequence[str]) -> str:
-    """Describe a wrong command line in one line, with the help to read. Points out a file whose name looks like an
-    option."""
+    """Describe an invalid command line in one line, with a pointer to the help. The message notes a file whose name
+    looks like an option."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
     message = " ".join(error.format_message().split()).rstrip(".")
     files = [word for word in words if word.startswith("-") and word != "-" and os.path.lexists(word)]
     if files and hasattr(error, "option_name"):
         message += f"; the file {files[0]} goes by ./{files[0]}"
-    # pydantic's wording, forwarded by typer
+    # wording of pydantic, forwarded by typer
     return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    # Modules live until exit, so collecting garbage among them is a waste of time.
+    """Run the command line of the process: the entry point of the console script."""
+    # Modules exist until exit, so garbage collection among them wastes time.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     atexit.register(gc.freeze)
-    # One BLAS thread: tiles are too small for more, and threads that wait for a busy core stall for milliseconds. NumPy
-    # reads this on import.
+    # Use one BLAS thread: tiles are too small for more, and threads waiting for a busy core stall for milliseconds.
+    # NumPy reads the setting on import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for number in _ENDING_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
@@ -183,7 +183,7 @@ def main() -> None:
 
 
 def _leave(status: int) -> None:
-    """Exit with a status; skip Python's finalization while threads of a `DaemonPool` run."""
+    """Exit with a status; skip Python's finalization while threads of a `DaemonPool` are running."""
     pools = sys.modules.get(f"{__name__.rpartition('.app.')[0]}.inference.daemon_pool")
     if pools is None or not pools.is_any_alive():
         sys.exit(status)
@@ -195,7 +195,8 @@ def _leave(status: int) -> None:
 
 
 def _terminate(main_process: int, number: int, frame: FrameType | None) -> None:
-    """Handle a signal as Ctrl-C is handled; a second one has no effect. A forked child of a script exits silently."""
+    """Handle a signal in the same way as Ctrl-C; further signals have no effect. A forked child of a script exits
+    silently."""
     if os.getpid() != main_process:
         os._exit(128 + number)
     signal.signal(number, signal.SIG_IGN)

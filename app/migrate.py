@@ -65,7 +65,7 @@ def migrate(
 
 
 def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> int:
-    """Migrate one file, regardless of the others; return its exit status."""
+    """Migrate one file, independently of the others; return its exit status."""
     try:
         check_output(target, "--in-place" if in_place else "--output")
         migration, old = _migrated(path)
@@ -74,7 +74,7 @@ def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> in
         return BAD_USAGE
     try:
         well = _report(path, old, migration, check)
-    except Exception as error:  # an error of the checks; the file is migrated and written
+    except Exception as error:  # the checks failed; the file has been migrated and written
         complain(_fault(path, 0, f"its checks ended with {type(error).__name__}: {error}"))
         well = False
     try:
@@ -95,7 +95,7 @@ def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _migrated(path: Path) -> tuple[Migration, str]:
-    """Return a file's migration and its text."""
+    """Return the migration of a file and its text."""
     from ..simulator.checking.lint import SourceError, read_source
 
     if path.suffix == ".ipynb":
@@ -122,7 +122,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
 
 
 def _fault(path: Path, line: int, message: str) -> str:
-    """Format a message about a fault of trninfer itself."""
+    """Format a message about an internal error of trninfer."""
     return f"{path}{f':{line}' if line else ''}: a fault of trninfer, please report it: {message}"
 
 

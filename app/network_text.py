@@ -1,4 +1,4 @@
-"""Describe a network for people: how pictures become its input, and what its outputs mean."""
+"""Describe a network in plain text: how pictures are converted to its input, and what its outputs mean."""
 
 from __future__ import annotations
 

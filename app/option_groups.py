@@ -1,4 +1,4 @@
-"""Option groups: the fields of a dataclass become parameters of a command."""
+"""Option groups: dataclasses whose fields become parameters of a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .text import parse_number
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
-    """Return a parser of whole numbers within bounds, plain digits only: int() also accepts `1_0` and other scripts."""
+    """Return a parser for integers within bounds. Only ASCII digits are accepted: int() also accepts `1_0` and digits
+    of other scripts."""
 
     def read(text: str | int) -> int:
         if isinstance(text, int):  # a default value
@@ -31,7 +32,7 @@ def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
 
 
 def fraction(text: str | float) -> float:
-    """Parse a fraction from 0 to 1, plain digits only."""
+    """Parse a fraction from 0 to 1. Only ASCII digits are accepted."""
     if isinstance(text, float):  # a default
         return text
     if re.fullmatch(r"[0-9]{0,3}(\.[0-9]{0,12})?", text) and any(map(str.isdecimal, text)) and float(text) <= 1:
@@ -40,10 +41,10 @@ def fraction(text: str | float) -> float:
 
 
 def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function with dataclass parameters a typer command with a parameter per field.
+    """Convert a function with dataclass parameters to a typer command with one parameter per field.
 
-    If several groups share a field, the first one has the option; the others get their defaults. The help text is
-    separate because it would dwarf the function.
+    If several groups share a field, the first group receives the option; the others receive their defaults. The help
+    text is passed separately because it would be much longer than the function.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,8 +78,8 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def _annotation(hint: Any) -> Any:
-    """Return a parameter's annotation as written: Python 3.10 wraps it in Optional if the default is None, and typer
-    does not look inside."""
+    """Return the annotation of a parameter as written: Python 3.10 wraps it in Optional if the default is None, and
+    typer does not inspect the wrapped type."""
     return next((part for part in get_args(hint) if get_origin(part) is Annotated), hint)
 
 
@@ -89,7 +90,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def seconds(least: float, most: float) -> Any:
-    """Return a parser of seconds within bounds."""
+    """Return a parser for a number of seconds within bounds."""
 
     def read(text: str | float) -> float:
         if isinstance(text, float):  # a default

@@ -1,4 +1,4 @@
-"""Options shared by commands, each defined once. Nothing heavy is imported here, so that --help is fast."""
+"""Options shared by several commands, each defined once. No large module is imported here, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ReportFormat = Literal["table", "json", "csv", "ndjson", "markdown"]
 LabelFormat = Literal["table", "json", "csv", "ndjson", "parquet"]
 AnswerFormat = Literal["table", "json", "csv", "ndjson", "parquet", "coco"]
 ResumeCheck = Literal["name", "stat", "hash"]
-Header = Literal["auto", "yes", "no"]  # of a .csv; inference/csv_tables.py has the rules
+Header = Literal["auto", "yes", "no"]  # header of a .csv file; see inference/csv_tables.py for the rules
 
 
 def output_path(text: str) -> Path | None:
-    """Parse --output; None is standard output."""
+    """Parse the value of --output; None denotes standard output."""
     return None if text == "-" else Path(text)
 
 
@@ -147,7 +147,7 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of every command that runs kernels; None if not on the command line."""
+    """Options of every command that runs kernels. An option is None if it is not given on the command line."""
 
     dtype: DtypeOption = "float32"
     batch_size: BatchSizeOption = 1
@@ -214,9 +214,9 @@ class RunOptions:
     config: ConfigOption = None
 
     def check(self) -> None:
-        """UsageError if options contradict each other or a file could not be written; called before the work.
+        """Raise UsageError if options contradict each other or a file could not be written. Called before any work.
 
-        Start logging if --verbose requests it.
+        Logging is started if --verbose is given.
         """
         log_to_stderr(self.verbose)
         check_eight_bits(self.dtype, self.calibrate, self.eight_bits)
@@ -227,8 +227,8 @@ class RunOptions:
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:
-        """Raise UsageError if --output, --trace or --report would overwrite a file that is read, except an --output
-        with --resume."""
+        """Raise UsageError if --output, --trace or --report would overwrite an input file, except an --output with
+        --resume."""
         output = None if getattr(self, "resume", False) else self.output
         written = (("--output", output), ("--trace", self.trace), ("--report", self.report_file))
         check_kept((name for name in read if name is not None), *written)
@@ -236,7 +236,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AnswerOptions(RunOptions):
-    """Additional options of commands that answer inputs."""
+    """Additional options of commands that make predictions."""
 
     form: Annotated[
         LabelFormat,
@@ -245,7 +245,7 @@ class AnswerOptions(RunOptions):
             help="Format of the report; machine formats write nothing else to standard output, and parquet "
             "needs --output.",
         ),
-    ] = "table"  # type: ignore[assignment]  # one more than other commands have
+    ] = "table"  # type: ignore[assignment]  # one more format than for other commands
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -304,12 +304,12 @@ class AnswerOptions(RunOptions):
 
     @property
     def is_shared(self) -> bool:
-        """True if batches are answered by worker processes."""
+        """Return True if batches are run by worker processes."""
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
-        """Check as for every run; also that features of a single core have one, and that an earlier run can be
-        resumed."""
+        """Check the options of every run; also check that options limited to one core are used with a single core, and
+        that an earlier run can be resumed."""
         super().check()
         if self.resume and self.output is None:
             raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
@@ -346,7 +346,7 @@ class AnswerOptions(RunOptions):
 
 @dataclass(frozen=True)
 class PictureOptions(AnswerOptions):
-    """Options of classify other than its pictures."""
+    """Options of `classify` except those that specify its pictures."""
 
     batch_size: BatchSizeOption = 16
     ship: Annotated[
@@ -382,7 +382,8 @@ class PictureOptions(AnswerOptions):
     ] = None
 
     def check(self) -> None:
-        """Check as for all answers; also that sources are only sent to a cluster."""
+        """Check the options of all commands that make predictions; also check that sources are sent only to a
+        cluster."""
         super().check()
         if self.ship and self.cluster is None:
             raise UsageError("--ship sends pictures to a cluster's workers; it needs --cluster ADDRESS")
@@ -394,6 +395,6 @@ class PictureOptions(AnswerOptions):
 
 @dataclass(frozen=True)
 class RowOptions(AnswerOptions):
-    """Options of ffnn other than its features."""
+    """Options of `ffnn` except those that specify its features."""
 
     batch_size: BatchSizeOption = 2048

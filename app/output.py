@@ -12,20 +12,20 @@ from typing import IO, BinaryIO
 
 from .errors import UsageError, reason
 
-PARTIAL = ".partial"  # suffix of the log that holds the answers for an --output until the report is complete
+PARTIAL = ".partial"  # suffix of the log that holds the predictions for an --output until the report is complete
 
 
-_TARGETS: dict[Path, Path] = {}  # resolved targets of paths at the time of the check
+_TARGETS: dict[Path, Path] = {}  # paths and the targets to which they resolved at the time of the check
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Raise UsageError if `path` is not writable. Called before the work, not after it."""
+    """Raise UsageError if `path` is not writable. Called before any work, so that no results are lost."""
     if path is None:
         return
     try:
         os.stat(path)
     except FileNotFoundError:
-        pass  # it will be created
+        pass  # the file will be created
     except (OSError, ValueError) as error:  # circular links, names that are too long, and so on
         raise UsageError(f"{option} {path}: {reason(error)}") from None
     target = _TARGETS[path] = Path(os.path.realpath(path))
@@ -43,7 +43,8 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 
 
 def check_files(output: Path | None, trace: Path | None, report: Path | None) -> None:
-    """Raise UsageError if a file of --output, --trace or --report is not writable, or if two of them are the same."""
+    """Raise UsageError if a file of --output, --trace or --report is not writable, or if two of them are the same
+    file."""
     named: dict[str, str] = {}
     for option, path in (("--output", output), ("--trace", trace), ("--report", report)):
         check_output(path, option)
@@ -57,7 +58,7 @@ def check_files(output: Path | None, trace: Path | None, report: Path | None) ->
 
 
 def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) -> None:
-    """Raise UsageError if a file to be written, given with its option, is also read."""
+    """Raise UsageError if a file to be written, passed together with its option, is also an input."""
     there: dict[tuple[int, int], str] = {}
     for option, path in written:
         if path is not None and path.is_file():
@@ -73,13 +74,14 @@ def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) ->
 
 
 def is_special(path: Path) -> bool:
-    """True if the path is a device or a pipe, which is written to but never replaced."""
+    """Return True if the path is a device or a pipe, which is written to but never replaced."""
     target = Path(os.path.realpath(path))
     return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def _is_device(target: Path) -> bool:
-    """True for a device or a pipe; False for a link made during the work, which is replaced like a file."""
+    """Return True for a device or a pipe, and False for a link that was created during the run, which is replaced like
+    a file."""
     with contextlib.suppress(OSError):
         mode = os.lstat(target).st_mode
         return not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)
@@ -87,18 +89,18 @@ def _is_device(target: Path) -> bool:
 
 
 def stream_of(output: Path | None) -> IO[str] | None:
-    """Return the stream whose width and colours apply: standard output, or None for a file."""
+    """Return the stream that determines the width and colours of the output: standard output, or None for a file."""
     return sys.stdout if output is None else None
 
 
 def write_output(text: str, path: Path | None, option: str = "--output") -> None:
-    """Write a report to the file that an option names, or to standard output without a path. A closed pipe is not an
-    error."""
+    """Write a report to the file specified by an option, or to standard output if there is no path. A closed pipe is
+    not an error."""
     write_chunks((text,), path, option)
 
 
 def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--output") -> None:
-    """Write a report that arrives in pieces; otherwise like `write_output`."""
+    """Write a report that is produced in pieces; otherwise identical to `write_output`."""
     with open_output(path, option) as write:
         for chunk in chunks:
             if not write(chunk):
@@ -106,17 +108,17 @@ def write_chunks(chunks: Iterable[str], path: Path | None, option: str = "--outp
 
 
 def _target(path: Path) -> Path:
-    """Return the file that a path referred to before the work: links stay links, and links made meanwhile are not
-    followed."""
+    """Return the file that a path referred to before the run. Existing links are preserved, and links created since are
+    not followed."""
     return _TARGETS.get(path) or Path(os.path.realpath(path))
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None, option: str = "--output") -> Iterator[Callable[[str], bool]]:
-    """Yield a function that writes a piece of a report and returns True while the output is still read.
+    """Yield a function that writes a piece of a report and returns True while the output is still being read.
 
-    A regular file is replaced once everything is written, and left as it was after an error. UsageError if it is not
-    writable.
+    A regular file is replaced once everything has been written, and remains unchanged after an error. Raises UsageError
+    if it is not writable.
     """
     if path is None:
         yield write_stdout
@@ -130,9 +132,9 @@ def open_output(path: Path | None, option: str = "--output") -> Iterator[Callabl
 
 
 def write_stdout(text: str) -> bool:
-    """Write to standard output; return False if the reader closed it (`| head`), which is not an error.
+    """Write to standard output; return False if the reader has closed it (`| head`), which is not an error.
 
-    UsageError if it cannot be written.
+    Raises UsageError if standard output cannot be written.
     """
     if sys.stdout is None:
         raise UsageError("standard output is closed; --output FILE writes to a file")
@@ -140,7 +142,7 @@ def write_stdout(text: str) -> bool:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # Python would flush the buffer again at exit and print an error: discard it.
+        # Discard the buffer, since Python would flush it again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise UsageError(f"standard output cannot be written: {reason(error)}") from None
@@ -150,7 +152,7 @@ def write_stdout(text: str) -> bool:
 
 def write_stderr(text: str) -> None:
     """Write to standard error, ignoring errors."""
-    with contextlib.suppress(OSError, ValueError):  # ValueError: closed
+    with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
         if sys.stderr is not None:
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -187,7 +189,8 @@ def _replacing(target: Path) -> Iterator[Callable[[str], bool]]:
 
 @contextlib.contextmanager
 def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
-    """Open a binary file that replaces `path` once everything is written. UsageError if it is not writable."""
+    """Open a binary file that replaces `path` once everything has been written. Raises UsageError if it is not
+    writable."""
     from ..simulator.machine.atomic_file import replacing
 
     try:
@@ -198,6 +201,6 @@ def open_binary(path: Path, option: str = "--output") -> Iterator[BinaryIO]:
 
 
 def write_bytes(content: bytes, path: Path, option: str) -> None:
-    """Write a file atomically. UsageError if it is not writable."""
+    """Write a file atomically. Raises UsageError if it is not writable."""
     with open_binary(path, option) as file:
         file.write(content)

@@ -1,4 +1,5 @@
-"""The pictures of `classify` and `detect`: arguments and lines of `--from-list`, less those answered already."""
+"""The pictures of `classify` and `detect`: arguments and lines of `--from-list`, except those that already have a
+prediction."""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 # titles of the progress bar, by command
 _TITLES = {"classify": "classifying", "detect": "detecting", "segment": "segmenting"}
-MAX_LIST_BYTES = 256 << 20  # limit for a list of files: some millions of names
+MAX_LIST_BYTES = 256 << 20  # limit for a list of files; enough for several million names
 
 
 class PictureInputs:
-    """Pictures by name, and names without a picture. `sizes`, if given, receives the sizes of the pictures."""
+    """Pictures by name, and names that match no picture. `sizes`, if given, receives the sizes of the pictures."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class PictureInputs:
         self._seconds = options.picture_timeout
         self._batches: PictureBatches | PictureSources | None = None
         self._refused: list[InputProblem] = []
-        # --verify computes the golden model here, so the pictures are read here too. A file of arrays may hold many
+        # With --verify, the golden model runs in this process, so it reads the pictures. An array file may hold many
         # inputs, which are distributed one by one.
         here = options.verify or any(is_array_file(name) for name in names)
         self.prepare: Prepare | None = (
@@ -64,23 +65,24 @@ class PictureInputs:
 
     @property
     def problems(self) -> list[InputProblem]:
-        """Return names without a picture, unreadable pictures so far, and those that workers refused."""
+        """Return names that match no picture, pictures that were unreadable so far, and pictures that workers
+        rejected."""
         unread = self._batches.problems if self._batches is not None else []
         return self._named_wrongly + unread + self._refused
 
     def describe(self, answered: int) -> str:
-        """Return a count, such as `3 pictures`."""
+        """Return the number of pictures as text, such as `3 pictures`."""
         return count(answered, "picture")
 
     def identity(self) -> Identity:
-        """Return an empty identity: pictures are known by name."""
+        """Return an empty identity, since pictures are identified by name."""
         return {}
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Skip the answered pictures.
+        """Skip the pictures that already have a prediction.
 
-        Reports escape bytes that are not UTF-8, so two names may look the same in one. UsageError if an answer could
-        belong to either.
+        Reports escape bytes that are not UTF-8, so two names may have the same spelling in a report. Raises UsageError
+        if a prediction could belong to either of them.
         """
         alike = Counter(map(spell, self._names))
         left = []
@@ -97,7 +99,7 @@ class PictureInputs:
         return len(left)
 
     def batches(self, size: int) -> Iterable[Batch] | Iterable[SourceBatch]:
-        """Yield readable pictures, or the sources that workers read."""
+        """Yield batches of readable pictures, or of the sources that workers read."""
         if self.prepare is None:
             self._batches = PictureBatches(
                 self._watched(), self._spec, size, self._answered, self._seconds, self._sizes
@@ -112,16 +114,17 @@ class PictureInputs:
         return self._names if self.states is None else self.states.watch(self._names)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Record a picture that a worker could not answer."""
+        """Record a picture for which a worker could make no prediction."""
         self._refused.append(InputProblem(name, reason))
 
 
 def find_named_pictures(
     arguments: Sequence[str], recursive: bool, from_list: str | None
 ) -> tuple[list[str], list[InputProblem]]:
-    """Return the pictures of the arguments, then those in the list, without duplicates; and names without a picture.
+    """Return the pictures of the arguments, followed by those in the list, without duplicates, and the names that match
+    no picture.
 
-    UsageError if the list is unreadable, or if both the list and a picture come from standard input.
+    Raises UsageError if the list is unreadable, or if both the list and a picture are read from standard input.
     """
     listed = read_list(from_list) if from_list is not None else []
     if not arguments and not listed:
@@ -136,10 +139,11 @@ def find_named_pictures(
 
 
 def read_list(path: str) -> list[str]:
-    """Return the names in a list of files ("-" for standard input), one per line; empty lines are skipped.
+    """Read the names in a list of files ("-" for standard input), one per line; empty lines are skipped.
 
-    Names are bytes, as everywhere in the file system, decoded as Python decodes the names of files. UsageError if
-    the list cannot be read, is larger than MAX_LIST_BYTES or no text (a picture, UTF-16, `find -print0`).
+    Names are bytes, as in the file system, and are decoded in the way in which Python decodes file names. Raises
+    UsageError if the list cannot be read, is larger than MAX_LIST_BYTES, or is not text (a picture, UTF-16, `find
+    -print0`).
     """
     try:
         if path == STANDARD_INPUT:
@@ -153,7 +157,7 @@ def read_list(path: str) -> list[str]:
         raise UsageError(f"--from-list {path}: {describe(error)}") from None
     if len(content) > MAX_LIST_BYTES:
         raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
-    if b"\0" in content:  # not allowed in a name
+    if b"\0" in content:  # a name cannot contain a null byte
         raise UsageError(f"--from-list {path}: holds NUL bytes; a text file of names is needed, one a line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

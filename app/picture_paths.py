@@ -1,4 +1,4 @@
-"""Options that name the pictures of a run."""
+"""Options that specify the pictures of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PicturePaths:
-    """Files, folders and globs of pictures, and lists of them."""
+    """The pictures of a run: files, folders and globs, and lists of files."""
 
     paths: Annotated[
         list[str] | None,
@@ -34,8 +34,8 @@ class PicturePaths:
     ] = None
 
     def check_named(self, resume: bool, command: str, others: bool = False) -> None:
-        """Raise UsageError if nothing is named (unless there are `others`), or if --resume is used with
-        standard input."""
+        """Raise UsageError if no picture is specified (unless there are `others`), or if --resume is used with standard
+        input."""
         if not self.paths and self.from_list is None and not others:
             raise UsageError(
                 f"no pictures named; give files, folders, - or --from-list FILE (see trninfer {command} --help)"
@@ -44,7 +44,7 @@ class PicturePaths:
             raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
 
     def find(self) -> tuple[list[str], list[InputProblem]]:
-        """Return the names of the pictures, and the arguments that match none."""
+        """Return the names of the pictures, and the arguments that match no picture."""
         from .picture_inputs import find_named_pictures
 
         if not self.paths and not self.from_list:

@@ -1,4 +1,4 @@
-"""Shared by `detect` and `segment`: pictures through a network whose answers are boxes or a map."""
+"""Run pictures through a network whose predictions are boxes or a class map, for `detect` and `segment`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..models.network import Network
     from .answering import Task
 
-Sizes = dict[str | int, tuple[int, int]]  # width and height of pictures, until they are answered
-_FINDS = {  # by the kind of output: in words, the command, and the option of an import
+Sizes = dict[str | int, tuple[int, int]]  # width and height of each picture, removed after its prediction
+_FINDS = {  # by kind of output: description, command, and option of `trninfer import`
     "boxes": ("boxes", "detect", "--boxes"),
     "map": ("a class for each pixel", "segment", "--output-kind map"),
 }
@@ -31,9 +31,9 @@ def answer_pictures(
     kept: tuple[Path | None, ...],
     make_task: Callable[[Model, list[str], Sizes], Task],
 ) -> int:
-    """Answer the named pictures by a network with this kind of output; return the exit status.
+    """Run the specified pictures through a network with this kind of output; return the exit status.
 
-    `kept` are files, besides the pictures, that no output may replace.
+    `kept` are files, in addition to the pictures, that no output may overwrite.
     """
     started = time.perf_counter()
     command = _FINDS[kind][1]
@@ -47,7 +47,7 @@ def answer_pictures(
     from .backends import load
     from .picture_inputs import PictureInputs
 
-    begun = begin(options, started)  # reports a missing backend before anything is read
+    begun = begin(options, started)  # reports a missing backend before any input is read
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, *kept, *names)
     loaded = load(model, options.quiet)
@@ -62,7 +62,7 @@ def answer_pictures(
 
 
 def _other_command(network: Network, kind: str) -> str:
-    """Return the error message for a network with another output, with the right command."""
+    """Return the error message for a network with a different kind of output; it states the right command."""
     from ..models.inputs import FeatureInput
 
     wanted, _, option = _FINDS[kind]

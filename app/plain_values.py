@@ -12,7 +12,7 @@ Convert = Callable[[Any, Any], Any]  # (context, value), like Click's Parameter.
 
 
 class _PlainHelp:
-    """The flag --help that typer adds, parsed here."""
+    """Provides the --help flag of typer, parsed without pydantic."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the flag, or None."""
@@ -23,11 +23,12 @@ class _PlainHelp:
 
 
 class PlainGroup(_PlainHelp, TyperGroup):
-    """A command group whose --help is parsed here."""
+    """A command group whose --help flag is parsed without pydantic."""
 
 
 class PlainValues(_PlainHelp, TyperCommand):
-    """A command whose text, choices, flags and parsed options are read here; typer reports errors."""
+    """A command whose strings, choices, flags and options with parsers are parsed without pydantic; typer reports
+    errors."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -43,7 +44,7 @@ def _read_plainly(parameter: Any, kind: Any) -> None:
 
 
 def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: Any) -> Any:
-    """Return the value of a parameter after its callback, as `convert` would."""
+    """Return the value of a parameter after its callback, as `convert` would return it."""
     base, *settings = get_args(kind)
     parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
     several = parameter.multiple or parameter.nargs != 1
@@ -62,7 +63,7 @@ def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: A
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
-    """True if a value already has this type; False for types that typer may convert further."""
+    """Return True if a value already has this type, and False for types that typer may convert further."""
     if get_origin(kind) is list:
         return isinstance(value, (list, tuple)) and all(_is_plain(item, get_args(kind)[0]) for item in value)
     if get_origin(kind) is Literal:

@@ -118,7 +118,7 @@ def _measured(run: MeasuredRun, steps: int) -> Iterator[str]:
 
 
 def _predict(kernel: Path, target: str | None) -> Run:
-    """Return the last launch of a script."""
+    """Run a script and return its last launch."""
     from ..simulator import NkiValidationError
     from ..simulator.running.script import run_script
 
@@ -138,7 +138,7 @@ def _beside(measured: MeasuredRun, run: Run) -> Iterator[str]:
     from ..simulator import Run
     from ..simulator.profiles import compare
 
-    counted = Run(run.prediction, (), run.name, profiled=True)  # the launch, counted as profiles do
+    counted = Run(run.prediction, (), run.name, profiled=True)  # the launch, counted as in profiles
     error = 100 * (counted.latency_us / (measured.total_ns / 1000) - 1) if measured.total_ns else 0.0
     yield f"{run.name} on {run.target}: predicted {counted.latency_us:.2f} us ({error:+.1f} %)"
     yield ""

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, if that is a terminal."""
+"""A progress bar on standard error, shown only in a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """Yield a function to call with the number done so far; no bar is drawn with `quiet` or outside a terminal.
+    """Yield a function that is called with the number of completed items. No bar is drawn with `quiet` or outside a
+    terminal.
 
     The bar shows the count, the rate and the remaining time.
     """
@@ -22,7 +23,7 @@ def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[floa
     from rich.text import Text
 
     class RateColumn(ProgressColumn):
-        """Rate per second over the last 30 seconds."""
+        """The rate per second over the last 30 seconds."""
 
         def render(self, task: Task) -> Text:
             speed = task.speed

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Folders of AWS and the system, the same on every machine.
+# Folders of AWS and the system, which are the same on every machine.
 _PUBLIC = ("/opt/aws/", "/dev/neuron", "/usr/lib/", "/usr/sbin", "/sbin")
 _PATH = re.compile(r"(?<![\w.~/:>])/[^\s:'\"`,;()<>|]+(?:/[^\s:'\"`,;()<>|]*)*")
 _BELOW = re.compile(r"(<(?:home|folder|cache|temporary|python|trninfer)>)(?:/[^\s:'\"`,;()<>|]*)+")
-# Private networks only, since versions can also have four numbers.
+# Only addresses of private networks, since version numbers may also have four parts.
 _ADDRESS = re.compile(r"(?<![\d.])(?:10|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.]*\d)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
-_COMMON = {"root", "user", "localhost", "linux"}  # the same on every machine
+_COMMON = {"root", "user", "localhost", "linux"}  # names that are common to many machines
 
 
 class Redactor:
-    """Removes private paths, user and machine names, IP addresses and instance ids from texts.
+    """Removes private paths, user and machine names, IP addresses and instance ids from text.
 
-    `more` maps placeholders to further folders. A known folder is replaced together with everything below it.
+    `more` maps placeholders to further folders. A known folder is replaced together with the path below it.
     """
 
     def __init__(self, more: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class Redactor:
         ]
 
     def text(self, text: str) -> str:
-        """Return a text with all of them removed."""
+        """Return a text with all private data removed."""
         for path, label in self._folders:
             text = re.sub(rf"(?<![\w/.-]){re.escape(path)}(?![\w.-])", label, text)
         text = _BELOW.sub(r"\1", text)
@@ -59,7 +59,7 @@ class Redactor:
         return _INSTANCE.sub("<instance>", _ADDRESS.sub("<address>", text))
 
     def value(self, value: Any) -> Any:
-        """Redact all strings in a JSON value except keys of objects."""
+        """Redact all strings in a JSON value, except the keys of objects."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -72,12 +72,12 @@ class Redactor:
 def _working_folder() -> str:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # the folder was removed
+    except FileNotFoundError:  # the current folder was removed
         return ""
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # the user id has no name
+    except (OSError, KeyError, ImportError):  # the user id has no user name
         return ""

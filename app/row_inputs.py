@@ -1,4 +1,4 @@
-"""The rows of `ffnn`: their identity, their names, and which are left to answer."""
+"""The rows of `ffnn`: their identity, their names, and the rows that remain to be processed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .journal.identity import Identity
 from .text import count
 
 MAX_PIPED_BYTES = 1 << 30  # limit for standard input, which is held in memory
-HASHED_ROWS = 4096  # rows hashed at a time
-MAX_REFUSED = 1000  # more refused rows mean that the file is something else
+HASHED_ROWS = 4096  # number of rows hashed at once
+MAX_REFUSED = 1000  # more rejected rows indicate that the file is something else
 
 
 class RowInputs:
-    """Rows of a file, named by their ids if there are any, else by number."""
+    """The rows of a file, identified by their ids if they have any, otherwise by number."""
 
     command = "ffnn"
     progress_title = "classifying rows"
@@ -44,12 +44,12 @@ class RowInputs:
         self.problems: list[InputProblem] = []
 
     def describe(self, answered: int) -> str:
-        """Return a count, such as `3 rows of 64 features`."""
+        """Return the number of rows as text, such as `3 rows of 64 features`."""
         return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
 
     def identity(self) -> Identity:
-        """Return the identity of the file (name, size and modification time; for standard input a hash of its numbers)
-        and of the columns."""
+        """Return the identity of the columns and of the file: its name, size and modification time, or for standard
+        input a hash of its numbers."""
         if str(self._path) == STANDARD_INPUT:
             data: list[str | int] = [STANDARD_INPUT, len(self._rows), self._hash()]
         else:
@@ -75,7 +75,7 @@ class RowInputs:
         return digest.hexdigest()
 
     def right_class(self, truth: np.ndarray, answer: Prediction) -> int | None:
-        """Return the correct class of an answer; None if unknown (negative)."""
+        """Return the correct class of a prediction, or None if it is unknown (negative)."""
         found = int(truth[self._row_of(answer.input)])
         return found if found >= 0 else None
 
@@ -83,7 +83,7 @@ class RowInputs:
         return int(name) if self._ids is None else self._rows_of[str(name)]
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Skip the answered rows. UsageError if some are not in the file."""
+        """Skip the rows that already have a prediction. Raises UsageError if some of them are not in the file."""
         rows = len(self._rows)
         if not answered <= (set(range(rows)) if self._ids is None else self._rows_of.keys()):
             raise UsageError(f"--resume: the {len(answered)} rows answered are not of these {rows} rows")
@@ -102,14 +102,14 @@ class RowInputs:
         self.refuse(row if self._ids is None else self._ids[row], reason)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Record a row that could not be answered. InputError after more than MAX_REFUSED."""
+        """Record a row for which no prediction could be made. Raises InputError after more than MAX_REFUSED rows."""
         self.problems.append(InputProblem(name, reason))
         if len(self.problems) > MAX_REFUSED:
             raise InputError(f"{self._path}: more than {MAX_REFUSED} rows cannot be used; row {name}: {reason}")
 
 
 def read_standard_input() -> bytes:
-    """Return everything piped in. UsageError if it is empty or larger than MAX_PIPED_BYTES."""
+    """Return the complete standard input. Raises UsageError if it is empty or larger than MAX_PIPED_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("--data -: no table is piped into standard input")
     try:

@@ -1,4 +1,4 @@
-"""`trninfer segment`: find a class for each pixel of pictures."""
+"""`trninfer segment`: predict the class of each pixel of pictures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Examples:
 
 @dataclass(frozen=True)
 class SegmentOptions(PictureOptions):
-    """Options of segment other than its pictures."""
+    """Options of `segment` except those that specify its pictures."""
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson"],
@@ -79,7 +79,7 @@ class SegmentOptions(PictureOptions):
             help="Exit with 1 if the mean IoU against --labels is below this.",
         ),
     ] = None
-    # Options for labels, which do not apply to maps.
+    # Options for label predictions, which do not apply to class maps.
     top_k: ClassVar[None] = None  # type: ignore[misc]
     compare_backends: ClassVar[bool] = False  # type: ignore[misc]
 
@@ -98,7 +98,7 @@ LabelsOption = Annotated[
 def segment(
     pictures: PicturePaths, model: ModelOption, labels: LabelsOption = None, *, options: SegmentOptions
 ) -> None:
-    """Find the class of each pixel in the named pictures."""
+    """Predict the class of each pixel in the specified pictures."""
     if options.fail_under is not None and labels is None:
         raise UsageError("--fail-under compares the mean IoU; it needs --labels")
 
@@ -115,7 +115,7 @@ def _task(
     options: SegmentOptions,
     sizes: Sizes,
 ) -> Task:
-    """Return the task: make maps, save files, and score."""
+    """Return the task, which makes class maps, saves files, and computes the score."""
     from ..inference.map_scoring import MapLabels, MapScorer
     from ..inference.predictions import Prediction
     from ..inference.segmenting import Segmenter

@@ -32,15 +32,16 @@ from .progress import progress_bar
 from .redact import Redactor
 from .reports.selftest import SelfTest, document_of, join_documents, render, render_machine
 
-FEATURE_ROWS = 8  # rows of samples/digits-X.bin
-COMPILE_TARGETS = ("trn2", "trn3")  # what NKI 0.7 compiles for
-_DATE = (2026, 1, 1, 0, 0, 0)  # timestamp of every file in the archive; the report has the real time
+FEATURE_ROWS = 8  # number of rows used from samples/digits-X.bin
+COMPILE_TARGETS = ("trn2", "trn3")  # targets supported by the compiler of NKI 0.7
+_DATE = (2026, 1, 1, 0, 0, 0)  # timestamp of every file in the archive; the report contains the actual time
 
 
 def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
-    """Run all checks, write report and archive, and return the exit status. `machine` holds doctor's checks.
+    """Run all checks, write the report and the archive, and return the exit status. `machine` contains the checks of
+    `doctor`.
 
-    The archive is written in any case, even if the chip is lost midway.
+    The archive is always written, even if the chip is lost partway through.
     """
     folder = cache_folder()
     log = None if folder is None else folder / FAILURE_LOG
@@ -60,8 +61,8 @@ def run_selftest(options: RunOptions, archive: Path | None, machine: list[dict[s
 
 
 def run_compile_only(options: RunOptions, archive: Path | None, machine: list[dict[str, Any]]) -> int:
-    """Compile every kernel and the bundled networks for the given target, else for trn2 and trn3; otherwise like
-    `run_selftest`."""
+    """Compile every kernel and the bundled networks for the given target, or by default for trn2 and trn3. Otherwise
+    identical to `run_selftest`."""
     targets = (options.target,) if options.target else COMPILE_TARGETS
     path = archive or Path(f"trninfer-selftest-{'-'.join(targets)}-compiler-{options.dtype}.zip")
     check_output(path, "--archive")
@@ -88,7 +89,7 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
 
 def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
     """Run the checks and the networks and add their results to `test`. Return the exception that interrupted them, if
-    any; earlier results are still worth sending."""
+    any; results obtained before it are still useful."""
     beside = SimulatedBackend(backend.info.target) if test.on_chip else None
     verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
     try:
@@ -110,7 +111,7 @@ def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
 def _finish(
     tests: list[SelfTest], options: RunOptions, path: Path, machine: list[dict[str, Any]], more: dict[str, str]
 ) -> int:
-    """Write archive and report, and return the worst exit status of the tests."""
+    """Write the archive and the report, and return the worst exit status of the tests."""
     folder = cache_folder()
     redactor = Redactor({str(folder): "<cache>"} if folder is not None else None)
     document = redactor.value(join_documents([document_of(test, machine) for test in tests]))
@@ -144,7 +145,7 @@ def _written(log: Path | None) -> float:
 
 
 def _installed() -> str:
-    """Return the installed packages, as pip lists them."""
+    """Return the list of installed packages in pip's format."""
     found = {(each.metadata["Name"], each.version) for each in importlib.metadata.distributions()}
     return "".join(f"{name}=={version}\n" for name, version in sorted(found, key=lambda item: str(item[0]).lower()))
 

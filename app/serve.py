@@ -177,7 +177,7 @@ def serve(
     *,
     options: ServeOptions,
 ) -> None:
-    """Serve until a signal arrives."""
+    """Run the server until a signal arrives."""
     needed = ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "msgspec")
     missing = [name for name in needed if not find_spec(name)]
     if missing:
@@ -209,7 +209,7 @@ def serve(
 
 
 def _calibration(model: str, told: ServeOptions) -> Calibration | None:
-    """Return the pictures of --calibrate. UsageError if dtype or model do not use them."""
+    """Return the pictures of --calibrate. Raises UsageError if the dtype or the model does not use them."""
     options.check_eight_bits(told.dtype, told.calibrate, told.eight_bits)
     if told.calibrate is None:
         return None
@@ -220,7 +220,7 @@ def _calibration(model: str, told: ServeOptions) -> Calibration | None:
 
 
 def parse_models(text: str) -> list[tuple[str, str]]:
-    """Parse `a=FILE,b=FILE` into (name, model) pairs; a model without a name gives ("", model)."""
+    """Parse `a=FILE,b=FILE` into (name, model) pairs; a model without a name yields ("", model)."""
     parts = text.split(",")
     if os.path.exists(text) or not all(re.fullmatch(r"[\w.-]+=.+", part, re.ASCII) for part in parts):
         return [("", text)]
@@ -228,7 +228,7 @@ def parse_models(text: str) -> list[tuple[str, str]]:
 
 
 def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
-    """Return the settings of each model. UsageError for values out of range."""
+    """Return the settings of each model. Raises UsageError for values that are out of range."""
     named = parse_models(model)
     if named[0][0] and told.name:
         raise UsageError(f"--name {told.name}: --model names the models already")
@@ -237,7 +237,7 @@ def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
 
 
 def _access(told: ServeOptions) -> str | None:
-    """Return the token that requests need; None if the server is reachable from this machine only."""
+    """Return the token that requests require, or None if the server is reachable only from this machine."""
     token = read_token(told.token_file)
     if token is None and not _is_loopback(told.host):
         token = secrets.token_urlsafe(24)
@@ -278,7 +278,7 @@ def _settings_of(model: str, name: str, told: ServeOptions, token: str | None) -
 
 
 def _names(told: ServeOptions) -> list[str]:
-    """Return the names of --allow-host. UsageError for text that a Host header cannot contain."""
+    """Return the names given by --allow-host. Raises UsageError for text that a Host header cannot contain."""
     for name in told.allow_host or ():
         if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]+\]", name):
             raise UsageError(f"--allow-host {name}: the name of a host is needed, without a port")
@@ -293,7 +293,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Return the token on the first line of a file, else that of the environment; None if there is none."""
+    """Return the token from the first line of a file, or from the environment if no file is given; return None if there
+    is no token."""
     from ..models.regular_files import describe, open_regular
 
     if path is None:
@@ -312,12 +313,12 @@ def _log_to_stderr(told: ServeOptions) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it logs every malformed form
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # the library logs every malformed form
     LOGGER.setLevel(logging.WARNING if told.quiet else logging.DEBUG if told.verbose else logging.INFO)
 
 
 def _log_summary(quantiles: dict[str, dict[float, float]]) -> None:
-    """Log percentiles of each phase in milliseconds; nothing if there were no requests."""
+    """Log percentiles of each phase in milliseconds; log nothing if there were no requests."""
     from ..inference.serving.logs import log
 
     for part, values in quantiles.items():

@@ -1,4 +1,4 @@
-"""Several inputs of `classify`: `--input NAME=FILE`, and pictures for the remaining input."""
+"""Several inputs of `classify`: `--input NAME=FILE`, with pictures for the remaining input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .text import count
 
 
 def parse_inputs(words: Sequence[str]) -> dict[str, str]:
-    """Parse `--input NAME=FILE` into files by name. UsageError if malformed or repeated."""
+    """Parse `NAME=FILE` words into files by name. Raises UsageError if a word is malformed or a name is repeated."""
     sources: dict[str, str] = {}
     for word in words:
         name, equals, source = word.partition("=")
@@ -42,7 +42,7 @@ def open_several(
     problems: list[InputProblem],
     options: PictureOptions,
 ) -> Inputs:
-    """Open the examples of a network of several inputs. UsageError if pictures are missing or not needed."""
+    """Open the examples of a network with several inputs. Raises UsageError if pictures are missing or not needed."""
     streamed = find_streamed(spec, given)
     if streamed is None:
         if names or problems:
@@ -57,18 +57,18 @@ def open_several(
 
 
 class _StreamedStates(FileStates):
-    """States of the files of one input among several."""
+    """The states of the files of one input out of several."""
 
     def __init__(self, paths: Sequence[str], check: ResumeCheck, streamed: str) -> None:
         super().__init__(paths, check)
         self._streamed = streamed
 
     def take(self, name: str | int) -> dict[str, Any] | None:
-        """Return the state of that input's file when it was handed out."""
+        """Return the state of the file of this input when it was yielded."""
         return super().take(self._file(name))
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
-        """True unless that input's file has changed."""
+        """Return True unless the file of this input has changed."""
         return super().is_current(self._file(name), state, reported)
 
     def _file(self, name: str | int) -> str | int:
@@ -76,7 +76,7 @@ class _StreamedStates(FileStates):
 
 
 class _OneStreamed(PictureInputs):
-    """Pictures for one input, combined with fixed values for the others."""
+    """Pictures for one input, combined with fixed values for the other inputs."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _OneStreamed(PictureInputs):
         return _identity(self._given)
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Skip the answered examples, which are known by the names of all inputs."""
+        """Skip the examples that already have a prediction; they are identified by the names of all inputs."""
         left = [name for name in self._names if self._name(name) not in answered]
         self._names = left
         return len(left)
@@ -113,7 +113,7 @@ class _OneStreamed(PictureInputs):
 
 
 class _AllGiven:
-    """A single example, all of whose inputs are given with --input."""
+    """Examples for which all inputs are given with --input."""
 
     command = "classify"
     progress_title = "classifying"
@@ -126,29 +126,29 @@ class _AllGiven:
         self.problems: list[InputProblem] = []
 
     def describe(self, answered: int) -> str:
-        """Return a count, such as `3 inputs`."""
+        """Return the number of inputs as text, such as `3 inputs`."""
         return count(answered, "input")
 
     def identity(self) -> Identity:
-        """Return the inputs that are given."""
+        """Return the identity of the given inputs."""
         return _identity(self._given)
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
-        """Leave out those answered."""
+        """Skip the examples that already have a prediction."""
         self._answered = answered
         return sum(name not in answered for name in given_names(self._spec, self._given))
 
     def batches(self, size: int) -> Iterable[Batch]:
-        """Rows of all inputs."""
+        """Yield rows that contain all inputs."""
         return given_batches(self._spec, self._given, size, self._answered)
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Record an example that a worker could not answer."""
+        """Record an example for which a worker could make no prediction."""
         self.problems.append(InputProblem(name, reason))
 
 
 def _identity(given: GivenInputs) -> Identity:
-    """Return the identity of the inputs: a hash of their arrays, since a file may have changed since an
+    """Return the identity of the inputs: a hash of their arrays, since a file may have changed since the
     interruption."""
     sums = {name: f"{zlib.crc32(array.tobytes()):08x}" for name, array in given.arrays.items()}
     return {"inputs": {name: f"{Path(given.sources[name]).name} {sums[name]}" for name in sorted(sums)}}

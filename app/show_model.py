@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..models.outputs import NamedOutput
     from .options import Format
 
-SHOWN_LABELS = 10  # labels per output in the table; machine formats have all
+SHOWN_LABELS = 10  # maximum number of labels per output in the table; machine-readable formats contain all
 
 
 def show_model(name: str, form: Format, output: Path | None) -> None:
@@ -40,7 +40,7 @@ def show_model(name: str, form: Format, output: Path | None) -> None:
 
 
 def to_record(model: Model, name: str) -> dict[str, Any]:
-    """Return the description as plain values, for machine formats."""
+    """Return the description as plain values, for machine-readable formats."""
     from ..models.bundled import parse_accuracy
 
     network = model.network
@@ -114,7 +114,7 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
 
 
 def _advice(model: Model, name: str) -> str:
-    """Return how to change what is shown; empty for networks that were not imported."""
+    """Return instructions for changing the displayed properties; empty for networks that were not imported."""
     if name.lower().endswith((".onnx", ".onnx.gz")):
         told = f"trninfer import {name} -o FILE.safetensors"
     elif model.metadata.get("imported_from"):
@@ -134,7 +134,7 @@ def _inputs(network: Network) -> list[tuple[str, Any]]:
 
 
 def _is_numbered(named: NamedOutput) -> bool:
-    """True if the labels are just the class numbers."""
+    """Return True if the labels are just the class numbers."""
     return named.labels == tuple(map(str, range(len(named.labels))))
 
 

@@ -1,4 +1,4 @@
-"""`trninfer simulate`: run any script or kernel file with `import nki` on the simulator."""
+"""`trninfer simulate`: run a script or kernel file that contains `import nki` on the simulator."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ CompareArchiveOption = Annotated[
 ]
 
 FORMATS = ("table", "json")
-SANITIZERS = ("memory", "numeric", "all")  # as in simulator/checking/sanitizing.py
+SANITIZERS = ("memory", "numeric", "all")  # values defined in simulator/checking/sanitizing.py
 SANITIZE_HELP = (
     "Look for races, overlaps and lost values in every launch. --sanitize=numeric looks for the first NaN, infinity, "
     "saturation and loss of digits, --sanitize=all for both."
@@ -108,11 +108,11 @@ SANITIZE_HELP = (
 
 
 class SimulateCommand(PlainValues):
-    """A command with a flag that may have a value, `--sanitize=numeric`; Click would take FILE as the value of a bare
-    `--sanitize`."""
+    """A command with a flag that accepts an optional value, `--sanitize=numeric`; Click would interpret FILE as the
+    value of a bare `--sanitize`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replace `--sanitize=KIND` before FILE with the option it means."""
+        """Replace `--sanitize=KIND` before FILE with the equivalent hidden option."""
         valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
@@ -178,10 +178,10 @@ def simulate(
 
 @dataclass
 class _Launches:
-    """Prints launches of a script as they finish.
+    """Prints the launches of a script as they finish.
 
-    `name` is the script's path as given, `lines` the number of kernel lines to show, `keeps` True if whole runs are
-    kept, and `archived` the launches to compare with.
+    `name` is the path of the script as given, `lines` is the number of kernel lines to show, `keeps` is True if
+    complete runs are stored, and `archived` holds the launches to compare with.
     """
 
     source: Path
@@ -196,7 +196,7 @@ class _Launches:
     findings: int = 0
 
     def observe(self, run: Run, shapes: list[str]) -> None:
-        """Print a launch, and keep it for later reports."""
+        """Print a launch, and store it for later reports."""
         from ..simulator.running.script import line_of, lines_of, summary
 
         found = [f"  {finding}".replace(str(self.source), self.name) for finding in run.findings]
@@ -210,14 +210,15 @@ class _Launches:
             for each in self.archived
             if (each.check.kernel, each.target, each.operands) == (run.name, run.target, shapes)
         ]
-        if len(alike) == 1:  # layers of a network may differ only in their program
+        if len(alike) == 1:  # layers of a network may have launches that differ only in their program
             self.matched += 1
             paired = alike[0].beside(run)
             if paired not in self.compared:  # skip repeated launches
                 self.compared.append(paired)
 
     def show_compared(self, archive: Path) -> None:
-        """Print launches with the archive's results, and the number of launches that it lacks."""
+        """Print the launches together with the archive's results, and the number of launches that are not in the
+        archive."""
         from .reports.compared import render_compared
 
         if self.compared:
@@ -231,7 +232,7 @@ class _Launches:
             write_stderr(f"{shorten(printable(told))}\n")
 
     def as_json(self, is_compared: bool) -> str:
-        """Return the launches, and the comparison if there is one, as a document."""
+        """Return the launches, and the comparison if there is one, as a JSON document."""
         from .reports.compared import rows_of
 
         compared = {"compare_archive": rows_of(self.compared)} if is_compared else {}
@@ -255,11 +256,12 @@ class _Options:
     target: str | None
     sanitize: bool | str
     disable_dge: bool
-    diverts_output: bool  # the script's standard output goes to standard error
+    diverts_output: bool  # the script's standard output is redirected to standard error
 
 
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
-    """Run a script, migrated in memory if it uses an older dialect; return its status and whether it was migrated."""
+    """Run a script, migrated in memory if it uses an older dialect; return its exit status and whether it was
+    migrated."""
     from ..simulator.running.kernel import disabled_dge
     from ..simulator.running.script import Edits, run_script
     from .left_children import ending_children
@@ -277,13 +279,13 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
 
 
 def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
-    """Migrate imported modules of older NKI dialects while `stack` is open; return the migrated script, None if it is
-    current."""
+    """Migrate imported modules of older NKI dialects while `stack` is open. Return the migrated script, or None if the
+    script uses the current dialect."""
     from ..simulator.machine.errors import EarlierRunnerWarning
 
     try:
         from ..simulator.migrate.in_memory import migrated, migrated_imports
-    except ImportError:  # libcst is missing; the script's import of neuronxcc reports it
+    except ImportError:  # libcst is missing; this is reported when the script imports neuronxcc
         return None
     stack.enter_context(warnings.catch_warnings())
 
@@ -325,9 +327,9 @@ def _check(file: Path, trace: Path | None, report: Path | None, output_format: s
 
 
 def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | None, report: Path | None) -> bool:
-    """Write the requested files independently; return True if all succeeded.
+    """Write the requested files independently of each other; return True if all of them were written.
 
-    A folder that the script removed is created again.
+    A folder that the script has removed is created again.
     """
     from ..simulator import write_trace
     from .reports.html import page_of_launches
@@ -350,8 +352,8 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
 
 
 def _tell_lint(file: Path, name: str) -> None:
-    """Print a line with lint findings, which a run cannot show: the simulator runs any Python, the compiler only a
-    subset."""
+    """Print a line with the number of lint findings. A run does not reveal these, since the simulator runs any Python,
+    whereas the compiler accepts only a subset."""
     from ..simulator.checking.lint import SourceError, check_file
 
     try:

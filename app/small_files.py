@@ -8,9 +8,9 @@ from .errors import UsageError
 
 
 def read_small_file(path: Path, name: str, most: int) -> bytes:
-    """Return the contents of a file or pipe, at most `most` bytes; `name` is used in messages.
+    """Return the contents of a file or pipe, at most `most` bytes; `name` identifies the file in error messages.
 
-    Does not wait for a pipe without a writer. UsageError if the file is unreadable or too large.
+    Does not wait for a pipe that has no writer. Raises UsageError if the file is unreadable or too large.
     """
     from ..models.regular_files import describe, open_file_or_pipe  # imported here to keep --help free of NumPy
 

@@ -1,24 +1,24 @@
-"""Text for people: names that are safe to print on a terminal, wrapped messages, and numbers."""
+"""Text for users: names that are safe to print on a terminal, wrapped messages, and numbers."""
 
 from __future__ import annotations
 
 import re
 
-LONGEST = 300  # characters per line
-MOST_LINES = 20  # lines per message
+LONGEST = 300  # maximum number of characters per line
+MOST_LINES = 20  # maximum number of lines per message
 
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)")
-# Spaces where lines do not break: within quoted commands, and between a number and its unit.
+# Spaces at which lines must not be broken: within quoted commands, and between a number and its unit.
 _UNBROKEN = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[kMGT]?i?B(?:/s)?|[kMGT]?FLOP(?:/s)?)(?![\w]))")
-_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # unpaired surrogates other than escaped file name bytes
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # lone surrogates, except escaped bytes of file names
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """Return `text` as one line that is safe on a terminal.
+    """Return `text` as a single line that is safe to print on a terminal.
 
-    Control characters, stray bytes and characters that `encoding` lacks are escaped. File names may contain newlines,
-    escape sequences and bytes that are not UTF-8; labels of model files may contain anything in JSON, including lone
-    surrogates.
+    Control characters, undecodable bytes and characters that `encoding` does not contain are escaped. File names may
+    contain newlines, escape sequences and bytes that are not UTF-8; labels of model files may contain anything that
+    JSON allows, including lone surrogates.
     """
     known = spell(text)
     shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
@@ -33,14 +33,14 @@ def shorten(text: str, most: int = LONGEST) -> str:
 def lines_of(message: str) -> list[str]:
     """Split a message into printable lines of at most LONGEST characters.
 
-    Longer messages are split at semicolons, so that each of several problems is on its own line; semicolons in quoted
-    commands are kept.
+    Longer messages are split at semicolons, so that each of several problems is on a separate line. Semicolons in
+    quoted commands are kept.
     """
     shown = printable(message)
     if len(shown) <= LONGEST:
         return [shown]
     lines: list[str] = []
-    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # not in any printable text
+    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # never in printable text
     for part in (part.replace("\0", "; ") for part in kept.split("; ")):
         if lines and len(lines[-1]) + 2 + len(part) <= LONGEST:
             lines[-1] += f"; {part}"
@@ -51,9 +51,9 @@ def lines_of(message: str) -> list[str]:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Wrap a line at words into lines of at most `width` characters; later lines are indented.
+    """Wrap a line at word boundaries into lines of at most `width` characters; later lines are indented.
 
-    Quoted commands, and numbers with their units, are not split: a long command can be copied.
+    Quoted commands are not split, so that a long command can be copied; neither are numbers and their units.
     """
     import textwrap
 
@@ -66,18 +66,19 @@ def wrapped(line: str, width: int) -> list[str]:
 
 
 def spell(name: str) -> str:
-    """Return a file name as JSON and CSV hold it, with non-UTF-8 bytes and lone surrogates escaped."""
+    """Return a file name in the spelling used in JSON and CSV, with non-UTF-8 bytes and lone surrogates escaped."""
     whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", name)
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def parse_number(text: str) -> float:
-    """Parse a plain number. ValueError for `1_0` and for digits of other scripts, both of which float() accepts."""
+    """Parse a plain number. Raises ValueError for `1_0` and for digits of other scripts, both of which float()
+    accepts."""
     if not text.isascii() or "_" in text:
         raise ValueError(f"no number: {text!r}")
     return float(text)
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Format `1 picture`, `2 pictures`; `several` is an irregular plural."""
+    """Format `1 picture`, `2 pictures`; `several` is the plural if it is irregular."""
     return f"{number} {noun if number == 1 else several or noun + 's'}"

@@ -1,5 +1,5 @@
-"""From files to answers: find pictures and rows of features, read them in batches, run them and yield an answer for
+"""Find pictures and rows of features, read them in batches, run them through a network, and yield a prediction for
 each.
 
-This package does not know about terminals: problems are raised, and progress is reported through callbacks.
+This package does not use the terminal: errors are raised as exceptions, and progress is reported through callbacks.
 """

@@ -1,4 +1,4 @@
-"""Arguments of Python functions that run a network, and their checks."""
+"""Arguments of the Python functions that run a network, and checks of these arguments."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ MAX_CORES = 4096
 
 @dataclass(frozen=True)
 class RunArguments:
-    """Options for running a network. ArgumentError if a value is not allowed.
+    """Options for running a network. Raises ArgumentError if a value is not allowed.
 
-    `dtype` applies to weights and data; `target` is the chip (None: the command line's default); `backend` is "auto",
-    "neuron" or "sim". A launch has at most `batch_size` inputs, an answer at most `top_k` labels. Batches are
-    distributed over `cores` workers, or over those of the Ray `cluster` at an address.
+    `dtype` applies to weights and data; `target` is the chip (None: the default of the command line); `backend` is
+    "auto", "neuron" or "sim". A launch has at most `batch_size` inputs, and a prediction at most `top_k` labels.
+    Batches are distributed over `cores` workers, or over the workers of the Ray `cluster` at the given address.
 
-    `layout` is the order of axes of arrays, channels first or last; by default, arrays of numbers follow the model file
-    and pixels have channels last. `on_error`: raise for the first unusable input, or collect all of them. A launch runs
-    on `lnc` NeuronCores, 1 or 2, as one logical core. `launches` is "network" (as few as possible) or "layer". In
-    float8_e4m3, `eight_bits` selects the layers in 8 bits, "inner" or "all", and `calibrate` is a folder of pictures
-    for the scales.
+    `layout` specifies whether arrays have channels first or last. By default, arrays of numbers use the layout of the
+    model file, and arrays of pixels have channels last. `on_error` specifies whether to raise an exception for the
+    first unusable input, or to collect all unusable inputs. A launch runs on `lnc` NeuronCores, 1 or 2, as one logical
+    core. `launches` is "network" (as few launches as possible) or "layer". In float8_e4m3, `eight_bits` selects the
+    layers in 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the scales are computed.
     """
 
     dtype: Dtype = "float32"
@@ -84,12 +84,12 @@ class RunArguments:
 
     @property
     def is_shared(self) -> bool:
-        """True if worker processes answer."""
+        """Return True if batches are run by worker processes."""
         return self.cores > 1 or self.cluster is not None
 
     @contextlib.contextmanager
     def open(self, model: Model) -> Iterator[BatchSession]:
-        """Open a session of a model; its workers end with the block."""
+        """Open a session of a model; its workers are stopped when the block ends."""
         if not self.is_shared:
             yield self.session(model)
             return
@@ -114,7 +114,7 @@ class RunArguments:
         return Session(model, backend, self.dtype, self.batch_size, self.launch_options(model))
 
     def launch_options(self, model: Model) -> LaunchOptions:
-        """Return the options for launching a model. InputError if the pictures of `calibrate` cannot be read."""
+        """Return the options for launching a model. Raises InputError if the pictures of `calibrate` cannot be read."""
         calibration = None
         if self.calibrate is not None:
             from .calibration_pictures import read_pictures
@@ -123,7 +123,7 @@ class RunArguments:
         return LaunchOptions(per=self.launches, calibration=calibration, eight_bits=self.eight_bits)
 
     def load(self, model: str | os.PathLike[str] | Model) -> Model:
-        """Load a model with the requested layout of arrays. ModelError if it cannot be read."""
+        """Load a model with the requested layout of arrays. Raises ModelError if it cannot be read."""
         if not isinstance(model, (str, os.PathLike, Model)):
             raise ArgumentError(f"model is {_shown(model)}; a bundled name, the path of a file or a Model is needed")
         loaded = model if isinstance(model, Model) else open_model(model)
@@ -131,7 +131,7 @@ class RunArguments:
 
 
 def in_layout(model: Model, layout: Layout) -> Model:
-    """Return the model with this layout for arrays of images; ModelError for one that reads features."""
+    """Return the model with this layout for arrays of images. Raises ModelError for a model that reads features."""
     spec = model.network.input
     if isinstance(spec, ImageInput):
         changed: ImageInput | SeveralInputs = replace(spec, layout=layout)
@@ -159,7 +159,7 @@ def _check_whole(name: str, value: Any, most: int | None = None) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Format a value for a message, whatever its length and repr."""
+    """Format a value for an error message, regardless of its length and repr."""
     try:
         text = repr(value)
     except Exception:

@@ -1,4 +1,4 @@
-"""Arrays instead of pictures: .npy and .npz files that hold preprocessed inputs."""
+"""Read preprocessed inputs from .npy and .npz files instead of pictures."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def is_array_file(path: str) -> bool:
-    """True if the file name has the suffix of an array file."""
+    """Return True if the file name has the suffix of an array file."""
     return path.lower().endswith(ARRAY_SUFFIXES)
 
 
 def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
-    """Read one example or a batch of them from a file: float32 [C, H, W] or [N, C, H, W].
+    """Read one example or a batch of examples from a file: float32 [C, H, W] or [N, C, H, W].
 
-    The array has the layout of the network's original file (`spec.layout`): [H, W, C] if channels are last, [H, W]
-    without a channel axis; a leading axis may hold several examples. InputError for other shapes, for arrays that are
-    not real numbers, and for NaN and infinity.
+    The array has the layout of the network's original file (`spec.layout`): [H, W, C] if channels are last, or [H, W]
+    without a channel axis; a leading axis may contain several examples. Raises InputError for other shapes, for arrays
+    that do not contain real numbers, and for NaN and infinity.
     """
     try:
         with open_regular(path) as file:
-            budget = Budget.of(file)  # taken before the rows, which may close the file
+            budget = Budget.of(file)  # determined before reading the rows, which may close the file
             rows = (npy_rows if path.lower().endswith(".npy") else npz_rows)(path, file, file_size(file))
             values = rows.whole(budget)
-            # counted twice, for two layouts
+            # counted twice, since both layouts are in memory
             budget.take(8 * values.size, f"an array of shape {list(values.shape)} as float32")
     except (OSError, ValueError) as error:
         raise InputError(describe(error)) from None
@@ -38,7 +38,7 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
 
 
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
-    """Convert one example or several from the layout of the network's original file to float32 [(N,) C, H, W]."""
+    """Convert one or several examples from the layout of the network's original file to float32 [(N,) C, H, W]."""
     wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:
@@ -58,6 +58,6 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
 
 
 def check_unmasked(values: object) -> None:
-    """Raise InputError for a masked array with masked values, which NumPy would treat as values."""
+    """Raise InputError for an array with masked values, since NumPy would use the values under the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError("holds masked values; fill them in or leave their rows out")

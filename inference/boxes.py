@@ -1,4 +1,5 @@
-"""Extract boxes from a detector's output: decode, suppress, and move to the picture. Pure NumPy, on the host.
+"""Extract boxes from the output of a detector: decode them, suppress duplicates, and map them to the picture. Runs on
+the host, in pure NumPy.
 
 Rows are filtered by confidence first, so that only the remaining few are decoded.
 """
@@ -18,14 +19,15 @@ from ..models.frame import Frame
 CONFIDENCE = 0.25
 IOU = 0.7
 MAX_DETECTIONS = 300
-MAX_CANDIDATES = 30_000  # limit for suppression; the most confident boxes are kept
-CLASS_OFFSET = 7680.0  # pixels
-_LARGEST = np.float32(80)  # log of a size; larger ones overflow float32
+MAX_CANDIDATES = 30_000  # maximum number of boxes passed to suppression; the most confident boxes are kept
+CLASS_OFFSET = 7680.0  # in pixels, per class number
+_LARGEST = np.float32(80)  # maximum logarithm of a size; larger values overflow float32
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on answered boxes: minimum confidence, maximum overlap (intersection over union), and number."""
+    """Limits that select the reported boxes: minimum confidence, maximum overlap (intersection over union), and maximum
+    number."""
 
     confidence: float = CONFIDENCE
     iou: float = IOU
@@ -33,7 +35,8 @@ class Limits:
 
 
 def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
-    """Return limits; ArgumentError for a fraction outside of 0 to 1, or if no box is allowed."""
+    """Return the limits. Raises ArgumentError for a fraction outside of 0 to 1, or for a maximum number outside of 1 to
+    MAX_CANDIDATES."""
     for name, share in (("confidence", confidence), ("iou", iou)):
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise ArgumentError(f"{name} is {str(share)[:60]}; a number from 0 to 1 is needed")
@@ -45,12 +48,12 @@ def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
 
 
 class Found(NamedTuple):
-    """The K boxes of a picture, most confident first, in pixels of the network's image."""
+    """The K boxes of a picture, in order of decreasing confidence, in pixels of the network's image."""
 
     corners: np.ndarray  # float32 [K, 4]: x1, y1, x2, y2
     confidences: np.ndarray  # float32 [K]
     classes: np.ndarray  # int64 [K]
-    masks: np.ndarray  # float32 [K, masks]: coefficients of the prototypes
+    masks: np.ndarray  # float32 [K, masks]: coefficients of the mask prototypes
     keypoints: np.ndarray  # float32 [K, keypoints, 2 or 3]
 
 
@@ -59,8 +62,8 @@ def find_boxes(
 ) -> Found:
     """Return the boxes of one picture.
 
-    `rows` is the leading output in its original shape, `others` the other outputs by name, `size` the height and width
-    of the network's image.
+    `rows` is the leading output in its original shape, `others` contains the other outputs by name, and `size` is the
+    height and width of the network's image.
     """
     table = rows if head.layout == "rows" else rows.T
     if head.ended:
@@ -89,13 +92,13 @@ def find_boxes(
 def suppress(
     corners: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
 ) -> np.ndarray:
-    """Return the indices of the boxes to keep, highest score first, at most `most` of them.
+    """Return the indices of the boxes to keep, at most `most`, in order of decreasing score.
 
-    Greedy suppression within each class, like `torchvision.ops.batched_nms`: a box is dropped if its intersection over
-    union with a better box that is kept exceeds `iou`. Ties keep their order. `corners` is [N, 4].
+    Applies greedy suppression within each class, like `torchvision.ops.batched_nms`: a box is dropped if its
+    intersection over union with a kept box of higher score exceeds `iou`. Ties keep their order. `corners` is [N, 4].
     """
     order = np.argsort(-scores, kind="stable")
-    # Boxes of different classes are moved apart by the same offset as in YOLO's own suppression, so that overlaps are
+    # Boxes of different classes are moved apart by the same offset as in YOLO's implementation, so that overlaps are
     # rounded identically.
     apart = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
     boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(apart)
@@ -113,7 +116,7 @@ def suppress(
 
 
 def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the intersection area of a box with each of others [N, 4]."""
+    """Return the intersection area of a box with each of the boxes `others` [N, 4]."""
     low = np.maximum(box[:2], others[:, :2])
     high = np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, 0)
@@ -121,7 +124,8 @@ def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of an end-to-end detector that are confident enough, in order, with their scores and classes."""
+    """Return the rows of an end-to-end detector whose confidence is sufficient, in their order, with scores and
+    classes."""
     start = head.columns.scores.start
     scores = table[:, start]
     classes = np.rint(table[:, start + 1]).astype(np.int64)
@@ -132,10 +136,10 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
 
 
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (box, score, class) of the highest scores of the boxes with the highest ones.
+    """Return (box, score, class) for the highest scores among the boxes that have the highest maximum scores.
 
-    An end-to-end YOLO selects this way: first `max_detections` boxes, then the same number of their scores, so that a
-    box can appear with two classes.
+    An end-to-end YOLO makes the same selection: first `max_detections` boxes, then the same number of their scores, so
+    that a box can be returned with two classes.
     """
     most = min(limits.max_detections, len(scores))
     rows = np.argsort(-scores.max(axis=1), kind="stable")[:most]
@@ -202,7 +206,7 @@ def _keypoints(
 
 
 def move_to_picture(found: Found, frame: Frame) -> Found:
-    """Return boxes in pixels of the picture, clipped to its edges."""
+    """Convert boxes to pixels of the picture, clipped to its edges."""
     corners = frame.to_picture(found.corners.reshape(-1, 2, 2)).reshape(-1, 4)
     keypoints = found.keypoints.copy()
     keypoints[..., :2] = frame.to_picture(keypoints[..., :2])

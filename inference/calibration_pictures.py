@@ -1,4 +1,4 @@
-"""Calibration pictures for the scales of float8_e4m3, read from a folder."""
+"""Read calibration pictures, from which the scales of float8_e4m3 are computed, from a folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from .pictures import PictureBatches
 from .search import InputProblem, find_pictures
 
 MOST_PICTURES = 64
-AT_ONCE = 8  # pictures read at a time
+AT_ONCE = 8  # number of pictures read at once
 
 
 def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibration, list[InputProblem]]:
-    """Read the first MOST_PICTURES pictures of a folder as inputs of a network; return also those that cannot be read.
+    """Read the first MOST_PICTURES pictures of a folder as inputs of a network; return them with those that cannot be
+    read.
 
-    InputError if the network reads no pictures, or none can be read.
+    Raises InputError if the network does not read pictures, or if no picture can be read.
     """
     spec, name = model.network.input, os.fsdecode(folder)
     if not isinstance(spec, ImageInput):

@@ -1,4 +1,4 @@
-"""Class maps: the class of each pixel of a picture, the area of each class, and their renderings."""
+"""Class maps: the class of each pixel of a picture, the area of each class, and renderings of maps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from PIL import Image
 from ..models.frame import Frame
 from .palette import rgb, shaded_color
 
-VOID = 255  # pixels without a class in 8 bits, as in PASCAL VOC; 65,535 in 16 bits
-PREVIEW_SIDE = 160  # side of the small map on an HTML page
+VOID = 255  # value of pixels without a class in 8 bits, as in PASCAL VOC; 65,535 in 16 bits
+PREVIEW_SIDE = 160  # side in pixels of the small map on an HTML page
 OPACITY = 0.55  # opacity of the overlay
-BAND_PIXELS = 1 << 20  # pixels computed at once; NumPy needs up to 50 bytes for each
-# names of a first class that is not coloured
+BAND_PIXELS = 1 << 20  # number of pixels processed at once; NumPy needs up to 50 bytes for each
+# names of a first class that is drawn without a colour
 BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void")
 
 
@@ -34,7 +34,7 @@ class ClassArea:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Pixel counts of one class in a picture with known classes: answered, correct, and both."""
+    """Pixel counts of one class in a picture with known classes: predicted, correct, and the intersection of both."""
 
     class_index: int
     answered: int
@@ -44,11 +44,11 @@ class Overlap:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """The answer of a segmentation network for a picture.
+    """The prediction of a segmentation network for a picture.
 
-    `areas` are sorted, largest first. `preview` is a small map as base64 PNG. `overlaps` compare with the correct
-    classes, if known. `pixels`, if kept, are the classes [height, width], with the highest number for pixels that the
-    network did not see.
+    `areas` are sorted in decreasing order. `preview` is a small map as base64 PNG. `overlaps` holds the comparison with
+    the correct classes, if they are known. `pixels`, if stored, contains the classes [height, width], with the highest
+    number for pixels that are outside of the network's image.
     """
 
     width: int
@@ -67,9 +67,9 @@ class ClassMap:
 def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: int) -> np.ndarray:
     """Return the class of each pixel of a picture by nearest-neighbour resampling of the network's map.
 
-    `classes` [rows, columns] cover the network's image, which is `size` (height, width) pixels; `count` is the number
-    of classes. The result is uint8 [H, W], or uint16 of more than 255 classes, with the highest number for pixels that
-    the network did not see.
+    `classes` [rows, columns] covers the network's image, which has `size` (height, width) pixels; `count` is the number
+    of classes. The result is uint8 [H, W], or uint16 for more than 255 classes, with the highest number for pixels that
+    are outside of the network's image.
     """
     dtype = np.dtype(np.uint8 if count <= VOID else np.uint16)
     rows, columns = (
@@ -86,19 +86,19 @@ def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: 
 
 
 def _nearest(pixels: int, scale: float, first: int, side: int, own: int) -> np.ndarray:
-    """Return the source row (or column) of the map for each row of a picture; -1 outside of the network's image."""
+    """Return the source row (or column) of the map for each row of a picture, or -1 outside of the network's image."""
     places = np.floor((np.arange(pixels) + 0.5) * scale - first)
     inside = (places >= 0) & (places < side)
     return np.where(inside, places * own // side, -1).astype(np.int64)
 
 
 def void_of(dtype: np.dtype[Any]) -> int:
-    """Return the value of pixels without a class."""
+    """Return the value used for pixels without a class."""
     return int(np.iinfo(dtype).max)
 
 
 def read_map(pixels: np.ndarray, labels: Sequence[str], overlaps: tuple[Overlap, ...] | None = None) -> ClassMap:
-    """Return the answer for a picture's map, as `to_picture` returns it."""
+    """Convert a map in the format of `to_picture` to the prediction for a picture."""
     counts = _count(pixels, len(labels))
     areas = tuple(
         ClassArea(labels[index], index, int(counts[index]), int(counts[index]) / pixels.size)
@@ -118,7 +118,7 @@ def encode_png(picture: Image.Image) -> str:
 
 
 def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:
-    """Compare a map with the correct classes [H, W], class by class; void pixels are ignored."""
+    """Compare a map with the correct classes [H, W], for each class; void pixels are ignored."""
     answered, totals, both = np.zeros((3, count), np.int64)
     for rows in _row_bands(pixels):
         known = right[rows] < count
@@ -133,8 +133,8 @@ def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap,
 
 
 def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """Return a map as a picture of class numbers: mode P in the classes' colours, or 16-bit grey for more than 255
-    classes."""
+    """Return a map as a picture of class numbers: mode P with the colours of the classes, or 16-bit grey for more than
+    255 classes."""
     picture = Image.fromarray(pixels)
     if pixels.dtype == np.uint8:
         picture.putpalette(_colors(labels).astype(np.uint8).tobytes())
@@ -142,12 +142,12 @@ def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
 
 
 def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """Return a picture overlaid with the colours and borders of its classes, except background and pixels without a
+    """Return a picture overlaid with the colours and borders of its classes, except for background and pixels without a
     class."""
     border = np.zeros(pixels.shape, bool)
     border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
     border[1:] |= pixels[1:] != pixels[:-1]
-    mixed = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))  # without another copy
+    mixed = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))  # avoids another copy
     table = _colors(labels)
     for rows in _row_bands(pixels):
         part = pixels[rows]
@@ -157,7 +157,7 @@ def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> 
         colors = table[part if part.dtype == np.uint8 else part % 255]
         grey = np.asarray(Image.fromarray(mixed[rows]).convert("L"), np.float32)[
             ..., None
-        ]  # so that the overlay's colours stand out
+        ]  # grey, so that the colours of the overlay stand out
         blended = grey + (colors - grey) * np.float32(OPACITY)
         mixed[rows] = np.where(plain[..., None], mixed[rows], blended.round().astype(np.uint8))
     mixed[border] = 255
@@ -165,13 +165,13 @@ def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> 
 
 
 def _row_bands(pixels: np.ndarray) -> list[slice]:
-    """Return slices of rows that have about BAND_PIXELS each, to bound what is computed at once."""
+    """Return slices of about BAND_PIXELS pixels each along the rows, which bound the memory of each step."""
     rows = max(1, BAND_PIXELS // max(1, pixels.shape[1]))
     return [slice(first, first + rows) for first in range(0, len(pixels), rows)]
 
 
 def _count(classes: np.ndarray, count: int) -> np.ndarray:
-    """Return how many pixels each class below `count` has."""
+    """Return the number of pixels of each class below `count`."""
     flat = classes.ravel()
     counts = np.zeros(count, np.int64)
     for first in range(0, len(flat), BAND_PIXELS):
@@ -180,7 +180,7 @@ def _count(classes: np.ndarray, count: int) -> np.ndarray:
 
 
 def class_color(index: int, labels: Sequence[str]) -> str:
-    """Return the colour of a class as `#rrggbb`: black for a background."""
+    """Return the colour of a class as `#rrggbb`; black for a background class."""
     return "#000000" if index == 0 and _has_background(labels) else shaded_color(index)
 
 
@@ -195,7 +195,7 @@ def _has_background(labels: Sequence[str]) -> bool:
 
 
 def map_record(found: ClassMap | None) -> dict[str, Any]:
-    """Return the width, height and areas of a picture as plain values; nothing for an answer without a map."""
+    """Return the width, height and areas of a picture as plain values; empty for a prediction without a map."""
     if found is None:
         return {}
     record: dict[str, Any] = {
@@ -209,7 +209,7 @@ def map_record(found: ClassMap | None) -> dict[str, Any]:
 
 
 def read_map_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Parse the field `map` of a prediction; KeyError, TypeError or ValueError if malformed."""
+    """Parse the field `map` of a prediction. Raises KeyError, TypeError or ValueError if it is malformed."""
     if "areas" not in record:
         return {}
     overlaps = record.get("overlaps")

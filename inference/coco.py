@@ -1,6 +1,6 @@
-"""Boxes in COCO's formats: entries of a results file, and mean average precision as COCO defines it.
+"""Convert boxes to COCO's results format, and compute the mean average precision as defined by COCO.
 
-The precision is computed by COCO's own package, pycocotools, which is an optional dependency.
+The precision is computed by COCO's reference implementation, pycocotools, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ..models.regular_files import describe, open_regular
 from .detections import Box, RunLengths
 from .predictions import Prediction
 
-MAX_BYTES = 1 << 30  # limit for a file of annotations
-MAX_TEXT = 16 << 20  # limit for the labels of one picture
+MAX_BYTES = 1 << 30  # maximum number of bytes of a file of annotations
+MAX_TEXT = 16 << 20  # maximum number of bytes of the label file of one picture
 INSTALL_HINT = "pip install 'trninfer[coco]'"
 
-# COCO numbers its 80 classes from 1 to 90 without these.
+# COCO numbers its 80 classes from 1 to 90, skipping these numbers.
 _MISSING = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 _COCO_IDS = tuple(number for number in range(1, 91) if number not in _MISSING)
 
 
 class MissingPycocotoolsError(InputError):
-    """pycocotools is not installed; the message says how to install it."""
+    """pycocotools is not installed; the message contains installation instructions."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Annotations:
-    """The ids of classes and pictures, and the correct boxes if known.
+    """The ids of classes and pictures, and the correct boxes if they are known.
 
-    `categories` has the id of each label. `pictures` are those of COCO's annotation file, by file name; alternatively,
-    `folder` has a YOLO text file for each picture.
+    `categories` contains the id of each label. `pictures` maps file names to the entries of COCO's annotation file;
+    alternatively, `folder` contains a YOLO text file for each picture.
     """
 
     categories: Mapping[str, int]
@@ -57,7 +57,8 @@ class Annotations:
     labels: tuple[str, ...] = ()
 
     def image_id(self, name: str | int) -> int | str:
-        """Return the id of a picture: its name if that is a number, as in COCO's sets, else its file name."""
+        """Return the id of a picture: the id in the annotations if there is one, the stem if that is a number, as in
+        COCO's data sets, or the file name."""
         truth = self.pictures.get(Path(str(name)).name)
         stem = Path(str(name)).stem
         if truth is not None:
@@ -65,7 +66,8 @@ class Annotations:
         return int(stem) if stem.isascii() and stem.isdigit() else Path(str(name)).name
 
     def truth_of(self, answer: Prediction) -> Truth | None:
-        """Return the correct boxes of a picture; None if unknown. InputError if the file is malformed."""
+        """Return the correct boxes of a picture, or None if they are unknown. Raises InputError if the file is
+        malformed."""
         if self.folder is None:
             return self.pictures.get(Path(str(answer.input)).name)
         path = self.folder / f"{Path(str(answer.input)).stem}.txt"
@@ -82,7 +84,7 @@ class Annotations:
 
 
 def number_categories(labels: Sequence[str]) -> Annotations:
-    """Return the ids of a network's labels: COCO's own for its 80 classes, else counting from 1."""
+    """Return the ids of a network's labels: COCO's ids for its 80 classes, otherwise numbers starting at 1."""
     is_coco = len(labels) == len(_COCO_IDS) and (labels[0], labels[-1]) == ("person", "toothbrush")
     numbers = _COCO_IDS if is_coco else range(1, len(labels) + 1)
     return Annotations(dict(zip(labels, numbers)), labels=tuple(labels))
@@ -91,7 +93,7 @@ def number_categories(labels: Sequence[str]) -> Annotations:
 def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
     """Read COCO's annotations (.json), or use a folder with a YOLO text file for each picture.
 
-    InputError if it is neither, or if it shares no class with the network.
+    Raises InputError if `path` is neither, or if it shares no class with the network.
     """
     if path.is_dir():
         numbered = number_categories(labels)
@@ -132,7 +134,7 @@ def _read_text(path: Path, most: int) -> str:
 
 
 def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an annotation that matter for boxes."""
+    """Return the fields of an annotation that are relevant for boxes."""
     bbox = [float(value) for value in entry["bbox"]]
     if len(bbox) != 4:
         raise ValueError
@@ -148,7 +150,7 @@ def _coco_annotation(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _yolo_annotation(words: list[str], size: tuple[int, int], ids: Sequence[int], where: str) -> dict[str, Any]:
-    """Parse a line of YOLO's: a class, then centre and size, or the corners of an outline."""
+    """Parse a line of a YOLO label file: a class, followed by centre and size, or by the corners of an outline."""
     try:
         number, values = int(words[0]), np.array([float(word) for word in words[1:]])
         if not 0 <= number < len(ids) or not np.isfinite(values).all() or len(values) < 4 or len(values) % 2:
@@ -164,7 +166,7 @@ def _yolo_annotation(words: list[str], size: tuple[int, int], ids: Sequence[int]
 
 
 def coco_entries(answer: Prediction, annotations: Annotations) -> list[dict[str, Any]]:
-    """Return the boxes of a picture as entries of COCO's results format."""
+    """Return the boxes of a picture as entries in COCO's results format."""
     return [
         coco_entry(box, annotations.image_id(answer.input), annotations.categories[box.label])
         for box in answer.boxes or ()
@@ -173,7 +175,7 @@ def coco_entries(answer: Prediction, annotations: Annotations) -> list[dict[str,
 
 
 def coco_entry(box: Box, image_id: int | str, category_id: int) -> dict[str, Any]:
-    """Return a box as an entry of COCO's results format: x, y, width and height."""
+    """Return a box as an entry in COCO's results format: x, y, width and height."""
     entry: dict[str, Any] = {
         "image_id": image_id,
         "category_id": category_id,
@@ -188,7 +190,8 @@ def coco_entry(box: Box, image_id: int | str, category_id: int) -> dict[str, Any
 
 
 def compress_counts(mask: RunLengths) -> str:
-    """Encode run lengths as COCO's text: differences from the second last run, 5 bits per character, lowest first."""
+    """Encode run lengths in COCO's compressed text format: differences from the run before the previous one, with 5
+    bits per character, lowest bits first."""
     text = []
     for place, count in enumerate(mask.counts):
         value = count - (mask.counts[place - 2] if place > 2 else 0)
@@ -203,7 +206,7 @@ def compress_counts(mask: RunLengths) -> str:
 
 @dataclass(frozen=True)
 class ClassPrecision:
-    """The average precision of one class; None if no picture has the class."""
+    """The average precision of one class, or None if no picture contains the class."""
 
     label: str
     boxes: int
@@ -213,9 +216,10 @@ class ClassPrecision:
 
 @dataclass(frozen=True)
 class BoxScore:
-    """Mean average precision as COCO defines it, over boxes of all sizes, at most 100 per picture.
+    """Mean average precision as defined by COCO, over boxes of all sizes, with at most 100 boxes per picture.
 
-    `map_50` is at an overlap of 0.5, `map` the mean over 0.5, 0.55, ... 0.95; None without correct boxes.
+    `map_50` is computed at an overlap of 0.5; `map` is the mean over the overlaps 0.5, 0.55, ... 0.95. Both are None if
+    there are no correct boxes.
     """
 
     pictures: int
@@ -227,7 +231,8 @@ class BoxScore:
 
 
 class BoxScorer:
-    """Collects answers and their correct boxes, and scores them. MissingPycocotoolsError without the package."""
+    """Collects predictions and their correct boxes, and scores them. Raises MissingPycocotoolsError if the package is
+    missing."""
 
     def __init__(self, annotations: Annotations) -> None:
         _pycocotools()
@@ -238,7 +243,7 @@ class BoxScorer:
         self._unlabelled = 0
 
     def add(self, answer: Prediction) -> None:
-        """Add the answer of a picture. InputError if its label file is unreadable."""
+        """Add the prediction for a picture. Raises InputError if its label file is unreadable."""
         truth = self._annotations.truth_of(answer)
         if truth is None:
             self._unlabelled += 1
@@ -256,7 +261,7 @@ class BoxScorer:
 
     @property
     def score(self) -> BoxScore:
-        """Return the score of the answers so far."""
+        """Return the score of the predictions so far."""
         coco, evaluate = _pycocotools()
         categories = [{"id": number, "name": label} for label, number in self._annotations.categories.items()]
         right = [{**entry, "id": number} for number, entry in enumerate(self._right, start=1)]
@@ -301,7 +306,7 @@ def _with_areas(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mean(precision: np.ndarray) -> float | None:
-    """Return the mean without the -1 that marks classes absent from all pictures."""
+    """Return the mean, excluding the value -1 of classes that are absent from all pictures."""
     known = precision[precision > -1]
     return float(known.mean()) if known.size else None
 

@@ -1,7 +1,7 @@
-"""The columns of a table: features, the id of a row, and its right class.
+"""The columns of a table: features, the ids of the rows, and their correct classes.
 
-Columns are named as in the header, or numbered from 0 in tables without one. Without names, a single text column is
-taken as the id. ValueError, in words for the user, for unknown names.
+Columns are named as in the header, or numbered from 0 in tables without a header. If no columns are named, a single
+text column is used as the id. Unknown names raise ValueError with a message for the user.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-SHOWN_COLUMNS = 30  # columns shown in a message
+SHOWN_COLUMNS = 30  # maximum number of columns listed in an error message
 HINT = "; --drop, --id and --label-column name columns that are not features"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns named by the user; if none are, all but the id are features."""
+    """The columns named by the user. If none are named, all columns except the id are features."""
 
     features: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -25,12 +25,12 @@ class Columns:
 
     @property
     def is_given(self) -> bool:
-        """True if any column is named."""
+        """Return True if any column is named."""
         return self != Columns()
 
     @property
     def named(self) -> set[str]:
-        """All names."""
+        """Return all named columns."""
         return {*self.features, *self.drop, *({self.id_column, self.label_column} - {None})}  # type: ignore[arg-type]
 
     def select(
@@ -39,9 +39,9 @@ class Columns:
         is_text: Callable[[int], bool],
         is_index: Callable[[int], bool] = lambda column: False,
     ) -> Selection:
-        """Find the columns of a table with these names.
+        """Select columns from a table with these column names.
 
-        `is_text` is True for a column of text, `is_index` for one that is left out unless it is named.
+        `is_text` returns True for a column of text, and `is_index` for a column that is omitted unless it is named.
         """
         _check_twice((*self.features, *self.drop))
         dropped = {_position(names, name) for name in self.drop}
@@ -65,8 +65,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns of a table by number: features in order, id and right class, if any; `is_found`: the id was not
-    named."""
+    """The selected columns of a table by number: the features in order, and the id and the correct class, if any.
+    `is_found` is True if the id column was detected rather than named."""
 
     features: tuple[int, ...]
     id: int | None = None
@@ -74,7 +74,7 @@ class Selection:
     is_found: bool = False
 
     def note(self, names: Sequence[str]) -> str | None:
-        """Return a note for the user; None if nothing was decided for them."""
+        """Return a note for the user, or None if nothing was selected automatically."""
         if not self.is_found or self.id is None:
             return None
         name = names[self.id][:40]
@@ -83,8 +83,8 @@ class Selection:
 
 @dataclass
 class Sides:
-    """The columns beside features: id and right class of each row, as text. Either is None without such a column; a
-    class is empty if it is missing."""
+    """The columns other than features: the id and the correct class of each row, as text. Each is None if there is no
+    such column; a class is empty if it is missing."""
 
     id_name: str
     ids: list[str] | None
@@ -104,7 +104,8 @@ class Sides:
 
 
 def parse_names(option: str, text: str | None) -> tuple[str, ...]:
-    """Parse a comma-separated list of names; quote a name that contains a comma. ValueError for an empty list."""
+    """Parse a comma-separated list of names, in which a name that contains a comma is quoted. Raises ValueError for an
+    empty list."""
     if text is None:
         return ()
     try:

@@ -1,13 +1,13 @@
-"""Tables of numbers as text: .csv and .tsv. Raises ValueError, in words for the user, for anything else.
+"""Read tables of numbers from text files (.csv and .tsv). Raises ValueError, with a message for the user, otherwise.
 
-These rules decide which line is the header; the choice is reported:
+The following rules determine which line is the header; the result is reported:
 
-- "yes": the first line that is not a comment. "no": none.
+- "yes": the first line that is not a comment. "no": there is no header.
 - "auto": the first line, if it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
   pandas writes for columns without names (at least four, or preceded by a name or an empty cell).
 
-Lines before the first row that begin with # are comments, as NumPy writes them. Empty lines are left out. A cell that
-is missing (empty, NA, null, ...) is an error wherever it is.
+Lines before the first row that begin with # are comments, as written by NumPy. Empty lines are skipped. A cell that
+is missing (empty, NA, null, ...) is an error in any position.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from ..models.errors import ArgumentError
 from .columns import HINT, Columns, Selection, Sides
 from .feature_rows import FeatureRows
 
-MAX_LINE = 1 << 24  # characters: room for a million numbers
+MAX_LINE = 1 << 24  # in characters; sufficient for a million numbers
 MISSING = frozenset(("", "na", "n/a", "#n/a", "#na", "null", "none", "nan", "nil", "-", "?", "<na>"))
-SHOWN_NAMES = 6  # header names shown
-TEXT_BYTES = 64  # bytes in memory of an id or a class, beside its characters
-FEWEST_COUNTS = 4  # a header 0, 1, 2, 3; fewer numbers are as likely a row
+SHOWN_NAMES = 6  # maximum number of header names shown
+TEXT_BYTES = 64  # bytes in memory of an id or a class, in addition to its characters
+FEWEST_COUNTS = 4  # for a header 0, 1, 2, 3; fewer numbers are equally likely to be a row
 
 Header = Literal["auto", "yes", "no"]
 
 
 @dataclass
 class _Table:
-    """The state of reading: numbers row by row, the number of cells per row, and notes on preceding lines.
+    """The state of the reader: the numbers row by row, the number of cells per row, and notes on preceding lines.
 
-    `columns` are those named by the user, None if all cells are features; `selection` says which are, None for all.
+    `columns` holds the columns named by the user, or None if all cells are features; `selection` holds the selected
+    columns, or None for all.
     """
 
     budget: Budget
@@ -64,7 +65,8 @@ def check_header(header: str) -> None:
 def csv_rows(
     name: str, file: IO[bytes], header: str = "auto", delimiter: str = ",", columns: Columns | None = None
 ) -> FeatureRows:
-    """Read the rows of a text file, one per line; the whole file is read and closed. `name` is its name in messages.
+    """Read the rows of a text file, one per line. The whole file is read and closed. `name` identifies the file in
+    error messages.
 
     All columns are features if `columns` is None.
     """
@@ -84,7 +86,8 @@ def csv_rows(
 
 
 def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
-    """Return the cells of a one-column text, and the line number of the first; ValueError for more columns."""
+    """Return the cells of a one-column text, and the line number of the first cell. Raises ValueError if there are more
+    columns."""
     cells: list[str] = []
     first = 0
     try:
@@ -123,7 +126,8 @@ def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, b
 
 
 def _is_before_rows(table: _Table, record: list[str], number: int, header: str) -> bool:
-    """True for a comment or the header, which are recorded; a first row that could be a header is noted."""
+    """Return True for a comment or the header, which are recorded. A note is added for a first row that could be a
+    header."""
     if record[0].lstrip().startswith("#"):
         table.comments.append(number)
         return True
@@ -160,7 +164,7 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
     if chosen is not None and table.sides is not None:
         _add_sides(table.sides, chosen, record, table.budget)
     table.budget.take(table.values.itemsize * len(row), f"a table up to line {line}")
-    table.values.extend(row)  # type: ignore[arg-type]  # none of them is None
+    table.values.extend(row)  # type: ignore[arg-type]  # no element is None
 
 
 def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budget) -> None:
@@ -175,7 +179,7 @@ def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budge
 
 
 def _select(table: _Table, record: list[str]) -> None:
-    """Decide from the first row which columns are features."""
+    """Determine from the first row which columns are features."""
     if table.columns is None:
         return
     names = table.names or [str(column) for column in range(len(record))]
@@ -199,7 +203,7 @@ def _select(table: _Table, record: list[str]) -> None:
 
 
 def _has_names(record: Sequence[str], columns: Columns | None) -> bool:
-    """True if a line contains all columns named by the user, none of them a number."""
+    """Return True if a line contains all columns named by the user and none of these is a number."""
     named = set() if columns is None else columns.named
     return bool(named) and named <= {cell.strip() for cell in record} and not any(map(_is_number, named))
 
@@ -211,18 +215,18 @@ def _is_header(record: Sequence[str], header: str) -> bool:
     if (_counts(cells, 0) and len(cells) >= FEWEST_COUNTS) or (not _is_number(cells[0]) and _counts(cells[1:], 0)):
         return True
     names = [cell for cell in cells if cell.lower() not in MISSING]
-    # The first cell of a header may be empty, above row numbers.
+    # The first cell of a header may be empty, if the column below it contains row numbers.
     complete = len(names) == len(cells) or (not cells[0] and len(names) == len(cells) - 1 > 0)
     return complete and not any(map(_is_number, names)) and not _is_divided_otherwise(cells)
 
 
 def _counts(cells: Sequence[str], first: int) -> bool:
-    """True for `first`, `first` + 1, ..., at least two of them."""
+    """Return True for `first`, `first` + 1, ..., with at least two cells."""
     return len(cells) > 1 and all(cell == str(number) for number, cell in enumerate(cells, first))
 
 
 def _is_divided_otherwise(cells: Sequence[str]) -> bool:
-    """True for a line of numbers with other separators."""
+    """Return True for a line of numbers with a different separator."""
     for mark in (";", "\t", ",", None):
         parts = [part for cell in cells for part in cell.split(mark)]
         if len(parts) > len(cells) and all(_is_number(part.replace(",", ".")) for part in parts):
@@ -236,8 +240,8 @@ def _names(record: Sequence[str]) -> str:
 
 
 def _number(cell: str) -> float | None:
-    """Parse a cell as a number; None for text, and for spellings that only Python accepts (`1_0`, digits of other
-    scripts)."""
+    """Parse a cell as a number, or return None for text, and for spellings that only Python accepts (`1_0`, digits of
+    other scripts)."""
     try:
         return float(cell) if cell.isascii() and "_" not in cell else None
     except ValueError:
@@ -249,7 +253,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str) -> str:
-    """Describe the cell of a record that is not a number, with advice for the usual causes."""
+    """Describe the cell of a record that is not a number, with advice for common causes."""
     cell = record[column]
     wanted = "tabs" if delimiter == "\t" else "commas"
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), (" ", "spaces")):
@@ -265,7 +269,7 @@ def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    """Yield the lines of a file, limiting their length."""
+    """Yield the lines of a file, with a limit on their length."""
     while line := text.readline(MAX_LINE):
         if len(line) == MAX_LINE and not line.endswith("\n"):
             raise csv.Error(f"a line of more than {MAX_LINE} characters")

@@ -1,4 +1,4 @@
-"""Daemon threads, which never delay the end of the program."""
+"""A pool of daemon threads, which never delay the exit of the program."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ _SIGNAL_CHECK_SECONDS = 1.0
 
 
 class Running(Future[Result]):
-    """A pending result; `began` is the `time.monotonic` at which a thread started computing it, None before."""
+    """A pending result; `began` is the value of `time.monotonic` when a thread started computing it, or None before
+    that."""
 
     began: float | None = None
 
 
 class TooSlowError(Exception):
-    """A result took longer than allowed."""
+    """The computation of a result took longer than allowed."""
 
 
 def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
-    """Wait for a result in steps and return it; TooSlowError if it takes `seconds` after it began.
+    """Wait for a result in short intervals and return it. Raises TooSlowError if it takes longer than `seconds` after
+    its start.
 
     Python handles signals between two instructions. A signal that arrives after the last instruction and before the
-    thread sleeps does not wake it, so an unlimited wait could ignore it.
+    thread sleeps does not wake the thread, so an unlimited wait could ignore it.
     """
     while not result.done():
         step = _SIGNAL_CHECK_SECONDS
@@ -48,16 +50,16 @@ class _Thread(threading.Thread):
 
 
 def is_any_alive() -> bool:
-    """True if a thread of any pool still runs, so that the process must not end by Python's own finalization: a thread
-    that returns from C++ to an interpreter that has ended aborts the process."""
+    """Return True if a thread of any pool is still running. In this case, the process must not exit through Python's
+    finalization: a thread that returns from C++ to a finalized interpreter aborts the process."""
     return any(isinstance(thread, _Thread) for thread in threading.enumerate())
 
 
 class DaemonPool:
     """Runs functions in `count` threads. Must be closed.
 
-    A thread that reads from a stalled file system may never return. Unlike the threads of concurrent.futures, it delays
-    neither Ctrl-C nor the end of the program.
+    A thread that reads from a stalled file system may never return. Unlike a thread of concurrent.futures, it delays
+    neither Ctrl-C nor the exit of the program.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -68,18 +70,19 @@ class DaemonPool:
             self._add_thread()
 
     def submit(self, function: Callable[[], Result]) -> Running[Result]:
-        """Let a thread call `function`; return the pending result."""
+        """Schedule a call of `function` in a thread; return the pending result."""
         result: Running[Result] = Running()
         self._tasks.put((result, function))
         return result
 
     def replace_thread(self) -> None:
-        """Start a thread in place of one that does not return; if it does, there is one more."""
+        """Start a thread to replace one that does not return; if that thread returns after all, the pool has an
+        additional one."""
         self._count += 1
         self._add_thread()
 
     def close(self) -> None:
-        """Cancel pending work, and let the threads end when they are done; returns at once."""
+        """Cancel pending work, and let the threads exit once they are idle. Returns immediately."""
         try:
             while (task := self._tasks.get_nowait()) is not None:
                 task[0].cancel()
@@ -101,4 +104,4 @@ class DaemonPool:
                 result.set_result(function())
             except BaseException as error:
                 result.set_exception(error)
-            del task, result, function  # releases what they hold while this thread waits
+            del task, result, function  # release the objects while this thread waits

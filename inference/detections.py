@@ -1,4 +1,4 @@
-"""Detections: the boxes of a picture as answers, with their labels, masks and keypoints."""
+"""Detections: the boxes of a picture as predictions, with their labels, masks and keypoints."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .boxes import Found, Limits, find_boxes, move_to_picture
 from .class_maps import map_record
 from .predictions import Prediction
 
-Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) of pictures in flight
+Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) of in-flight pictures
 
-_DECIMALS = 3  # decimals of pixel coordinates
-_DIGITS = 6  # decimals of a confidence
-_BAND_PIXELS = 1 << 20  # pixels of a mask computed at once
+_DECIMALS = 3  # number of decimals of pixel coordinates
+_DIGITS = 6  # number of decimals of a confidence
+_BAND_PIXELS = 1 << 20  # number of pixels of a mask computed at once
 
 
 @dataclass(frozen=True)
 class RunLengths:
-    """A mask of a whole picture as COCO's uncompressed run lengths.
+    """A mask of a complete picture as COCO's uncompressed run lengths.
 
-    `size` is (height, width). `counts` alternate between pixels outside and inside, column by column.
+    `size` is (height, width). `counts` alternate between pixels outside and inside the mask, column by column.
     """
 
     size: tuple[int, int]
@@ -44,8 +44,8 @@ class RunLengths:
 class Box:
     """An object in a picture: its label, and its corners in pixels of the picture.
 
-    `keypoints` are (x, y) or (x, y, confidence), `mask` the pixels of the object; empty and None if the network has
-    none.
+    `keypoints` are (x, y) or (x, y, confidence), and `mask` contains the pixels of the object; they are empty and None
+    if the network does not output them.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Box:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the box as plain values, as in reports."""
+        """Return the box as plain values, as used in reports."""
         record: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in _EXTRAS}
         if self.keypoints:
             record["keypoints"] = [list(point) for point in self.keypoints]
@@ -70,7 +70,7 @@ class Box:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Box:
-        """Parse a record; KeyError, TypeError or ValueError if malformed."""
+        """Parse a record. Raises KeyError, TypeError or ValueError if it is malformed."""
         mask = record.get("mask")
         plain = {name: record[name] for name in cls.__dataclass_fields__ if name not in _EXTRAS}
         numbers = [float(plain[name]) for name in ("confidence", "x1", "y1", "x2", "y2")]
@@ -87,14 +87,14 @@ _EXTRAS = ("keypoints", "mask")
 
 
 def answer_record(answer: Prediction) -> dict[str, Any]:
-    """Return an answer as plain values, including boxes or a map if there are any."""
+    """Return a prediction as plain values, including boxes or a class map if there are any."""
     record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None, map=None))
     del record["boxes"], record["size"], record["map"]
     return {**record, **picture_record(answer), **map_record(answer.map)}
 
 
 def picture_record(answer: Prediction) -> dict[str, Any]:
-    """Return the width, height and boxes of a picture as plain values; nothing for an answer without boxes."""
+    """Return the width, height and boxes of a picture as plain values; empty for a prediction without boxes."""
     if answer.boxes is None:
         return {}
     width, height = answer.size or (None, None)
@@ -102,7 +102,7 @@ def picture_record(answer: Prediction) -> dict[str, Any]:
 
 
 def read_picture_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Parse the fields `boxes` and `size` of a prediction; TypeError or ValueError if malformed."""
+    """Parse the fields `boxes` and `size` of a prediction. Raises TypeError or ValueError if they are malformed."""
     if "boxes" not in record:
         return {}
     width, height = record["width"], record["height"]
@@ -112,10 +112,10 @@ def read_picture_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 class Detector:
-    """Converts the output of a network of boxes to answers.
+    """Converts the output of a network of boxes to predictions.
 
-    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, count
-    as pictures of the network's own size.
+    `sizes` contains the width and height of each picture until its prediction is made. Inputs without a size, such as
+    arrays, are treated as pictures of the size of the network's image.
     """
 
     def __init__(self, limits: Limits, sizes: Sizes) -> None:
@@ -125,7 +125,7 @@ class Detector:
     def __call__(
         self, names: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray
     ) -> list[Prediction]:
-        """Return the answer to each input; see `make_predictions`."""
+        """Return the prediction for each input; see `make_predictions`."""
         spec, head = network.input, network.output.boxes
         assert isinstance(spec, ImageInput) and head is not None
         parts = network.unpack(probabilities)
@@ -152,7 +152,7 @@ def _boxes(
     spec: ImageInput,
     outputs: dict[str, np.ndarray],
 ) -> tuple[Box, ...]:
-    """Return the boxes in pixels of the picture, without those whose mask is empty."""
+    """Return the boxes in pixels of the picture, excluding boxes with an empty mask."""
     boxes = []
     for number, (corners, confidence, kind) in enumerate(zip(found.corners, found.confidences, found.classes)):
         mask = None
@@ -181,11 +181,11 @@ def _boxes(
 def find_mask(
     coefficients: np.ndarray, prototypes: np.ndarray, corners: np.ndarray, frame: Frame, size: tuple[int, int]
 ) -> RunLengths | None:
-    """Return the pixels of a box [x1, y1, x2, y2] where the weighted sum of prototypes is positive; None if there are
-    none.
+    """Return the pixels of a box [x1, y1, x2, y2] at which the weighted sum of prototypes is positive, or None if there
+    are none.
 
-    `prototypes` [masks, h, w] cover the network's image of `size` (height, width) at lower resolution. As in YOLO's
-    exporter, their sum is resized to that image, then interpolated at the pixels of the picture.
+    `prototypes` [masks, h, w] cover the network's image of `size` (height, width) at a lower resolution. As in YOLO's
+    exporter, their sum is resized to that image and then interpolated at the pixels of the picture.
     """
     left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
     right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))
@@ -208,7 +208,7 @@ def find_mask(
 
 
 def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Interpolate rows of `values` at fractional positions, repeating the edges."""
+    """Interpolate rows of `values` at fractional positions, repeating the values at the edges."""
     places = np.clip(places, 0, len(values) - 1)
     before = np.floor(places).astype(np.int64)
     share = (places - before).astype(np.float32)[:, None]
@@ -217,14 +217,14 @@ def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _runs(inside: np.ndarray, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the column, the first row and the row after the last of each run in columns of a mask."""
+    """Return, for each run in the columns of a mask, the column, the first row, and the row after the last."""
     edges = np.diff(np.pad(inside, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
     columns, starts = np.nonzero(edges == 1)
     return columns + begin, starts, np.nonzero(edges == -1)[1]
 
 
 def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int) -> RunLengths | None:
-    """Return the run lengths of a whole picture for a mask [h, w] at (left, top); None if empty."""
+    """Return the run lengths of a complete picture for a mask [h, w] at (left, top), or None if the mask is empty."""
     step = max(1, _BAND_PIXELS // max(1, len(inside)))
     parts = [_runs(inside[:, begin : begin + step], begin) for begin in range(0, inside.shape[1], step)]
     columns, starts, ends = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -13,9 +13,9 @@ from .palette import rgb, series_color, text_on
 
 _Area = tuple[int, int, int, int]  # left, top, right, bottom
 
-SMALL = 480  # smaller pictures (longer side) are enlarged to keep labels readable
+SMALL = 480  # pictures whose longer side is smaller are enlarged to keep labels readable
 _MASK_SHARE = 0.45  # opacity of masks
-_CONFIDENT = 0.5  # minimum confidence of keypoints drawn
+_CONFIDENT = 0.5  # minimum confidence at which keypoints are drawn
 _PERSON = 17  # number of a person's keypoints, in COCO's order
 _LIMBS = (
     (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9), (8, 10),
@@ -24,10 +24,10 @@ _LIMBS = (
 
 
 def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]) -> Image.Image:
-    """Return an RGB copy of a picture with its boxes, each in the colour of its class with a label above.
+    """Return an RGB copy of a picture with its boxes, each in the colour of its class with a label above it.
 
-    Box coordinates refer to an image of `size` (width, height); the picture may be scaled. One of less than SMALL
-    pixels is enlarged.
+    Box coordinates refer to an image of `size` (width, height); the picture may be scaled. A picture whose longer side
+    is shorter than SMALL pixels is enlarged.
     """
     image = picture.convert("RGB")
     factor = max(1, math.ceil(SMALL / max(image.size)))
@@ -40,7 +40,7 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     pen = ImageDraw.Draw(image)
     width = max(2, round(max(image.size) / 400))
     font = ImageFont.load_default(max(14, round(max(image.size) / 40)))
-    for box in reversed(boxes):  # the most confident on top
+    for box in reversed(boxes):  # the most confident boxes are drawn last
         color = series_color(box.class_index)
         corners = [side * scale[axis % 2] for axis, side in enumerate((box.x1, box.y1, box.x2, box.y2))]
         x1, y1, x2, y2 = (round(side) for side in corners)
@@ -53,7 +53,7 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
 
 
 def _blend_mask(image: Image.Image, box: Box, scale: tuple[float, float]) -> None:
-    """Blend the mask of a box into a picture, where it is."""
+    """Blend the mask of a box into a picture at the position of the box."""
     assert box.mask is not None
     mask = box.mask.to_array()
     rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
@@ -68,7 +68,7 @@ def _blend_mask(image: Image.Image, box: Box, scale: tuple[float, float]) -> Non
 
 
 def _draw_keypoints(pen: ImageDraw.ImageDraw, box: Box, scale: tuple[float, float], radius: int) -> None:
-    """Draw the confident keypoints, and for a person the limbs between them."""
+    """Draw the confident keypoints and, for a person, the limbs between them."""
     points = {
         number: (point[0] * scale[0], point[1] * scale[1])
         for number, point in enumerate(box.keypoints)
@@ -91,9 +91,9 @@ def _draw_label(
     font: ImageFont.ImageFont | ImageFont.FreeTypeFont,
     taken: list[_Area],
 ) -> None:
-    """Draw the label of a box above its upper left corner, or inside if it would leave the picture.
+    """Draw the label of a box above its upper left corner, or inside the box if the label would leave the picture.
 
-    A label that would cover one in `taken` moves below it, or is omitted if there is no room.
+    A label that would overlap an area in `taken` is moved below that area, or omitted if there is no space.
     """
     text = f"{box.label} {box.confidence:.2f}"
     left, top, right, bottom = pen.textbbox((0, 0), text, font=font)

@@ -1,4 +1,4 @@
-"""A warning for features far outside the range of the training data, if the model file states it.
+"""A warning for features that are far outside the range of the training data, if the model file specifies the range.
 
 The metadata `feature_range` of a model file is a JSON list: the smallest and the largest feature of the training data,
 over all columns.
@@ -14,14 +14,14 @@ import numpy as np
 from ..models.files import Model
 
 KEY = "feature_range"
-LOOKED_AT = 1000  # number of first rows examined
-_BEYOND = 0.5  # fraction of the range allowed on either side
-_SHARE = 0.01  # fraction of the values that may be outside
-_NARROW = 0.1  # fraction of the range: values of many rows that all fall within it are scaled differently
+LOOKED_AT = 1000  # number of leading rows that are examined
+_BEYOND = 0.5  # fraction of the range by which values may exceed it on either side
+_SHARE = 0.01  # fraction of the values that may be outside of the extended range
+_NARROW = 0.1  # if the values of many rows all lie within this fraction of the range, they are scaled differently
 
 
 def feature_range(model: Model) -> tuple[float, float] | None:
-    """Return the smallest and the largest feature stated in a model file, or None."""
+    """Return the smallest and the largest feature according to a model file, or None."""
     try:
         low, high = json.loads(model.metadata[KEY])
         stated = float(low), float(high)
@@ -31,12 +31,12 @@ def feature_range(model: Model) -> tuple[float, float] | None:
 
 
 def range_note(model: Model, rows: np.ndarray) -> str | None:
-    """Return a note if rows [N, features] are scaled differently from the training data; None otherwise."""
+    """Return a note if rows [N, features] appear to be scaled differently from the training data, or None otherwise."""
     stated = feature_range(model)
     if stated is None or not rows.size:
         return None
     low, high = stated
-    with np.errstate(all="ignore"):  # NaN is refused elsewhere
+    with np.errstate(all="ignore"):  # NaN is rejected elsewhere
         values = np.asarray(rows[:LOOKED_AT], np.float64)
     beyond = (values < low - _BEYOND * (high - low)) | (values > high + _BEYOND * (high - low))
     is_beyond = beyond.mean() > _SHARE

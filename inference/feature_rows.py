@@ -16,7 +16,7 @@ from ..models.errors import InputError
 from ..models.regular_files import describe
 from .columns import Sides
 
-MAX_LOADED_BYTES = 8 << 30  # bytes of an array that must be held whole
+MAX_LOADED_BYTES = 8 << 30  # maximum number of bytes of an array that must be read completely
 
 
 Refuse = Callable[[int, str], None]
@@ -25,7 +25,7 @@ Refuse = Callable[[int, str], None]
 class FeatureRows(AbstractContextManager["FeatureRows"]):
     """An array [rows, features], of which one batch is in memory at a time.
 
-    Files are read, not memory-mapped: truncating a mapped file would crash the process.
+    Files are read rather than memory-mapped, since truncating a mapped file would crash the process.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         self.shape = shape
         self._dtype = dtype
         self._values = values
-        self._files = files  # the first is read; all are closed at the end
+        self._files = files  # the first file is read; all are closed at the end
         self._offset = offset
         self.notes: tuple[str, ...] = ()  # notes for the user on how the file was read
-        self.sides: Sides | None = None  # ids and right classes of the rows, if their table has such columns
+        self.sides: Sides | None = None  # ids and correct classes of the rows, if their table has such columns
 
     @classmethod
     def in_memory(cls, name: str, values: np.ndarray) -> FeatureRows:
-        """Return rows of an array in memory; one dimension is one row."""
+        """Return the rows of an array in memory; an array of one dimension is a single row."""
         values = values[None] if values.ndim == 1 else values
         return cls(name, values.shape, values.dtype, values)
 
@@ -56,20 +56,22 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
     def in_file(
         cls, name: str, files: tuple[IO[bytes], ...], offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> FeatureRows:
-        """Return rows stored contiguously from `offset` in the first of `files`, which are closed with the rows."""
+        """Return rows stored contiguously from `offset` in the first of `files`; all files are closed together with the
+        rows."""
         return cls(name, shape if len(shape) != 1 else (1, *shape), dtype, None, files, offset)
 
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
 
     def batches(self, size: int, first: int = 0) -> Iterator[np.ndarray]:
-        """Yield rows from `first` on, at most `size` at a time; InputError if the file has changed."""
+        """Yield rows from `first` on, at most `size` at a time. Raises InputError if the file has changed."""
         for begin in range(first, len(self), size):
             count = min(size, len(self) - begin)
             yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
 
     def whole(self, budget: Budget) -> np.ndarray:
-        """Return the whole array in its own shape; ValueError if it exceeds the budget or the file was truncated."""
+        """Return the complete array in its original shape. Raises ValueError if it exceeds the budget or the file was
+        truncated."""
         if self._values is not None:
             return self._values
         size = int(np.prod(self.shape, dtype=object)) * self._dtype.itemsize
@@ -83,8 +85,8 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         return np.frombuffer(content, self._dtype).reshape(self.shape)
 
     def check_shape(self, features: int, advice: str = "") -> None:
-        """Raise InputError unless these are rows, at least one, of `features` values; with `advice` if they
-        have more."""
+        """Raise InputError unless there is at least one row and each has `features` values. The message includes
+        `advice` if rows have more values."""
         if len(self.shape) != 2 or self.shape[1] != features:
             told = f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
             is_wider = len(self.shape) == 2 and self.shape[1] > features
@@ -93,7 +95,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             raise InputError(f"{self.name}: holds no rows")
 
     def _hint(self, features: int) -> str:
-        """Return a hint at the cause of an unexpected shape."""
+        """Return a hint about the likely cause of an unexpected shape."""
         if self._values is None or self._values.ndim != 2 or self.shape[1] != features + 1 or len(self) < 2:
             return ""
         counts = self._values[:, 0] - self._values[0, 0]
@@ -116,7 +118,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         row = self.shape[1] * self._dtype.itemsize
         position = self._offset + first * row
         try:
-            if file.tell() != position:  # seeking in an archive unpacks it again
+            if file.tell() != position:  # seeking in an archive decompresses it again
                 file.seek(position)
             content = file.read(count * row)
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -128,8 +130,8 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
 
 
 def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
-    """Raise InputError if a value of rows [N, M] is NaN or infinite in float32; `first` is the number of the
-    first row."""
+    """Raise InputError if a value of rows [N, M] is NaN, or infinite in float32; `first` is the number of the first
+    row."""
     finite = _finite(rows)
     if not finite.all():
         row, column = np.unravel_index(int(finite.argmin()), finite.shape)
@@ -139,9 +141,9 @@ def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
 def numbered(
     rows: FeatureRows, batch_size: int, refuse: Refuse, first: int = 0, answered: Set[str | int] = frozenset()
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Yield batches of the unanswered rows from `first` on, with their numbers.
+    """Yield batches of the rows from `first` on that are not in `answered`, with their numbers.
 
-    Each row is checked when it is read, since a file may be larger than memory and may change: `refuse` is called with
+    Each row is checked when it is read, since a file may be larger than memory and may change. `refuse` is called with
     the number of a row that is not finite in float32, and the reason.
     """
     for batch in rows.batches(batch_size, first):
@@ -154,8 +156,8 @@ def numbered(
 def usable_rows(
     rows: np.ndarray, first: int, refuse: Refuse, answered: Set[str | int] = frozenset()
 ) -> tuple[list[int], np.ndarray]:
-    """Return the numbers of the rows [N, M] that are finite in float32 and unanswered, and these rows. `first` is the
-    number of the first; `refuse` is called with the number of a row that is not finite, and the reason."""
+    """Return the numbers of the rows [N, M] that are finite in float32 and not in `answered`, and these rows. `first`
+    is the number of the first row. `refuse` is called with the number of a row that is not finite, and the reason."""
     finite = _finite(rows)
     whole = finite.all(axis=1)
     for row in np.flatnonzero(~whole):

@@ -1,4 +1,5 @@
-"""Readers of .npy and .npz. They raise ValueError, in words for the user, for anything but a table of numbers."""
+"""Readers of .npy and .npz files. For anything but a table of numbers, they raise ValueError with a message for the
+user."""
 
 from __future__ import annotations
 
@@ -14,23 +15,24 @@ import numpy as np
 from ..models.budget import Budget
 from .feature_rows import FeatureRows
 
-MAX_HEADER_BYTES = 1 << 16  # NumPy's own headers have about 128
+MAX_HEADER_BYTES = 1 << 16  # headers written by NumPy have about 128 bytes
 
 
 class _Header(NamedTuple):
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
-    offset: int  # offset of the values
+    offset: int  # offset of the values in the file
 
 
 def npy_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
-    """Return the rows of an array in a file of `size` bytes, which is closed with them."""
+    """Return the rows of an array in a file of `size` bytes, which is closed together with the rows."""
     return _rows(name, (file,), size, Budget.for_file(size))
 
 
 def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
-    """Return the rows of the only array in an archive, or of the one named x or X; the file is closed with them."""
+    """Return the rows of the only array in an archive, or of the array named x or X; the file is closed together with
+    the rows."""
     try:
         archive = zipfile.ZipFile(file)
         members: dict[str, zipfile.ZipInfo] = {}
@@ -52,8 +54,8 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
 
 
 def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) -> FeatureRows:
-    """Return the rows of an array in the first of `files`. `size` is its size according to the archive's directory,
-    which may be wrong."""
+    """Return the rows of an array in the first of `files`. `size` is the size of that file according to the directory
+    of the archive, which may be wrong."""
     shape, fortran, dtype, offset = _read_header(files[0])
     expected = math.prod(shape) * dtype.itemsize
     if expected > size - offset:
@@ -72,26 +74,26 @@ def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) ->
 
 
 def _read_header(file: IO[bytes]) -> _Header:
-    """Read the header of an array; its length is checked first, and Python objects are refused."""
+    """Read the header of an array. Its length is checked first, and arrays of Python objects are rejected."""
     start = file.read(12)
     version = tuple(start[6:8])
     readers: dict[tuple[int, ...], Any] = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-        (3, 0): np.lib.format.read_array_header_2_0,  # version 3.0 is 2.0 with UTF-8 field names, which are refused
+        (3, 0): np.lib.format.read_array_header_2_0,  # version 3.0 is 2.0 with UTF-8 field names, which are rejected
     }
     if not start.startswith(np.lib.format.MAGIC_PREFIX) or version not in readers:
         raise ValueError("not an array that can be read: it does not start with NumPy's magic bytes")
-    first = 10 if version == (1, 0) else 12  # start of the header's text
+    first = 10 if version == (1, 0) else 12  # offset of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:
         raise ValueError(f"not an array that can be read: its header claims {length} bytes")
     content = start[8:] + file.read(length - (12 - first))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers written by Python 2
+            warnings.simplefilter("ignore")  # warnings about headers written by Python 2
             shape, fortran, dtype = readers[version](io.BytesIO(content))
-    except Exception:  # parsing Python literals raises nearly anything for a damaged header
+    except Exception:  # parsing Python literals of a damaged header may raise nearly any exception
         raise ValueError("not an array that can be read: its header is damaged") from None
     if dtype.hasobject:
         raise ValueError("holds Python objects, which are never unpickled")

@@ -1,4 +1,4 @@
-"""Read feature batches and raw weights. Nothing is unpickled, and no header is trusted."""
+"""Read batches of features and raw weights. Nothing is unpickled, and headers are validated."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ TABLES = (".csv", ".tsv", ".parquet")  # formats with named columns
 
 
 def read_features(path: Path, features: int, header: str = "auto", columns: Columns | None = None) -> FeatureRows:
-    """Open the rows of a feature file, each of `features` real numbers; close them, or use them in a `with`.
+    """Open the rows of a feature file, each consisting of `features` real numbers. Close the result, or use it in a
+    `with` statement.
 
-    .bin holds raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv one row per line with
-    an optional header (see `csv_tables`), .parquet columns of numbers. Values are read and checked one batch at a time
-    (`usable_rows`); only text, Parquet and column-major arrays are held in memory. `notes` of the rows report headers
-    and skipped lines. For text and Parquet, `columns` selects the features, the id and the correct class (`sides` of
-    the rows); by default all columns are features. InputError for anything else.
+    .bin contains raw little-endian float32 rows, .npz one array (or one named x or X), .csv and .tsv one row per line
+    with an optional header (see `csv_tables`), and .parquet columns of numbers. Values are read and checked one batch
+    at a time (`usable_rows`); only text, Parquet and column-major arrays are read into memory completely. `notes` of
+    the rows report headers and skipped lines. For text and Parquet, `columns` selects the features, the id and the
+    correct class (`sides` of the rows); by default, all columns are features. Raises InputError for anything else.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -47,9 +48,9 @@ def read_features(path: Path, features: int, header: str = "auto", columns: Colu
 def read_feature_bytes(
     name: str, content: bytes, features: int, header: str = "auto", columns: Columns | None = None
 ) -> FeatureRows:
-    """Return the rows of a feature file, whose format is recognised by its first bytes; see `read_features`.
+    """Return the rows of a feature file, whose format is detected from its first bytes; see `read_features`.
 
-    Content without the signature of .npy, .npz or .parquet is .csv or .tsv if it is text, else raw float32 rows.
+    Content without the signature of .npy, .npz or .parquet is .csv or .tsv if it is text, otherwise raw float32 rows.
     """
     check_header(header)
     return _checked(name, io.BytesIO(content), _suffix_of(content), features, header, columns)
@@ -58,7 +59,8 @@ def read_feature_bytes(
 def _checked(
     name: str, file: IO[bytes], suffix: str, features: int, header: str, columns: Columns | None
 ) -> FeatureRows:
-    """Return the rows of a file in the format of a suffix; it is closed with them, or if they cannot be used."""
+    """Return the rows of a file in the format of a suffix. The file is closed together with the rows, or if they are
+    unusable."""
     try:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -98,11 +100,11 @@ def _suffix_of(content: bytes) -> str:
 
 
 def read_weights(folder: Path) -> Model:
-    """Return a network of one hidden layer (relu, softmax) from W1.bin [d, h], b1.bin [h], W2.bin [h, c] and b2.bin
+    """Return a network with one hidden layer (relu, softmax) from W1.bin [d, h], b1.bin [h], W2.bin [h, c] and b2.bin
     [c].
 
-    Raw little-endian float32, row by row. All sizes follow from the file sizes; InputError names the files that do not
-    fit.
+    The files contain raw little-endian float32 in row-major order. All sizes are derived from the file sizes. Raises
+    InputError with the names of the files whose sizes are inconsistent.
     """
     counts = {}
     for name in ("W1", "b1", "W2", "b2"):

@@ -1,4 +1,4 @@
-"""Read the correct classes of rows from a file, as numbers or labels of the network."""
+"""Read the correct classes of rows from a file, as class numbers or as labels of the network."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .csv_tables import table_cells
 from .feature_tables import npy_rows
 
 SUFFIXES = (".bin", ".npy", ".csv", ".tsv", ".txt", ".json")
-MAX_BYTES = 1 << 30  # bytes of a file, which is held whole
+MAX_BYTES = 1 << 30  # maximum number of bytes of a file, which is read completely
 
 
 def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "auto") -> np.ndarray:
     """Read the class of each row, int32 [rows], from 0 to len(labels) - 1.
 
-    .bin holds raw little-endian int32, .npy integers [rows], .json a list; .csv, .tsv and .txt have one per line,
-    optionally below a header. In text, a class is a label of the network, else a class number. InputError for anything
-    else.
+    .bin contains raw little-endian int32, .npy integers [rows], and .json a list; .csv, .tsv and .txt contain one class
+    per line, optionally below a header. In text, a class is a label of the network, otherwise a class number. Raises
+    InputError for anything else.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -34,7 +34,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
             if size > MAX_BYTES:
                 raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
             if suffix == ".npy":
-                budget = Budget.of(file)  # before the rows, which may close the file
+                budget = Budget.of(file)  # determined before reading the rows, which may close the file
                 values = _whole_numbers(npy_rows(str(path), file, size).whole(budget))
             else:
                 values = _read(file.read(), suffix, rows, labels, header)
@@ -49,9 +49,10 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
 
 
 def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
-    """Return the class of each text in a table's column, int32, -1 if it is empty; InputError for an unknown class.
+    """Return the class of each text in a table's column as int32, or -1 if the text is empty. Raises InputError for an
+    unknown class.
 
-    A class is a label of the network, else a class number, possibly written as 3.0 (pandas).
+    A class is a label of the network, otherwise a class number, possibly written as 3.0 (as by pandas).
     """
     known = classes_by_name(labels)
     classes = np.full(len(texts), -1, np.int32)
@@ -96,7 +97,7 @@ def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header:
 
 
 def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np.ndarray:
-    """Return the class of each text: that of a label, else the number itself."""
+    """Return the class of each text: the class with this label, otherwise the number itself."""
     numbers = classes_by_name(labels)
     classes = np.empty(len(texts), np.int64)
     for position, text in enumerate(texts):

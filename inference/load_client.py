@@ -1,10 +1,10 @@
-"""Load test of an Open Inference Protocol server: send requests from several threads and time each.
+"""Load-test an Open Inference Protocol server: send requests from several threads and time each request.
 
 Works with any server of version 2 of the protocol (KServe, Triton, `trninfer serve`). Uses the standard library only:
-each thread holds one connection and sends one request after another.
+each thread holds one connection and sends its requests sequentially.
 
-A time runs from before a request is sent until its answer has been read. With a rate, it starts when the request was
-due, so that delays caused by a slow server are included (coordinated omission).
+A latency is measured from before a request is sent until its response has been read. With a rate, it starts when the
+request was due, so that delays caused by a slow server are included (this avoids coordinated omission).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ import numpy as np
 
 from .server_address import Address, LoadError, describe_failure, read_answer, shut_down
 
-MOST_ANSWER_BYTES = 64 << 20  # limit for an answer
-MOST_TENSOR_BYTES = 256 << 20  # limit for a request of random tensors
-MOST_NAME = 200  # characters of a model's name
-BUSY_CLIENT = 0.9  # share of a core above which the client may be the bottleneck
+MOST_ANSWER_BYTES = 64 << 20  # maximum number of bytes of a response
+MOST_TENSOR_BYTES = 256 << 20  # maximum number of bytes of a request with random tensors
+MOST_NAME = 200  # maximum number of characters of a model name
+BUSY_CLIENT = 0.9  # utilization of a core above which the client may be the bottleneck
 PERCENTILES = (50, 90, 95, 99)
 _NUMPY = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
 }  # fmt: skip
-_WIDEST = 8  # bytes of a number
+_WIDEST = 8  # maximum number of bytes of a number
 _MOST_AXES = 32
 
 
 @dataclass(frozen=True)
 class Message:
-    """A request to send repeatedly: its path, its body, and the number of inputs in it."""
+    """A request to send repeatedly: its path, its body, and the number of inputs in the body."""
 
     path: str
     body: bytes
@@ -50,7 +50,7 @@ class Message:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A schedule of requests: from `concurrency` threads without pauses, or at `rate` requests per second.
+    """A schedule of requests: sent from `concurrency` threads without pauses, or at `rate` requests per second.
 
     The load ends after `seconds`, or after `requests` if given. Requests in the first `warmup` seconds are not counted.
     """
@@ -65,7 +65,8 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Results of a load: times in milliseconds of answered requests; None if there were none."""
+    """The results of a load. Latencies are in milliseconds, over the successful requests, and None if there were
+    none."""
 
     concurrency: int
     rate: float | None
@@ -85,12 +86,12 @@ class LoadResult:
 
     @property
     def is_client_busy(self) -> bool:
-        """True if this process was busy nearly all the time and may have limited the throughput."""
+        """Return True if this process was busy nearly all the time and may have limited the throughput."""
         return self.client_share >= BUSY_CLIENT
 
 
 def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
-    """Wait up to `seconds` until a server is ready; LoadError otherwise."""
+    """Wait up to `seconds` until a server is ready. Raises LoadError otherwise."""
     end = time.monotonic() + seconds
     while seconds:
         try:
@@ -105,8 +106,8 @@ def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
 def tensor_message(address: Address, model: str | None, batch: int, timeout: float) -> tuple[str, Message]:
     """Return the name of a model on the server, and a request with random tensors for its inputs.
 
-    Without `model`, the server's only model is used, according to its repository index or `/about`. LoadError if there
-    is none, or if its inputs are not numbers.
+    Without `model`, the only model of the server is used, according to its repository index or `/about`. Raises
+    LoadError if there is no such model, or if its inputs are not numeric.
     """
     name = model or _only_model(address, timeout)
     document = address.get(f"/v2/models/{quote(name, safe='')}", timeout)
@@ -129,7 +130,8 @@ def tensor_message(address: Address, model: str | None, batch: int, timeout: flo
 
 
 def _described(spec: Any, batch: int, address: Address) -> tuple[dict[str, Any], list[int]]:
-    """Return the head of a tensor by a server's description of it, and its shape; LoadError if malformed."""
+    """Return the header fields of a tensor according to the server's description, and its shape. Raises LoadError if
+    the description is malformed."""
     name, datatype, shape = (spec.get(key) if isinstance(spec, dict) else None for key in ("name", "datatype", "shape"))
     if not isinstance(datatype, str) or datatype not in _NUMPY:
         told = f"{str(name)[:MOST_NAME]} is of {str(datatype)[:MOST_NAME]}"
@@ -162,7 +164,7 @@ def run_load(
 ) -> LoadResult:
     """Send requests as planned, cycling through the messages, and return the results.
 
-    Ctrl-C ends the load after the pending requests.
+    Ctrl-C ends the load after the in-flight requests.
     """
     schedule = _Schedule(plan, clock)
     workers = [_Worker(address, messages, schedule, plan.timeout) for _ in range(plan.concurrency)]
@@ -221,7 +223,7 @@ def _summary(plan: LoadPlan, workers: Sequence[_Worker], seconds: float, client_
 
 
 class _Schedule:
-    """The times at which requests are due; shared by the threads."""
+    """The times at which requests are due, shared by the threads."""
 
     def __init__(self, plan: LoadPlan, clock: Callable[[], float]) -> None:
         self._plan, self.clock = plan, clock
@@ -233,7 +235,7 @@ class _Schedule:
         self.ended = self.counted_from
 
     def next(self) -> tuple[int, float] | None:
-        """Wait until the next request is due; return its number and due time, or None at the end."""
+        """Wait until the next request is due; return its number and due time, or None at the end of the load."""
         plan = self._plan
         with self._lock:
             now = self.clock()
@@ -249,7 +251,7 @@ class _Schedule:
         return number, due
 
     def finish(self) -> float:
-        """Return the current time, when a request ended."""
+        """Return the current time, at which a request ended."""
         now = self.clock()
         with self._lock:
             self.ended = max(self.ended, now)
@@ -261,19 +263,20 @@ class _Schedule:
 
 
 class _Worker(threading.Thread):
-    """A thread with its own connection; after a failed request it reconnects."""
+    """A thread with a separate connection; it reconnects after a failed request."""
 
     def __init__(self, address: Address, messages: Sequence[Message], schedule: _Schedule, timeout: float) -> None:
         super().__init__(name="load", daemon=True)
         self._address, self._messages, self._schedule, self._timeout = address, messages, schedule, timeout
-        self.times: list[float] = []  # seconds of each counted request
+        self.times: list[float] = []  # latency in seconds of each counted request
         self.errors: dict[str, int] = {}
         self.inputs = 0
-        self._sent: float | None = None  # when the request in flight began
+        self._sent: float | None = None  # time at which the in-flight request was sent
         self._connection = address.connect(timeout)
 
     def check_time(self, now: float) -> None:
-        """Close the connection if the answer is late: a server that sends a byte now and then has no timeout."""
+        """Close the connection if the response is late: a server that sends single bytes now and then never triggers
+        the socket timeout."""
         if self._sent is not None and now - self._sent > self._timeout:
             shut_down(self._connection)
 
@@ -293,7 +296,7 @@ class _Worker(threading.Thread):
         self._connection.close()
 
     def _send(self, connection: http.client.HTTPConnection, message: Message) -> str | None:
-        """Send a message; return None for an answer of status 200, else the kind of failure."""
+        """Send a message; return None for a response with status 200, otherwise the kind of failure."""
         headers = {**self._address.headers, **message.headers}
         self._sent = sent = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""Score class maps with known classes: intersection over union, by class and on average."""
+"""Score class maps against known classes: intersection over union, for each class and on average."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ..models.errors import InputError
 from ..models.preprocess import open_image
 from .class_maps import VOID, ClassMap
 
-SUFFIXES = (".png", ".bmp", ".gif", ".tif", ".tiff")  # lossless formats
+SUFFIXES = (".png", ".bmp", ".gif", ".tif", ".tiff")  # suffixes of lossless formats
 MODES = ("P", "L", "1", "I;16", "I")
 
 
 @dataclass(frozen=True)
 class ClassIou:
-    """The score of one class: pixels with the class, pixels answered with it, and both."""
+    """The score of one class: the number of pixels of the class, of pixels predicted as the class, and of pixels in
+    both sets."""
 
     label: str
     class_index: int
@@ -35,7 +36,8 @@ class ClassIou:
 
 @dataclass(frozen=True)
 class MapScore:
-    """Maps compared with the correct classes; `classes` are those correct or answered somewhere.
+    """The comparison of class maps with the correct classes; `classes` contains those that are correct or predicted for
+    some pixel.
 
     `unlabelled` counts pictures without known classes.
     """
@@ -48,17 +50,17 @@ class MapScore:
 
     @property
     def mean_iou(self) -> float:
-        """Return the mean intersection over union of the classes; 0 if nothing is scored."""
+        """Return the mean intersection over union of the classes, or 0 if nothing is scored."""
         return sum(each.iou for each in self.classes) / len(self.classes) if self.classes else 0.0
 
     @property
     def pixel_accuracy(self) -> float:
-        """Return the fraction of correct pixels; 0 if nothing is scored."""
+        """Return the fraction of correct pixels, or 0 if nothing is scored."""
         return self.correct / self.pixels if self.pixels else 0.0
 
 
 class MapScorer:
-    """Sums up the overlaps of maps with the correct ones."""
+    """Accumulates the overlaps of class maps with the correct maps."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
@@ -68,7 +70,7 @@ class MapScorer:
         self._pictures = self._unlabelled = 0
 
     def add(self, found: ClassMap | None) -> None:
-        """Count an answer."""
+        """Count a prediction."""
         if found is None or found.overlaps is None:
             self._unlabelled += 1
             return
@@ -92,7 +94,7 @@ class MapLabels:
     """A folder of pictures with the correct class of each pixel: STEM.png for a picture STEM.jpg; 255 is void."""
 
     def __init__(self, folder: str, classes: int) -> None:
-        """Open a folder; InputError if it has no such pictures."""
+        """Open a folder. Raises InputError if it does not contain such pictures."""
         self._folder, self._classes = folder, classes
         path = Path(folder)
         if not path.is_dir():
@@ -109,10 +111,10 @@ class MapLabels:
             raise InputError(f"{self._folder}: no map for any of the pictures, such as {Path(names[0]).stem}.png")
 
     def read(self, name: str, size: tuple[int, int]) -> np.ndarray | None:
-        """Return the correct classes [H, W] of a picture of `size` (width, height), with void above the classes; None
-        if there is no map.
+        """Return the correct classes [H, W] of a picture of `size` (width, height), in which void is greater than all
+        classes, or None if there is no map.
 
-        InputError if the map's size differs, or if it has an invalid class number.
+        Raises InputError if the size of the map is different, or if it contains an invalid class number.
         """
         file = self._files.get(Path(name).stem)
         if file is None:

@@ -7,7 +7,7 @@ tritanopia (tests/inference/test_palette.py computes both).
 
 from __future__ import annotations
 
-# Resources of a critical path (simulator/timing/critical_path.py). DMA has one hue, from dark to light.
+# Resources on a critical path (simulator/timing/critical_path.py). DMA resources share one hue, from dark to light.
 RESOURCES_LIGHT = {
     "tensor": "#0d49df",
     "vector": "#1b8d8f",
@@ -30,10 +30,10 @@ RESOURCES_DARK = {
     "semaphore": "#b436b9",
     "launch": "#636966",
 }
-# Resources that share the colour of another one.
+# Resources that have the same colour as another resource.
 ALIASES = {"other_core": "semaphore", "dma": "dma_bandwidth", "unknown": "launch", "other": "launch"}
 
-# Surfaces (page, card), text (ink, soft, faint, good, bad), lines, and `accent` for links, buttons and bars.
+# Colours of surfaces (page, card), text (ink, soft, faint, good, bad), lines, and `accent` for links, buttons and bars.
 SURFACES_LIGHT = {
     "page": "#f6f6f3",
     "card": "#ffffff",
@@ -63,7 +63,7 @@ SURFACES_PRINT = {**SURFACES_LIGHT, "page": "#ffffff", "ink": "#000000", "line":
 # Colours of classes in pictures and charts, by class index modulo 8: Okabe and Ito's palette without black.
 SERIES = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c")
 
-# Styles for `rich`, from the 16 colours of the terminal's theme.
+# Styles for `rich`, which use the 16 colours of the terminal's theme.
 TERMINAL_STYLES = {
     "tensor": "bright_blue",
     "vector": "cyan",
@@ -88,8 +88,8 @@ def series_color(index: int) -> str:
 
 
 def shaded_color(index: int) -> str:
-    """Return the colour of a class of a map as `#rrggbb`: 24 colours, those of `series_color`, then lighter and darker
-    shades."""
+    """Return the colour of a class in a class map as `#rrggbb`. There are 24 colours: those of `series_color`, then
+    lighter and darker shades."""
     own = rgb(series_color(index))
     toward, share = ((0, 0.0), (255, 0.55), (0, 0.5))[index // len(SERIES) % 3]
     return "#" + "".join(f"{round(part + (toward - part) * share):02x}" for part in own)
@@ -106,7 +106,7 @@ def rgb(color: str) -> tuple[int, int, int]:
 
 
 def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours, 1 to 21, as WCAG 2.2 defines it."""
+    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG 2.2."""
     low, high = sorted((_luminance(first), _luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
@@ -119,7 +119,8 @@ def _luminance(color: str) -> float:
 def css(*, dark: bool = True) -> str:
     """Return the style sheet of all colours: variables, and a class for each resource that sets `--own` and `--on`.
 
-    `--own` is the resource's fill, `--on` the colour of text on it. Without `dark`, only the light colours.
+    `--own` is the fill colour of the resource, and `--on` is the colour of text on it. If `dark` is False, only the
+    light colours are included.
     """
     names = {**{name: name for name in RESOURCES_LIGHT}, **ALIASES}
     classes = "\n".join(

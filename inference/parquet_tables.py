@@ -1,8 +1,8 @@
-"""Read rows of features from Parquet files with pyarrow, if it is installed. ValueError for anything but a table of
-numbers.
+"""Read rows of features from Parquet files with pyarrow, if it is installed. Raises ValueError for anything but a table
+of numbers.
 
-A file of a few hundred bytes may unpack to gigabytes, and its metadata may be wrong. So the metadata is checked first,
-and the file is read in a process with limited memory.
+A file of a few hundred bytes may expand to gigabytes, and its metadata may be wrong. The metadata is therefore checked
+first, and the file is read in a process with limited memory.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .feature_rows import FeatureRows
 
 INSTALL_HINT = "pip install pyarrow"
 INDEX = "__index_level_"  # prefix of pandas' index columns
-BATCH_BYTES = 16 << 20  # bytes of rows read at once
-TEXT_BYTES = 57  # bytes of an id in Python besides its characters, including its list entry
-LIMIT_BYTES = MIN_BYTES  # bytes that the process may allocate once started
+BATCH_BYTES = 16 << 20  # number of bytes of rows read at once
+TEXT_BYTES = 57  # bytes of an id in Python in addition to its characters, including its list entry
+LIMIT_BYTES = MIN_BYTES  # bytes that the process may allocate after its start
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Shape and dtype of the rows, notes for the user, and the names of the id and class columns."""
+    """The shape and dtype of the rows, notes for the user, and the names of the id and class columns."""
 
     rows: int
     width: int
@@ -46,7 +46,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some rows, with their ids and classes if there are any."""
+    """A part of the rows, with their ids and classes if there are any."""
 
     values: np.ndarray
     ids: list[str]
@@ -54,8 +54,8 @@ class _Part:
 
 
 def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> FeatureRows:
-    """Return the rows of a Parquet file with columns of numbers, or one column of lists of numbers; the file is closed.
-    By default, all columns are features."""
+    """Return the rows of a Parquet file with columns of numbers, or with one column of lists of numbers. The file is
+    closed. By default, all columns are features."""
     with file:
         content = file.getvalue() if isinstance(file, io.BytesIO) else None
         size = file_size(file) if content is None else len(content)
@@ -95,10 +95,10 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
 
 
 class ParquetReader:
-    """Worker in its own process.
+    """The worker in the reader process.
 
-    The first message is the path or content of a file and the named columns; the reply is a `_Table`. Each further
-    message is answered with a `_Part`, and at the end with None.
+    The first message contains the path or content of a file and the named columns; the reply is a `_Table`. The reply
+    to each further message is a `_Part`, or None after the last part.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class ParquetReader:
         import pyarrow
         import pyarrow.parquet
 
-        # other pools map a gigabyte at once, which counts towards the limit
+        # other memory pools map a gigabyte at once, which counts towards the limit
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         pyarrow.set_cpu_count(1)
         limit_memory(LIMIT_BYTES)
@@ -138,7 +138,7 @@ class ParquetReader:
     def _reply(self, work: Any) -> Reply:
         try:
             return Reply(work(), None, (), ())
-        except MemoryError:  # pyarrow's own error is a MemoryError too
+        except MemoryError:  # pyarrow's out-of-memory error is a subclass of MemoryError
             return Reply(None, _over_limit(), (), ())
         except Exception as error:
             if type(error) in (ValueError, OverBudget):
@@ -150,7 +150,7 @@ class ParquetReader:
 
 
 def limit_memory(size: int) -> None:
-    """Limit this process to allocating `size` more bytes, on systems that support it (Linux)."""
+    """Limit the memory of this process to `size` bytes more than it uses now, on systems that support it (Linux)."""
     if not sys.platform.startswith("linux"):
         return
     import resource
@@ -171,18 +171,18 @@ class _Chosen:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The id and class columns."""
+        """Return the names of the id and class columns."""
         return tuple(name for name in (self.id_name, self.label_name) if name is not None)
 
 
 def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
-    """Decide which columns are read. pandas' index is left out unless it is named."""
+    """Select the columns to read. The index columns of pandas are omitted unless they are named."""
     names = list(schema.names)
     notes: list[str] = []
     if named is None:
         chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
     else:
-        kinds = schema.types  # a new list each time
+        kinds = schema.types  # the attribute creates a new list on each access
         found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
         features = [names[column] for column in found.features]
         id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
@@ -206,8 +206,8 @@ def _is_text(types: Any, kind: Any) -> bool:
 
 
 def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> list[Any]:
-    """Return the types of the columns, or of the elements of the one column of lists; ValueError unless all are
-    numbers, with a hint."""
+    """Return the types of the columns, or of the list elements if there is a single column of lists. Raises ValueError
+    with a hint unless all are numbers."""
     types = pyarrow.types
     if len(set(columns)) < len(columns) or not columns:
         raise ValueError("holds no columns, or several of the same name")
@@ -223,7 +223,7 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> l
 
 
 def _list_width(metadata: Any, name: str) -> int:
-    """Return the length of the lists in the only column, according to the file's metadata."""
+    """Return the length of the lists in the only column, according to the metadata of the file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     leaf = next((number for number, path in enumerate(paths) if path.startswith(f"{name}.")), 0)
@@ -249,7 +249,7 @@ def _read(batches: Any, chosen: _Chosen, dtype: np.dtype[Any]) -> Any:
 
 
 def _texts(batch: Any, name: str | None) -> list[str]:
-    """Return a column as text, empty if a value is missing; no text without a column."""
+    """Return a column as text, in which missing values are empty; return an empty list if there is no column."""
     if name is None:
         return []
     values = batch.column(name).to_pylist()
@@ -261,7 +261,7 @@ def _rows_of_lists(column: Any, dtype: np.dtype[Any]) -> np.ndarray:
     flat = column.flatten()
     if flat.null_count or not len(column) or len(flat) % len(column):
         raise ValueError("the lists have missing values or different lengths")
-    offsets = getattr(column, "offsets", None)  # lists of a fixed size have no offsets
+    offsets = getattr(column, "offsets", None)  # fixed-size lists have no offsets
     if offsets is not None and len(np.unique(np.diff(np.asarray(offsets)))) != 1:
         raise ValueError("the lists have different lengths")
     return np.asarray(flat).astype(dtype, copy=False).reshape(len(column), -1)

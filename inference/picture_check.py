@@ -1,6 +1,8 @@
-"""Accuracy of a network on pictures with known classes, with its own preprocessing and with common alternatives.
+"""Measure the accuracy of a network on pictures with known classes, with its own preprocessing and with common
+alternatives.
 
-The golden model computes the answers. A wrong preprocessing assumption shows as an alternative with a higher accuracy.
+The outputs are computed by the golden model. A wrong assumption about the preprocessing is apparent if an alternative
+has a higher accuracy.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from ..models.regular_files import describe, open_regular
 from .pictures import MAX_THREADS, decode_ahead
 from .search import InputProblem, find_pictures
 
-MAX_WORK = 1 << 40  # multiply-accumulates of all runs, about a minute
-MAX_SECONDS = 60.0  # for all pictures; those after that are left out
-FEWEST, AT_ONCE = 8, 8  # pictures tried however much work they are, and pictures run together
-BATCH_BYTES, FLOAT_BYTES = 256 << 20, 4  # the largest values of pictures that are run together
-MAX_BYTES = 64 << 20  # bytes of a table of classes
+MAX_WORK = 1 << 40  # maximum number of multiply-accumulates of all runs; takes about a minute
+MAX_SECONDS = 60.0  # time limit for all pictures; the remaining pictures are left out
+FEWEST, AT_ONCE = 8, 8  # pictures run regardless of the amount of work, and pictures per batch
+BATCH_BYTES, FLOAT_BYTES = 256 << 20, 4  # limit for the largest activations of a batch, and bytes per value
+MAX_BYTES = 64 << 20  # maximum number of bytes of a table of classes
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to convert pictures: its name, the import options that select it, and its correct answers."""
+    """A preprocessing variant: its name, the import options that select it, and the number of correct predictions."""
 
     name: str
     options: str
@@ -45,7 +47,8 @@ class Way:
 
 @dataclass(frozen=True)
 class PictureCheck:
-    """The preprocessing variants tried, the network's own first, and the pictures that were unusable or left out."""
+    """The preprocessing variants tried, starting with that of the network, and the pictures that were unusable or left
+    out."""
 
     ways: tuple[Way, ...]
     problems: tuple[InputProblem, ...]
@@ -53,7 +56,8 @@ class PictureCheck:
 
     @property
     def better(self) -> Way | None:
-        """Return the variant with the most correct answers if it clearly beats the network's own."""
+        """Return the variant with the most correct predictions if it is clearly better than the network's
+        preprocessing, or None."""
         first, best = self.ways[0], max(self.ways, key=lambda way: way.correct)
         return best if best.correct - first.correct > max(1, 0.1 * first.total) else None
 
@@ -61,8 +65,8 @@ class PictureCheck:
 def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCheck:
     """Run the pictures of a folder, with classes from a table or from the names of their folders.
 
-    InputError if the network has no classes or does not read photos, if the classes are unknown, or if no picture is
-    usable.
+    Raises InputError if the network has no classes or does not read photos, if the classes are unknown, or if no
+    picture is usable.
     """
     network = model.network
     spec = network.input
@@ -80,7 +84,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
     work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
     count = min(len(named), max(FEWEST, MAX_WORK // max(1, work * len(ways))))
     chosen = [named[place] for place in np.linspace(0, len(named) - 1, count).round().astype(int)]
-    Random(0).shuffle(chosen)  # so that those before the time limit are of all classes
+    Random(0).shuffle(chosen)  # so that the pictures run before the time limit cover all classes
     held = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
     at_once = max(1, min(AT_ONCE, BATCH_BYTES // (held * len(ways))))
     right = dict.fromkeys(range(len(ways)), 0)
@@ -99,7 +103,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
-    """Return (name, options, input) of the network's own preprocessing, then of common alternatives."""
+    """Return (name, options, input) of the network's own preprocessing, followed by common alternatives."""
     count, zeros, ones = spec.channels, (0.0,) * spec.channels, (1.0,) * spec.channels
     step = -1 if spec.channel_order == "bgr" else 1
     others = [
@@ -127,9 +131,10 @@ def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
 def _read(
     names: Sequence[str], specs: Sequence[ImageInput], at_once: int, problems: list[InputProblem], tried: list[str]
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield usable pictures, at most `at_once`, and a batch of them for each variant [V, B, C, H, W].
+    """Yield usable pictures, at most `at_once` at a time, and a batch of them for each variant [V, B, C, H, W].
 
-    `tried` and `problems` receive the names of all pictures and the unusable ones. Ends early after MAX_SECONDS.
+    `tried` receives the names of all pictures, and `problems` the unusable ones. The iteration ends early after
+    MAX_SECONDS.
     """
 
     def decode(name: str) -> np.ndarray:
@@ -159,7 +164,7 @@ def _read(
 def _classes_of(
     names: Sequence[str], folder: Path, expect: Path | None, labels: Sequence[str], problems: list[InputProblem]
 ) -> dict[str, int]:
-    """Return the class of each picture by name; pictures without a known class are left out, with a problem each."""
+    """Return the class of each picture by name. Pictures without a known class are left out, with one problem each."""
     known = {label: number for number, label in reversed(list(enumerate(labels)))}
     table = _read_table(expect) if expect is not None else None
     classes = {}
@@ -183,7 +188,7 @@ def _classes_of(
 
 
 def _read_table(path: Path) -> Mapping[str, str]:
-    """Read rows of a picture's name and its class (label or number)."""
+    """Read rows that contain the name of a picture and its class (label or number)."""
     try:
         with open_regular(path) as file:
             text = file.read(MAX_BYTES).decode("utf-8-sig")

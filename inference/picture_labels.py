@@ -15,7 +15,7 @@ from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .labels import classes_by_name
 
-MAX_BYTES = 256 << 20  # bytes of a table, which is held whole: a few million names
+MAX_BYTES = 256 << 20  # maximum number of bytes of a table, which is read completely; a few million names
 NAMES = ("input", "file", "filename", "file_name", "image", "path", "name", "picture")
 LABELS = ("label", "class", "class_index", "target", "category")
 FIELD = "{label}"
@@ -25,13 +25,13 @@ class PictureLabels:
     """The correct class of each labelled picture."""
 
     def __init__(self, source: str, labels: Sequence[str]) -> None:
-        """Read `source` for a network with these labels. InputError names what is wrong with it.
+        """Read `source` for a network with these labels. Raises InputError with the reason if it is unusable.
 
-        - A folder: a picture below it has the label of the folder's child that it is in.
+        - A folder: the label of a picture is the name of the direct subfolder that contains it.
         - A .csv, .tsv or .json file: names of pictures and their labels.
         - A pattern with {label}, such as `{label}-*.png`, matched against the ends of paths.
 
-        A label is one of the network's labels, or the number of one.
+        A label is a label of the network, or a class number.
         """
         self._source = source
         self._classes = classes_by_name(labels)
@@ -49,7 +49,7 @@ class PictureLabels:
             self._read(path)
 
     def class_of(self, name: str) -> int | None:
-        """Return the class of a picture by name; None if it is unknown. InputError for an unknown label."""
+        """Return the class of a picture by name, or None if it is unknown. Raises InputError for an unknown label."""
         if self._folder is not None:
             parts = _below(Path(name), self._folder)
             return self._class(parts[0], name) if len(parts) > 1 else None
@@ -104,13 +104,14 @@ class PictureLabels:
 
 
 def _below(path: Path, folder: Path) -> tuple[str, ...]:
-    """Return the parts of a path below a folder; none if it is elsewhere. Links in the picture's own name are kept."""
+    """Return the parts of a path relative to a folder, or an empty tuple if the path is not below it. Links in the
+    picture's own name are kept."""
     resolved = path.parent.resolve() / path.name
     return resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern with {label} and * to a regular expression for the end of a path."""
+    """Compile a pattern with {label} and * to a regular expression that matches the end of a path."""
     if pattern.count(FIELD) > 1:
         raise InputError(f"{pattern}: {FIELD} appears twice; it must appear once")
     parts = re.split(r"(\{label\}|\*)", pattern)
@@ -134,7 +135,7 @@ def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _header(cells: Sequence[str]) -> tuple[int, int] | None:
-    """Return the columns of names and labels, if the first line names them."""
+    """Return the columns of names and labels if the first line is a header."""
     lower = [cell.strip().lower() for cell in cells]
     names = [lower.index(name) for name in NAMES if name in lower]
     labels = [lower.index(label) for label in LABELS if label in lower]
@@ -142,7 +143,7 @@ def _header(cells: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (where, name, label) from an object of labels by name, or from a list of objects with both."""
+    """Yield (where, name, label) from an object that maps names to labels, or from a list of objects with both."""
     try:
         check_json(text)
         document = json.loads(text)

@@ -1,4 +1,4 @@
-"""Read pictures into batches of a network's input, one batch at a time and one ahead."""
+"""Read pictures into batches for a network, one batch at a time and one batch ahead."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .arrays import is_array_file, read_arrays
 from .daemon_pool import DaemonPool, Running, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
-MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels
-MAX_BYTES = 256 << 20  # limit for a picture's file if it has to be held in memory
-PICTURE_SECONDS = 10.0  # time limit for decoding a picture
+MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels in memory
+MAX_BYTES = 256 << 20  # maximum number of bytes of a picture file that must be held in memory
+PICTURE_SECONDS = 10.0  # time limit in seconds for decoding a picture
 
 Source = TypeVar("Source")
 
@@ -32,10 +32,10 @@ Source = TypeVar("Source")
 class PictureBatches:
     """Iterates over (names, batch [B, C, H, W]) of readable pictures, ordered by name.
 
-    While a batch is being answered, threads decode the next; at most these two are held. `problems` lists unreadable
-    pictures so far, including those that take longer than `seconds` to decode. A file of several arrays yields several
-    inputs, FILE[0], FILE[1] and so on. Names in `answered` are skipped. `sizes`, if given, receives the width and
-    height of each picture by name.
+    While a batch is being processed, threads decode the next one; at most these two batches are in memory. `problems`
+    lists the pictures that have been unreadable so far, including those that take longer than `seconds` to decode. A
+    file of several arrays yields several inputs, FILE[0], FILE[1] and so on. Names in `answered` are skipped. `sizes`,
+    if given, receives the width and height of each picture by name.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class PictureBatches:
             yield names, np.stack(batch)
 
     def _sources(self) -> Iterator[tuple[str, bytes | InputError | None]]:
-        """Yield each path, with the content of standard input, which the calling thread reads so that Ctrl-C works."""
+        """Yield each path, with the content of standard input, which is read by the calling thread so that Ctrl-C
+        works."""
         for path in self._paths:
             try:
                 yield path, read_standard_input() if path == STANDARD_INPUT else None
@@ -92,7 +93,8 @@ class PictureBatches:
 
 
 def examples(path: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Return the inputs in a file by name: the file itself, or the numbered examples of a batch [N, C, H, W]."""
+    """Yield the inputs in a file with their names: the file itself, or the numbered examples of a batch [N, C, H,
+    W]."""
     if values.ndim == 3:
         yield path, values
     else:
@@ -111,11 +113,11 @@ def decode_ahead(
     threads: int,
     seconds: float | None = PICTURE_SECONDS,
 ) -> Iterator[tuple[Source, np.ndarray | InputError]]:
-    """Yield each source with the result of `decode`, in order, decoding up to `ahead` of them in advance.
+    """Yield each source with the result of `decode`, in order, decoding up to `ahead` sources in advance.
 
-    An InputError is yielded like a result; other exceptions are raised when their turn comes. Decoding that takes
-    longer than `seconds` yields an InputError; its thread runs on until it ends by itself. `sources` are iterated in
-    the calling thread.
+    An InputError is yielded like a result; other exceptions are raised when their source is reached. Decoding that
+    takes longer than `seconds` yields an InputError; its thread continues in the background until it finishes.
+    `sources` is iterated over in the calling thread.
     """
     pending: deque[tuple[Source, Running[np.ndarray]]] = deque()
     pool = DaemonPool(threads, "decode")
@@ -147,14 +149,15 @@ SizeNote = Callable[["tuple[int, int]"], None]
 
 
 def _noting(sizes: MutableMapping[str | int, tuple[int, int]] | None, name: str) -> SizeNote | None:
-    """Return a function that stores the size of a picture; None if sizes are not needed."""
+    """Return a function that stores the size of a picture, or None if sizes are not needed."""
     return None if sizes is None else partial(sizes.__setitem__, name)
 
 
 def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """Read a picture (a path, or "-" for standard input) as float32 [C, H, W]; InputError if unusable.
+    """Read a picture (a path, or "-" for standard input) as float32 [C, H, W]. Raises InputError if it is unusable.
 
-    A file of arrays may hold several: [N, C, H, W]. `note_size` is called with the width and height of a picture.
+    A file of arrays may contain several pictures: [N, C, H, W]. `note_size` is called with the width and height of a
+    picture.
     """
     if is_array_file(os.fspath(path)):
         return read_arrays(os.fspath(path), spec)
@@ -170,14 +173,14 @@ def read_picture(path: str | os.PathLike[str], spec: ImageInput, note_size: Size
 
 
 def convert_image(image: Image.Image, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """Convert an opened picture to float32 [C, H, W], and note its size."""
+    """Convert an opened picture to float32 [C, H, W], and call `note_size` with its size."""
     if note_size is not None:
         note_size(image.size)
     return preprocess(image, spec)
 
 
 def read_picture_within(path: str, spec: ImageInput, seconds: float | None) -> np.ndarray:
-    """Read a picture like `read_picture`; InputError if decoding takes longer than `seconds`."""
+    """Read a picture like `read_picture`. Raises InputError if decoding takes longer than `seconds`."""
     content = read_standard_input() if path == STANDARD_INPUT else None
 
     def decode(name: str) -> np.ndarray:
@@ -190,12 +193,12 @@ def read_picture_within(path: str, spec: ImageInput, seconds: float | None) -> n
 
 
 def decode_picture(content: bytes, spec: ImageInput, note_size: SizeNote | None = None) -> np.ndarray:
-    """Decode the content of a picture file to float32 [C, H, W]; InputError if unusable."""
+    """Decode the content of a picture file to float32 [C, H, W]. Raises InputError if it is unusable."""
     return convert_image(open_image(io.BytesIO(content)), spec, note_size)
 
 
 def read_standard_input() -> bytes:
-    """Return the content of standard input; InputError if it is empty or exceeds MAX_BYTES."""
+    """Return the content of standard input. Raises InputError if it is empty or exceeds MAX_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no picture is piped into standard input")
     try:
@@ -206,7 +209,7 @@ def read_standard_input() -> bytes:
 
 
 def check_size(content: bytes) -> bytes:
-    """Return the content of a picture's file; InputError if it exceeds MAX_BYTES."""
+    """Return the content of a picture file. Raises InputError if it exceeds MAX_BYTES."""
     if len(content) > MAX_BYTES:
         raise InputError(f"more than {MAX_BYTES >> 20} MiB; even a picture of 64 megapixels is smaller")
     return content

@@ -1,4 +1,4 @@
-"""A network's answers to an input: labels with probabilities, or values."""
+"""The predictions of a network for an input: labels with probabilities, or values."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class LabelProbability:
 
 
 class InputNames(str):
-    """Sources of a network's several inputs, by input name; as a string, all in one line."""
+    """The sources of several inputs of a network, by input name; as a string, all of them in one line."""
 
     sources: dict[str, str]
 
     def __new__(cls, sources: Mapping[str, str]) -> InputNames:
-        """Take `sources`: file names, or numbers, by input."""
+        """Create the names from `sources`, which maps input names to file names or numbers."""
         names = super().__new__(cls, ", ".join(f"{name}={source}" for name, source in sources.items()))
         names.sources = dict(sources)
         return names
 
-    def __getnewargs__(self) -> tuple[dict[str, str]]:  # type: ignore[override]  # for copies
+    def __getnewargs__(self) -> tuple[dict[str, str]]:  # type: ignore[override]  # used when copying
         return (self.sources,)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One output of a network for one input, interpreted.
+    """The interpretation of one output of a network for one input.
 
-    For classes or independent labels, the most probable label, and `top`. For values (a regression, an embedding, a
-    single probability), `values` and no label.
+    For classes or independent labels, it contains the most probable label, and `top`. For values (a regression, an
+    embedding, a single probability), it contains `values` and no label.
     """
 
     label: str | None
@@ -62,8 +62,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class OutputAnswer(Answer):
-    """The answer of one of several outputs: its name, its kind ("classes", "sigmoid" or "values"), and its shape in the
-    original file."""
+    """The prediction of one of several outputs: its name, its kind ("classes", "sigmoid" or "values"), and its shape in
+    the original file."""
 
     name: str
     kind: str
@@ -72,11 +72,12 @@ class OutputAnswer(Answer):
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer for an input, which is a file name, a row number, or `InputNames`.
+    """The prediction for an input, which is a file name, a row number, or `InputNames`.
 
-    The fields are those of `Answer`. With several outputs, `outputs` has all of them, starting with the leading one,
-    which the other fields repeat. For a network of boxes, `boxes` are those of the picture, most confident first, and
-    `size` is its width and height; for a network of maps, `map` is its map; label, class and probability are None then.
+    The fields are those of `Answer`. If there are several outputs, `outputs` contains all of them, starting with the
+    leading output, which the other fields repeat. For a network of boxes, `boxes` contains the boxes of the picture in
+    order of decreasing confidence, and `size` is its width and height. For a network of class maps, `map` is the map of
+    the picture. In both cases, the label, class and probability are None.
     """
 
     input: str | int
@@ -103,8 +104,8 @@ class Prediction:
 
     @property
     def text(self) -> str:
-        """The label, the values as numbers with spaces between them, each box with its confidence, or each class with
-        its share."""
+        """Return the label, the values separated by spaces, each box with its confidence, or each class with its
+        percentage."""
         if self.map is not None:
             return self.map.text
         if self.boxes is not None:
@@ -119,16 +120,16 @@ class PredictionSink(Protocol):
     """Destination of predictions as they are made."""
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Add predictions; return True if more are wanted."""
+        """Add predictions; return True if more are accepted."""
 
 
 def make_predictions(
     inputs: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray, top_k: int
 ) -> list[Prediction]:
-    """Return an answer for each input, with its `top_k` most probable labels.
+    """Return a prediction for each input, with its `top_k` most probable labels.
 
-    `classes` int32 [N] belong to the leading output, `probabilities` [N, row_size] to all outputs. Without labels, the
-    answers are the values themselves.
+    `classes` int32 [N] belongs to the leading output, and `probabilities` [N, row_size] contains all outputs. Without
+    labels, the predictions are the values themselves.
     """
     rows = network.unpack(probabilities)
     leading = _answers(network.answer_labels, classes, rows[0], top_k)
@@ -169,7 +170,7 @@ def _prediction(name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ..
 
 
 def _answers(labels: Sequence[str], classes: np.ndarray, probabilities: np.ndarray, top_k: int) -> list[Answer]:
-    """Return the answers of one output [N, size]."""
+    """Return the predictions of one output [N, size]."""
     if not labels:
         return [Answer(None, None, None, (), tuple(row)) for row in probabilities.astype(float).tolist()]
     answers = []

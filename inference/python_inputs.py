@@ -1,11 +1,11 @@
-"""Convert Python inputs (pictures and rows of features in any form, one or many) to batches of a network.
+"""Convert Python inputs (pictures and rows of features in any form, one or many) to batches for a network.
 
-A picture is the path of a file or folder or a glob (with the command line's rules), a file's content (bytes), a binary
+A picture is the path of a file or folder or a glob (as on the command line), the content of a file (bytes), a binary
 file, a PIL image, or an array. Rows of features are a file's path or content, a binary file or an array. An array is a
 NumPy array, or anything that converts to one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
 
-`layout` says for all arrays whether channels come first or last. Without it, arrays of numbers have the layout stated
-in the model file, like files of arrays, and arrays of pixels (uint8) have channels last.
+`layout` specifies for all arrays whether channels are first or last. By default, arrays of numbers have the layout
+specified in the model file, like array files, and arrays of pixels (uint8) have channels last.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class SupportsArray(Protocol):
     """An object that NumPy converts to an array, such as a PyTorch tensor."""
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
-        """The array."""
+        """Return the array."""
 
 
 class SupportsDlpack(Protocol):
-    """An object that another library shares as an array without a copy."""
+    """An object that another library exports as an array without a copy."""
 
     def __dlpack__(self, *arguments: Any, **options: Any) -> Any:
         """Return a capsule with the values."""
@@ -52,14 +52,14 @@ Picture = File | Image.Image | Array | Mapping[str, Any]
 Rows = File | Array | Sequence[Any] | Iterable[Any]
 
 Refuse = Callable[[str | int, str], None]
-Named = tuple[str | int, Any]  # an input's name, and the input or an InputError
+Named = tuple[str | int, Any]  # the name of an input, and the input or an InputError
 
-_PIXELS = ((1,), (3,), (4,))  # shapes of a pixel's channels
+_PIXELS = ((1,), (3,), (4,))  # possible shapes of the channels of a pixel
 
 
 @dataclass(frozen=True)
 class PathOnly:
-    """The path of a file with one picture, whose answer is numbered instead of named."""
+    """The path of a file with one picture, whose prediction is numbered instead of named."""
 
     path: str
 
@@ -67,7 +67,7 @@ class PathOnly:
 class PictureReader:
     """Iterates over (names, batch [B, *network.input.shape]) of pictures, `batch_size` at a time.
 
-    Inputs are consumed lazily. `refuse` is called with the name of an unusable one and the reason. `sizes`, if given,
+    Inputs are consumed lazily. `refuse` is called with the name of an unusable input and the reason. `sizes`, if given,
     receives the width and height of each picture by name.
     """
 
@@ -90,7 +90,7 @@ class PictureReader:
     def __iter__(self) -> Iterator[Batch]:
         names: list[str | int] = []
         batch: list[np.ndarray] = []
-        # One thread: suppressing Pillow's warnings while it decodes is not thread-safe.
+        # Use one thread, since suppressing Pillow's warnings during decoding is not thread-safe.
         decoded = decode_ahead(separate(self._inputs, self._layout), self._prepare, self._batch_size, 1)
         for (name, _), values in decoded:
             if isinstance(values, InputError):
@@ -119,7 +119,8 @@ class PictureReader:
 
 
 def separate(inputs: Any, layout: str | None = None) -> Iterator[Named]:
-    """Yield the pictures in inputs one by one, with names: paths as they are, others by number."""
+    """Yield the pictures in inputs one by one with their names: paths are used as names, other pictures are
+    numbered."""
     for number, value in enumerate(_flatten(inputs, layout, nested=False)):
         if isinstance(value, (str, os.PathLike)):
             yield from _named_pictures(value)
@@ -152,32 +153,34 @@ def _flatten(inputs: Any, layout: str | None, nested: bool) -> Iterator[Any]:
 
 
 def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
-    """Return the pictures of a path, as `trninfer classify` finds them."""
+    """Return the pictures at a path, found in the same way as by `trninfer classify`."""
     found, problems = find_pictures([os.fsdecode(path)])
     yield from ((name, name) for name in found)
     yield from ((problem.input, InputError(problem.message)) for problem in problems)
 
 
 def _holds_several(values: np.ndarray, layout: str | None) -> bool:
-    """True for an array of several pictures. [3, H, W] of pixels may be one or three, depending on `layout`."""
+    """Return True for an array of several pictures. An array of pixels [3, H, W] may be one or three pictures,
+    depending on `layout`."""
     if values.dtype.kind == "f" or layout == "CHW" or values.ndim != 3:
         return values.ndim == 4
     return values.shape[-1:] not in _PIXELS and (layout == "HWC" or values.shape[:1] not in _PIXELS)
 
 
 def is_array(value: Any) -> bool:
-    """True for NumPy arrays and for objects that convert to one."""
+    """Return True for NumPy arrays and for objects that convert to one."""
     return isinstance(value, np.ndarray) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Convert a value to an array. InputError if that fails, as for a tensor on a device or with a gradient."""
+    """Convert a value to an array. Raises InputError if that fails, for example for a tensor on a device or with a
+    gradient."""
     check_unmasked(value)
     if isinstance(value, np.ndarray):
         return value
     try:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-    except Exception as error:  # any exception of a library
+    except Exception as error:  # other libraries may raise any exception
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
     hint = "; give tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
     raise InputError(f"{type(value).__name__} cannot be converted to an array: {reason}{hint}")
@@ -186,10 +189,11 @@ def as_array(value: Any) -> np.ndarray:
 def prepare_picture(
     value: Any, spec: ImageInput, layout: str | None = None, note_size: SizeNote | None = None
 ) -> np.ndarray:
-    """Convert a picture in any form to the network's input, float32 [C, H, W]; a file of several arrays gives [N, C, H,
-    W].
+    """Convert a picture in any form to the network's input, float32 [C, H, W]; a file of several arrays yields [N, C,
+    H, W].
 
-    `note_size` is called with the width and height of pictures, but not of arrays of numbers. InputError if unusable.
+    `note_size` is called with the width and height of pictures, but not for arrays of numbers. Raises InputError if the
+    picture is unusable.
     """
     if isinstance(value, PathOnly):
         picture = read_picture(value.path, spec, note_size)
@@ -210,7 +214,7 @@ def prepare_picture(
 
 
 def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_size: SizeNote | None) -> np.ndarray:
-    """Convert an array of pixels, or of the network's own numbers, to the network's input."""
+    """Convert an array of pixels, or of preprocessed numbers, to the network's input."""
     own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
     if values.dtype.kind == "f" and values.shape in own:
         return in_layout(values, spec)
@@ -227,7 +231,7 @@ def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_s
 
 
 def _hint(values: np.ndarray, spec: ImageInput) -> str:
-    """Return a hint about the layout if the channels of an array are on another axis than expected."""
+    """Return a hint about the layout if the channels of an array are on a different axis than expected."""
     if values.ndim != 3:
         return ""
     if values.dtype == np.uint8:
@@ -253,7 +257,7 @@ def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
 
 
 def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
-    """Convert a picture to one of several inputs [C, H, W], or numbers to one of features [F], float32."""
+    """Convert a picture for one of several inputs to float32 [C, H, W], or numbers to float32 features [F]."""
     if isinstance(spec, ImageInput):
         picture = prepare_picture(value, spec, layout)
         if picture.ndim != 3:
@@ -266,7 +270,7 @@ def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
 
 
 def read_numbers(value: Any, name: str) -> np.ndarray:
-    """Convert to an array of real numbers; InputError if that is not possible."""
+    """Convert a value to an array of real numbers. Raises InputError if that is not possible."""
     for part in value if isinstance(value, (list, tuple)) else ():
         check_unmasked(part)
     if is_array(value):
@@ -274,7 +278,7 @@ def read_numbers(value: Any, name: str) -> np.ndarray:
     else:
         try:
             values = np.asarray(value)
-        except (ValueError, TypeError) as error:  # for rows of different lengths
+        except (ValueError, TypeError) as error:  # raised for rows of different lengths
             raise InputError(f"{name}: {str(error).splitlines()[0][:120]}") from None
     if values.dtype.kind not in "fiub" and str(values.dtype) != "bfloat16":
         raise InputError(f"{name} are of type {values.dtype}; real numbers are needed")
@@ -282,7 +286,7 @@ def read_numbers(value: Any, name: str) -> np.ndarray:
 
 
 def read_content(file: Any) -> bytes:
-    """Return the rest of a binary file. InputError if it cannot be read, or was opened as text."""
+    """Return the remaining content of a binary file. Raises InputError if it cannot be read, or was opened as text."""
     try:
         content = file.read()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Rows of features from Python: arrays, files, file contents, and iterators over these."""
+"""Rows of features from Python: arrays, files, contents of files, and iterators over these."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .search import InputProblem
 
 
 class RowReader:
-    """Iterates over (names, rows [B, F]) of rows of features, `batch_size` at a time.
+    """Iterates over (names, rows [B, F]) of features, `batch_size` at a time.
 
-    A row is named by its id in the table, else by its number, counted from 0 over all files, arrays and blocks.
+    The name of a row is its id in the table, otherwise its number, counted from 0 over all files, arrays and blocks.
     `refuse` is called with the name of an unusable row or file and the reason. `notes` report how files were read.
-    `classes` has the correct class of each row whose table has such a column: one of `labels`, which the caller sets,
-    or its number.
+    `classes` contains the correct class of each row whose table has such a column: one of `labels`, which the caller
+    sets, or its number.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ def _of_file(
 
 
 def _of_path(path: str, features: int, header: str, columns: Columns) -> Iterator[FeatureRows | InputProblem]:
-    """Return the files of a path: itself, or the files that a glob matches."""
+    """Return the files at a path: the file itself, or the files that match a glob."""
     import glob
 
     paths = [path]

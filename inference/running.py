@@ -1,4 +1,5 @@
-"""Run batches of inputs through a session and collect the answers; an input that overflows does not affect others."""
+"""Run batches of inputs through a session and collect the predictions; an input that overflows does not affect
+others."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The answers to all inputs, the time of each layer, and the backend."""
+    """The predictions for all inputs, the time of each layer, and the backend."""
 
     predictions: tuple[Prediction, ...]
     layers: tuple[LayerTiming, ...]
@@ -36,10 +37,10 @@ def run_batches(
     refuse: Refuse,
     stopped: threading.Event | None = None,
 ) -> RunResult:
-    """Run batches and convert the outputs to answers with `make`.
+    """Run batches and convert the outputs to predictions with `make`.
 
-    `refuse` is called with the name of an input without an answer, and the reason. No more batches are taken once
-    `stopped` is set.
+    `refuse` is called with the name of an input for which no prediction can be made, and the reason. No further batches
+    are read once `stopped` is set.
     """
     collected = _Collected(stopped)
     result = answer_batches(session, batches, collected, make, lambda done: None, refuse=refuse)
@@ -47,7 +48,7 @@ def run_batches(
 
 
 class PatientSession:
-    """A session that repeats a batch input by input if one of them overflows."""
+    """A session that repeats a batch one input at a time if one of the inputs overflows."""
 
     def __init__(self, session: BatchSession) -> None:
         self._session = session
@@ -56,7 +57,7 @@ class PatientSession:
         self.rows: tuple[Row, ...] = session.rows
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches in order; see `Session.stream`."""
+        """Run batches in order; see `Session.stream`."""
         done = 0
         for batch in batches:
             if len(batch):
@@ -86,7 +87,7 @@ class PatientSession:
 
 
 class _Collected:
-    """Collects all answers."""
+    """Collects all predictions."""
 
     def __init__(self, stopped: threading.Event | None) -> None:
         self.predictions: list[Prediction] = []

@@ -1,4 +1,4 @@
-"""Score answers with known classes: accuracy, and precision and recall for each class."""
+"""Score predictions against known classes: accuracy, and precision and recall for each class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .predictions import Prediction
 
-TOP = 5  # labels per answer considered for top-5 accuracy
+TOP = 5  # number of labels per prediction considered for the top-5 accuracy
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,18 @@ class ClassScore:
 
     label: str
     class_index: int
-    support: int  # inputs of this class
-    answered: int  # answers with this class
+    support: int  # number of inputs of this class
+    answered: int  # number of predictions of this class
     correct: int
 
     @property
     def precision(self) -> float | None:
-        """Return the fraction of answers with this class that are correct."""
+        """Return the fraction of predictions of this class that are correct."""
         return self.correct / self.answered if self.answered else None
 
     @property
     def recall(self) -> float | None:
-        """Return the fraction of inputs of this class that are answered with it."""
+        """Return the fraction of inputs of this class that are predicted as this class."""
         return self.correct / self.support if self.support else None
 
     @property
@@ -40,7 +40,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The number of inputs of one class answered with another class, or its own."""
+    """The number of inputs of one class for which the same or another class was predicted."""
 
     label: str
     predicted: str
@@ -49,28 +49,28 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Score:
-    """Answers compared with the correct classes."""
+    """The comparison of predictions with the correct classes."""
 
     correct: int
     total: int
-    top_5: int | None = None  # answers with the right class among their five most probable; None if fewer are kept
-    classes: tuple[ClassScore, ...] = ()  # classes that are right or answered at least once, by index
-    confusion: tuple[Confusion, ...] = ()  # pairs that occur, by index
-    unlabelled: int = 0  # answers with an unknown right class
+    top_5: int | None = None  # predictions with the correct class among the top five; None if fewer are stored
+    classes: tuple[ClassScore, ...] = ()  # classes that are correct or predicted at least once, by index
+    confusion: tuple[Confusion, ...] = ()  # pairs of classes that occur, by index
+    unlabelled: int = 0  # number of predictions with an unknown correct class
 
     @property
     def accuracy(self) -> float:
-        """Return the fraction of correct answers; 0 if nothing is scored."""
+        """Return the fraction of correct predictions, or 0 if nothing is scored."""
         return self.correct / self.total if self.total else 0.0
 
     @property
     def top_5_accuracy(self) -> float | None:
-        """Return the fraction of answers with the correct class among the first five."""
+        """Return the fraction of predictions with the correct class among the first five labels."""
         return None if self.top_5 is None or not self.total else self.top_5 / self.total
 
     @property
     def mistakes(self) -> list[Confusion]:
-        """Return the pairs of different labels, most frequent first."""
+        """Return the pairs of different classes, most frequent first."""
         return sorted((each for each in self.confusion if each.label != each.predicted), key=lambda each: -each.count)
 
     @property
@@ -81,10 +81,10 @@ class Score:
 
 
 class Scorer:
-    """Counts answers by correct class and answered class."""
+    """Counts predictions by correct class and predicted class."""
 
     def __init__(self, labels: Sequence[str], top_k: int) -> None:
-        """Initialise for a network's `labels`, with `top_k` labels per answer."""
+        """Initialise for a network's `labels`, with `top_k` labels per prediction."""
         self._labels = labels
         self._counts: Counter[tuple[int, int]] = Counter()
         self._counts_top = len(labels) > TOP and top_k >= TOP
@@ -92,7 +92,7 @@ class Scorer:
         self._unlabelled = 0
 
     def add(self, answer: Prediction, right: int | None) -> None:
-        """Count an answer; `right` is the index of the correct class, None if unknown."""
+        """Count a prediction; `right` is the index of the correct class, or None if it is unknown."""
         if right is None or answer.class_index is None:
             self._unlabelled += 1
             return

@@ -1,4 +1,4 @@
-"""Find pictures: files, folders, globs and standard input."""
+"""Find pictures: in files, folders, globs and on standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..models.regular_files import describe
 
 STANDARD_INPUT = "-"
 
-# Suffixes found in folders and by globs; a file named explicitly is always tried.
+# Suffixes that are considered in folders and globs; a file named explicitly is always tried.
 PICTURE_SUFFIXES = frozenset(
     (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )
@@ -27,22 +27,22 @@ class InputProblem:
     message: str
 
     def __str__(self) -> str:
-        """Format as `photo.png: no such file` or `row 3: column 2 is nan`."""
+        """Format the problem, as in `photo.png: no such file` or `row 3: column 2 is nan`."""
         return f"{self.input if isinstance(self.input, str) else f'row {self.input}'}: {self.message}"
 
 
 @dataclass
 class _Search:
-    """Files found so far, each once, even under several names."""
+    """The files found so far, each included once even if it has several names."""
 
     recursive: bool
     found: list[str] = field(default_factory=list)
     problems: list[InputProblem] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
-    _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its real path
+    _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its resolved path
 
     def add(self, path: str, is_link: bool | None = None) -> None:
-        """Add a file; pass `is_link` if it is known, to save a system call per file in large folders."""
+        """Add a file. Pass `is_link` if it is known, which saves a system call per file in large folders."""
         identity = path if path == STANDARD_INPUT or "\0" in path else self._real_path(path, is_link)
         if identity not in self.seen:
             self.seen.add(identity)
@@ -63,11 +63,11 @@ class _Search:
 def find_pictures(
     arguments: Sequence[str], recursive: bool = False, listed: Sequence[str] = ()
 ) -> tuple[list[str], list[InputProblem]]:
-    """Return the pictures that the arguments match, without duplicates, and the arguments that match none.
+    """Return the pictures that match the arguments, without duplicates, and the arguments that match none.
 
-    Arguments keep their order and are followed by the files `listed`, whose names are literal; the contents of folders
-    and globs are sorted. Hidden files, and files in folders without a picture's suffix, are skipped. `recursive`
-    descends into nested folders, but does not follow links, which may form cycles.
+    Arguments keep their order and are followed by the files in `listed`, whose names are literal; the contents of
+    folders and globs are sorted. Hidden files, and files in folders without the suffix of a picture, are skipped.
+    `recursive` descends into nested folders, but does not follow links, which may form cycles.
     """
     search = _Search(recursive)
     for argument in arguments:
@@ -127,7 +127,7 @@ def _search_glob(pattern: str, search: _Search) -> None:
 
 
 def _matches(pattern: str, search: _Search) -> list[str]:
-    """Return the paths that match a pattern, like `glob.glob`, but report folders that cannot be read."""
+    """Return the paths that match a pattern, like `glob.glob`, but record folders that cannot be read as problems."""
     if not glob.has_magic(pattern):
         return [pattern] if os.path.lexists(pattern) else []
     above, name = os.path.split(pattern)
@@ -144,8 +144,9 @@ def _matches(pattern: str, search: _Search) -> list[str]:
 
 
 def _entries(folder: str, name: str) -> list[str]:
-    """Return the entries of a folder that match the last part of a pattern; OSError if it cannot be read."""
-    if not name:  # for a pattern that ends with a slash
+    """Return the entries of a folder that match the last part of a pattern. Raises OSError if the folder cannot be
+    read."""
+    if not name:  # the pattern ends with a slash
         return [""] if os.path.isdir(folder) else []
     if not glob.has_magic(name):
         os.lstat(os.path.join(folder, name))
@@ -155,8 +156,8 @@ def _entries(folder: str, name: str) -> list[str]:
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
-    """Return the pictures of a folder, sorted, each with True if it is a link; with `recursive` also those of nested
-    folders."""
+    """Yield the pictures of a folder in sorted order, each with True if it is a link; with `recursive`, also the
+    pictures of nested folders."""
     folders = [folder]
     while folders:
         here = folders.pop()
@@ -168,7 +169,7 @@ def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
                     if (is_folder := entry.is_dir(follow_symlinks=False)) or _is_picture(entry.name)
                     if not entry.name.startswith(".")
                 )
-        except OSError as error:  # without permission, or removed meanwhile
+        except OSError as error:  # missing permission, or the folder was removed in the meantime
             search.fail(here, describe(error))
             continue
         within: list[str] = []

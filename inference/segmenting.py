@@ -1,4 +1,4 @@
-"""Segmentation: the class map of a picture as an answer, with the area of each class."""
+"""Segmentation: predictions that consist of the class map of a picture and the area of each class."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SaveMap = Callable[["str | int", np.ndarray], None]
 
 
 class Segmenter:
-    """Converts the output of a network of maps to answers.
+    """Converts the output of a network of class maps to predictions.
 
-    `sizes` has the width and height of each picture until it is answered; inputs without a size, such as arrays, count
-    as pictures of the network's own size. With `right`, maps are compared with the correct ones; `problems` lists
-    pictures where that failed. `save` is called with each picture's name and map. Answers include the map's pixels if
-    `keeps_pixels`.
+    `sizes` contains the width and height of each picture until its prediction is made. Inputs without a size, such as
+    arrays, are treated as pictures of the size of the network's image. With `right`, maps are compared with the correct
+    maps; `problems` lists the pictures for which that failed. `save` is called with the name and the map of each
+    picture. Predictions include the pixels of the map if `keeps_pixels`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Segmenter:
     def __call__(
         self, names: Sequence[str | int], network: Network, classes: np.ndarray, probabilities: np.ndarray
     ) -> list[Prediction]:
-        """Return the answer to each input; see `make_predictions`."""
+        """Return the prediction for each input; see `make_predictions`."""
         spec = network.input
         assert isinstance(spec, ImageInput)
         maps = network.unpack(probabilities)[0].reshape(len(names), *network.output_shape)
@@ -63,7 +63,7 @@ class Segmenter:
         return answers
 
     def _compare(self, name: str | int, pixels: np.ndarray, count: int) -> tuple[Overlap, ...] | None:
-        """Compare a picture's map with the correct one; None if that is unknown or unusable."""
+        """Compare the map of a picture with the correct map; return None if that is unknown or unusable."""
         if self._right is None:
             return None
         try:

@@ -1,4 +1,5 @@
-"""Address of an inference server, and connections to it that end in time whatever the server sends."""
+"""The address of an inference server, and connections to it that are subject to a timeout regardless of what the server
+sends."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-MOST_DOCUMENT_BYTES = 1 << 20  # limit for a JSON document about the server or a model
+MOST_DOCUMENT_BYTES = 1 << 20  # maximum number of bytes of a JSON document about the server or a model
 
 
 class LoadError(ValueError):
-    """The server cannot be tested; the message is one line for the user."""
+    """The server cannot be load-tested; the message is a single line for the user."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, token: str | None = None) -> Address:
-        """Parse an address; LoadError if malformed."""
+        """Parse an address. Raises LoadError if it is malformed."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
@@ -48,13 +49,13 @@ class Address:
         address = cls(parts.scheme, parts.hostname, port or default, prefix, headers)
         try:
             parts.hostname.encode("idna")
-            address.connect(1.0)  # checks the name
+            address.connect(1.0)  # checks the syntax of the host name
         except (UnicodeError, http.client.HTTPException):
             raise LoadError(f"{url}: not the name of a host") from None
         return address
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
-        """Return a connection, opened by its first request."""
+        """Return a connection, which is opened by its first request."""
         if self.scheme == "https":
             return http.client.HTTPSConnection(
                 self.host, self.port, timeout=timeout, context=ssl.create_default_context()
@@ -62,7 +63,7 @@ class Address:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def get(self, path: str, timeout: float) -> Any:
-        """Return a JSON document from the server; LoadError if that fails."""
+        """Return a JSON document from the server. Raises LoadError if that fails."""
         connection = self.connect(timeout)
         watch = threading.Timer(timeout, shut_down, [connection])
         watch.daemon = True
@@ -94,7 +95,7 @@ class Address:
 
 
 def read_answer(answer: http.client.HTTPResponse, most: int, deadline: float) -> bytes:
-    """Return the body of an answer, or its first `most` + 1 bytes; OSError if it was cut short or is late."""
+    """Return the body of a response, or its first `most` + 1 bytes. Raises OSError if it is truncated or late."""
     body = answer.read(most + 1)
     if time.monotonic() >= deadline:
         raise TimeoutError
@@ -104,14 +105,14 @@ def read_answer(answer: http.client.HTTPResponse, most: int, deadline: float) ->
 
 
 def shut_down(connection: http.client.HTTPConnection) -> None:
-    """End a connection while another thread waits for it."""
+    """Close a connection on which another thread is waiting."""
     if (stream := connection.sock) is not None:
         with contextlib.suppress(OSError):
             stream.shutdown(socket.SHUT_RDWR)
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the kind of a failure in a few words, equal for failures of the same kind."""
+    """Describe a failure in a few words, which are equal for failures of the same kind."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ConnectionRefusedError):

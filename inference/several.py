@@ -1,4 +1,4 @@
-"""Inputs of a network with several: fixed ones and one that is streamed, packed into rows."""
+"""Inputs of a network with several inputs: fixed ones and one that is streamed, packed into rows."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .features import SUFFIXES, read_features
 from .pictures import PICTURE_SECONDS, read_picture_within
 from .predictions import InputNames
 
-MAX_GIVEN_BYTES = 1 << 30  # bytes of one input's file, which is held whole
+MAX_GIVEN_BYTES = 1 << 30  # maximum number of bytes of the file of one input, which is read completely
 
 
 @dataclass(frozen=True)
 class GivenInputs:
-    """Fixed inputs by name: their sources, and arrays [1, *shape] or [N, *shape]."""
+    """The fixed inputs by name: their sources, and arrays [1, *shape] or [N, *shape]."""
 
     sources: dict[str, str]
     arrays: dict[str, np.ndarray]
 
     @property
     def count(self) -> int:
-        """Return the number of examples; inputs with a single example are used for all."""
+        """Return the number of examples; an input with a single example is used for all of them."""
         return max((len(array) for array in self.arrays.values()), default=1)
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Return the inputs of some examples, by name."""
+        """Return the inputs of a range of examples, by name."""
         return {
             name: np.broadcast_to(array, (last - first, *array.shape[1:])) if len(array) == 1 else array[first:last]
             for name, array in self.arrays.items()
@@ -41,8 +41,8 @@ class GivenInputs:
 def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> GivenInputs:
     """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
-    InputError for a name that the network does not have, for unusable input (such as a picture that takes longer than
-    `seconds` to decode), and if two inputs have several examples but not the same number.
+    Raises InputError for a name that the network does not have, for unusable input (such as a picture that takes longer
+    than `seconds` to decode), and if two inputs have several examples but not the same number of examples.
     """
     parts = {part.name: part for part in spec.parts}
     arrays = {}
@@ -61,9 +61,9 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input that pictures are read for: the only one not given; None if all are.
+    """Return the input for which pictures are read, which is the only input not given, or None if all inputs are given.
 
-    InputError if several are missing, or if the missing one is not an image.
+    Raises InputError if several inputs are missing, or if the missing one is not an image.
     """
     left = [part for part in spec.parts if part.name not in given.arrays]
     if len(left) > 1 or (left and not isinstance(left[0].input, ImageInput)):
@@ -75,9 +75,10 @@ def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
 
 
 class PackedBatches:
-    """Iterates over (names, rows [B, F]) of examples of several inputs: of `given`, and of `pictures` if there are any.
+    """Iterates over (names, rows [B, F]) of examples with several inputs, from `given` and, if there are any, from
+    `pictures`.
 
-    `pictures` are (names, batches) for the input `streamed`.
+    `pictures` yields (names, batches) for the input `streamed`.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class PackedBatches:
 def given_batches(
     spec: SeveralInputs, given: GivenInputs, batch_size: int, answered: Set[str | int] = frozenset()
 ) -> Iterator[tuple[list[InputNames], np.ndarray]]:
-    """Yield (names, rows [B, F]) of examples all of whose inputs are fixed, except those in `answered`."""
+    """Yield (names, rows [B, F]) of examples for which all inputs are fixed, except the examples in `answered`."""
     left = [number for number, name in enumerate(given_names(spec, given)) if name not in answered]
     names = given_names(spec, given)
     for first in range(0, len(left), batch_size):
@@ -112,7 +113,7 @@ def given_batches(
 
 
 def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
-    """Return the names of examples all of whose inputs are fixed."""
+    """Return the names of examples for which all inputs are fixed."""
     names = []
     for number in range(given.count):
         sources = {}
@@ -124,12 +125,12 @@ def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
 
 
 def name_example(spec: SeveralInputs, given: GivenInputs, streamed: str, name: str) -> InputNames:
-    """Return the name of an example whose input `streamed` was read from `name`."""
+    """Return the name of an example for which the input `streamed` was read from `name`."""
     return InputNames({part.name: name if part.name == streamed else given.sources[part.name] for part in spec.parts})
 
 
 def _read(part: NamedInput, source: str, seconds: float | None) -> np.ndarray:
-    """Read one example or several of one input, float32 [N, *shape]."""
+    """Read one or several examples of one input, float32 [N, *shape]."""
     if isinstance(part.input, ImageInput):
         values = read_picture_within(source, part.input, seconds)
         return values if values.ndim == 4 else values[None]
@@ -143,7 +144,7 @@ def _read(part: NamedInput, source: str, seconds: float | None) -> np.ndarray:
 
 
 def _numbers(text: str, count: int) -> np.ndarray:
-    """Parse numbers written in place of a file's name."""
+    """Parse numbers that are given instead of a file name."""
     try:
         values = [float(word) for word in text.split(",")] if "_" not in text else []
     except ValueError:

@@ -1,4 +1,4 @@
-"""Send pictures to workers as paths or bytes, and decode them there."""
+"""Send pictures to workers as paths or bytes, and decode them in the workers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from .pictures import (
 )
 from .search import STANDARD_INPUT, InputProblem
 
-Source = str | bytes | np.ndarray  # the path of a picture, its file's content, or the network's input [C, H, W]
+Source = str | bytes | np.ndarray  # path of a picture, content of its file, or network input [C, H, W]
 
 
 class PictureSources:
     """Iterates over (names, sources) of pictures, `batch_size` at a time, ordered by name.
 
-    Sources are absolute paths, or file contents with `as_bytes` and for standard input. Files of arrays are read here,
-    since one may hold several inputs. `problems` lists unreadable files so far; names in `answered` are skipped.
-    `sizes`, if given, receives the width and height of each picture from its header, by name.
+    Sources are absolute paths, or file contents with `as_bytes` and for standard input. Array files are read in this
+    process, since one file may contain several inputs. `problems` lists the files that have been unreadable so far;
+    names in `answered` are skipped. `sizes`, if given, receives the width and height of each picture, taken from its
+    header, by name.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class PictureSources:
 def decoder(
     spec: ImageInput, seconds: float | None = PICTURE_SECONDS
 ) -> Callable[[Sequence[Source]], tuple[np.ndarray, Mapping[int, str]]]:
-    """Return a picklable function that decodes sources to a network's inputs; see `decode_sources`."""
+    """Return a picklable function that decodes sources to inputs of a network; see `decode_sources`."""
     return functools.partial(decode_sources, spec, seconds=seconds)
 
 
 def decode_sources(
     spec: ImageInput, sources: Sequence[Source], seconds: float | None = PICTURE_SECONDS
 ) -> tuple[np.ndarray, Mapping[int, str]]:
-    """Return the usable pictures, float32 [N, C, H, W], and the reasons for others by position.
+    """Return the usable pictures, float32 [N, C, H, W], and the reasons why others are unusable, by position.
 
-    A picture that takes longer than `seconds` to decode cannot be used.
+    A picture that takes longer than `seconds` to decode is unusable.
     """
     decode = functools.partial(_decode, spec)
     pictures, failures = [], {}

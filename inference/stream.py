@@ -1,4 +1,4 @@
-"""Answer batches of named inputs one after another; each answer is passed on before the next batch."""
+"""Run batches of named inputs sequentially; the predictions of a batch are passed on before the next batch."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..runtime.timing import LayerTiming, Totals, named_timelines
 from ..runtime.verify import Verification, Verifier
 from .predictions import MakePredictions, PredictionSink
 
-Batch = tuple[Sequence["str | int"], np.ndarray]  # names of inputs, and the inputs
-SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # names, and the sources that workers decode
+Batch = tuple[Sequence["str | int"], np.ndarray]  # names of the inputs, and the inputs
+SourceBatch = tuple[Sequence["str | int"], Sequence[Any]]  # names of the inputs, and the sources that workers decode
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class StreamResult:
-    """Totals after all batches have been answered.
+    """The totals after all batches have been run.
 
-    `worker_us` is the time of each worker by number; timelines are the first batch's.
+    `worker_us` is the time of each worker by number; the timelines are those of the first batch.
     """
 
     count: int
@@ -44,14 +44,14 @@ def answer_batches(
     verify_as: str | None = None,
     refuse: Callable[[str | int, str], None] = lambda name, reason: None,
 ) -> StreamResult:
-    """Convert the outputs of batches to answers with `make` and add them to `answers`, in order, until no more are
-    wanted.
+    """Convert the outputs of batches to predictions with `make` and add them to `answers`, in order, until no more are
+    accepted.
 
-    `verify_as` is the dtype whose tolerance applies to the comparison with the golden model; the inputs are then
-    arrays. `progress` receives the number of inputs answered so far, `refuse` the name of an input without an answer
-    and the reason.
+    `verify_as` is the dtype whose tolerance applies to the comparison with the golden model; in that case, the inputs
+    are arrays. `progress` is called with the number of inputs processed so far, and `refuse` with the name of an input
+    without a prediction and the reason.
     """
-    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches in the session, not answered yet
+    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches in the session without a result yet
     totals = Totals(session.rows)
     measured = session.info.latency_kind == "measured"
     verifier = Verifier(session.model, verify_as, measured) if verify_as is not None else None

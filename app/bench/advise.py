@@ -1,4 +1,4 @@
-"""`bench --advise`: what would make a network faster, and what faster hardware would gain."""
+"""`bench --advise`: report which changes would make a network faster, and the gain from faster hardware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .subject import BenchSubject
 
 
 def advise(report: Report, subject: BenchSubject, options: RunOptions) -> None:
-    """Add what-ifs and advice for each network to the report. UsageError if times are measured."""
+    """Add what-if results and advice for each network to the report. Raises UsageError if times are measured."""
     if report.latency_kind != "predicted":
         raise UsageError("--advise needs predictions; add --backend sim")
     names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]

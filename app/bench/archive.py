@@ -10,8 +10,8 @@ from .subject import BenchSubject
 def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) -> None:
     """Print predictions, AWS's estimates and measured times in separate columns, by kernel and by engine.
 
-    `is_alone` is True if no other option names something to time. UsageError otherwise, and for a file that is not an
-    archive.
+    `is_alone` is True if no other option specifies something to time. Raises UsageError if it is False, or if the file
+    is not an archive.
     """
     from ...runtime.selftest.archive import ArchiveError, compare_archive
     from ..output import stream_of, write_output

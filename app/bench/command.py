@@ -140,7 +140,7 @@ def compared(
     constants: Values,
     started: float,
 ) -> None:
-    """Time one combination, and compare it with the baseline if there is one."""
+    """Time one combination, and compare it with the baseline if one is given."""
     from ..reports.machine import to_document
     from ..reports.regression import DEFAULT_THRESHOLD, compare_documents, parse_threshold, read_baseline
     from .measure import measure
@@ -164,7 +164,7 @@ def write(
     section: dict[str, Any],
     options: RunOptions,
 ) -> None:
-    """Write the trace, the page and the report."""
+    """Write the trace, the HTML page and the report."""
     from ..reports.html import write_report
     from ..reports.trace import write_trace
     from .output import write_bench

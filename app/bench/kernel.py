@@ -1,4 +1,4 @@
-"""Time one kernel at a given shape."""
+"""Time one kernel for a given shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ..reports.report import LayerTable, Report
 def bench_kernel(
     report: Report, name: str, sizes: Mapping[str, str], backend: Backend, verify: bool
 ) -> list[tuple[str, object]]:
-    """Add the row of a kernel to the report and return its timeline. With `verify`, compare its result with NumPy's."""
+    """Add the row of a kernel to the report and return its timeline. With `verify`, compare its result with the NumPy
+    result."""
     case = (float8_case if report.dtype == EIGHT_BITS else kernel_case)(name, dict(sizes))
     timed = (run_kernel if verify else time_kernel)(name, case, backend, report.dtype)
     title = f"{name} {' '.join(f'{key}={size}' for key, size in sizes.items())}"

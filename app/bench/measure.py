@@ -17,13 +17,13 @@ from .subject import BenchSubject
 from .suite import bench_suite
 from .what_if import Values, another_machine
 
-Timelines = list[tuple[str, object]]  # row and timeline, in the order of the launches
+Timelines = list[tuple[str, object]]  # (row name, timeline) pairs, in launch order
 
 
 def measure(subject: BenchSubject, options: RunOptions, started: float, constants: Values) -> tuple[Report, Timelines]:
-    """Return the report and, if the backend keeps them, the timelines.
+    """Return the report and, if the backend records them, the timelines.
 
-    `constants` replace constants of the timing model, by target.
+    `constants` overrides constants of the timing model, by target.
     """
     if subject.suite is not None:
         if (ignored := subject.ignored(options)) and not options.quiet:

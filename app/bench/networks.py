@@ -22,8 +22,8 @@ from .subject import BenchSubject
 def bench_networks(
     report: Report, subject: BenchSubject, backend: Backend, options: RunOptions
 ) -> list[tuple[str, object]]:
-    """Add the layers of one model, or of all bundled ones, to the report, and their lowering if requested; return their
-    timelines."""
+    """Add the layers of one model, or of all bundled models, to the report, together with their lowering if requested;
+    return the timelines."""
     model = subject.model
     names = [model] if model is not None else [bundled.name for bundled in bundled_models()]
     verdicts: list[Verification] = []
@@ -59,9 +59,9 @@ def bench_networks(
 def _bench_network(
     session: Session, verify: bool, calibration: Calibration | None
 ) -> tuple[Result, Verification | None]:
-    """Return the result of one batch. With `verify`, run random inputs and compare with the golden model.
+    """Return the result of one batch. With `verify`, run random inputs and compare the outputs with the golden model.
 
-    A network in 8 bits runs its calibration inputs, since random ones may exceed its scales.
+    An 8-bit network is run on its calibration inputs, since random inputs may exceed the range of its scales.
     """
     if not verify:
         return session.time(session.batch_size), None

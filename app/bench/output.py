@@ -1,4 +1,4 @@
-"""Write the report of a bench, with its additional sections."""
+"""Write the report of a bench, including its additional sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .subject import BenchSubject
 
 
 def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
-    """Return the `bench` section of the JSON document, which later comparisons check against."""
+    """Return the `bench` section of the JSON document, against which later comparisons are checked."""
     networks = subject.suite is None and subject.kernel is None
     batch_size = options.batch_size if networks else None
     return {"kernel": subject.kernel, "shape": subject.sizes, "batch_size": batch_size}
@@ -27,9 +27,11 @@ def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
 def write_bench(
     report: Report, section: dict[str, Any], comparison: BaselineComparison | None, options: RunOptions
 ) -> None:
-    """Write a report like `reports.emit`, with the sections of a bench: fields in JSON, a line each in NDJSON.
+    """Write a report as `reports.emit` does, with the additional sections of a bench: as fields in JSON, as one line
+    each in NDJSON.
 
-    The comparison is also printed as a table, on standard error if standard output has a machine format.
+    The comparison is also printed as a table, on standard error if a machine-readable format is written to standard
+    output.
     """
     output = options.output
     if options.form == "table":

@@ -1,4 +1,4 @@
-"""Subject of a bench."""
+"""The subject of a bench: a model, a kernel or a suite."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _suites() -> list[str]:
 
 
 def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete --shape: return `m=64,k=` and so on, adding the sizes not given yet."""
+    """Complete the value of --shape: return `m=64,k=` and so on, for each size that has not been given yet."""
     from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
 
     given, comma, _ = incomplete.rpartition(",")
@@ -42,7 +42,7 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """Subject of a bench: a model, a kernel or a suite; all bundled models if none is named."""
+    """The subject of a bench: a model, a kernel or a suite. If none is given, all bundled models."""
 
     name: Annotated[
         str | None,
@@ -126,13 +126,14 @@ class BenchSubject:
     ] = None
 
     def named(self) -> BenchSubject:
-        """Return the subject with its model in `model`. UsageError if two models are named."""
+        """Return the subject with `model` set to the model named by either option. Raises UsageError if two models are
+        named."""
         if self.name is not None and self.model is not None:
             raise UsageError(f"{self.name} and --model {self.model} both name a network; give one of them")
         return replace(self, model=self.model if self.name is None else self.name)
 
     def check(self, options: RunOptions, compared: bool) -> None:
-        """Raise UsageError if the options do not apply to the subject."""
+        """Raise UsageError if the options are not applicable to the subject."""
         if self.advise and (self.suite is not None or self.kernel is not None):
             raise UsageError("--advise is for networks; trninfer simulate shows the lines of a kernel")
         if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
@@ -183,7 +184,7 @@ class BenchSubject:
                 raise UsageError(f"--graph and {option} both name {path}; each writes a file of its own")
 
     def ignored(self, options: RunOptions) -> list[str]:
-        """Return the options that were given but have no effect on a suite."""
+        """Return the given options that have no effect on a suite."""
         plain = RunOptions()
         pairs = {
             "--dtype": options.dtype != plain.dtype,
@@ -194,7 +195,8 @@ class BenchSubject:
 
     @property
     def sizes(self) -> dict[str, str] | None:
-        """Return `m=128,n=64` as {"m": "128", "n": "64"}; None without a kernel. UsageError if malformed."""
+        """Parse `m=128,n=64` as {"m": "128", "n": "64"}; return None if no kernel is given. Raises UsageError if the
+        text is malformed."""
         if self.kernel is None:
             return None
         shape: dict[str, str] = {}

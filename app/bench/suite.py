@@ -13,7 +13,8 @@ from ..reports.report import Report
 
 
 def bench_suite(report: Report, suite: str, options: RunOptions, sources: Path | None = None) -> None:
-    """Add the cases of a suite to the report. `sources` is a folder with checkouts of the published kernels."""
+    """Add the cases of a suite to the report. `sources` is a folder that contains checkouts of the published
+    kernels."""
     cases = load_suite(suite)
     report.model = suite
     report.latency_note = None

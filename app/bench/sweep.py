@@ -1,4 +1,4 @@
-"""Time every combination of batch sizes, targets and dtypes."""
+"""Time every combination of batch size, target and dtype."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .what_if import Values, another_machine
 def check_sweep(
     subject: BenchSubject, options: RunOptions, compared: bool, cores: int | None, sizes: bool = False
 ) -> None:
-    """Raise UsageError for options that only a single combination supports."""
+    """Raise UsageError for options that are supported only for a single combination."""
     if subject.suite is not None or subject.kernel is not None:
         raise UsageError("several --batch-size, --target or --dtype, --latency-limit and --cores are for networks")
     if sizes and subject.model is None:
@@ -48,7 +48,7 @@ def check_sweep(
 def bench_sweep(
     subject: BenchSubject, sweep: SweepOptions, options: RunOptions, constants: Values, started: float
 ) -> Report:
-    """Return a report with a point for each combination of each network."""
+    """Return a report with one point for each combination and network."""
     limit = microseconds(sweep.latency_limit)
     names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
     models = [load(name, options.quiet, size) for name in names for size in sweep.input_size or (None,)]

@@ -1,4 +1,4 @@
-"""Options of a bench that accept several values; each combination is timed."""
+"""Options of a bench that accept several values; every combination of the values is timed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..options import RunOptions
 
 DTYPES = get_args(Dtype)
 TARGETS = get_args(Target)
-MOST = 256  # combinations
+MOST = 256  # maximum number of combinations
 
 Values = tuple[Any, ...]
 
 
 def several(read: Callable[[str], Any]) -> Callable[[str | Values], Values]:
-    """Return a parser of comma-separated values without duplicates."""
+    """Return a parser for comma-separated values that removes duplicates."""
 
     def read_all(text: str | Values) -> Values:
-        if isinstance(text, tuple):  # a default
+        if isinstance(text, tuple):  # a default value
             return text
         return tuple(dict.fromkeys(read(part) for part in text.split(",")))
 
@@ -44,7 +44,7 @@ def picture_size(text: str) -> tuple[int, int]:
 
 
 def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
-    """Return a parser for one of several words."""
+    """Return a parser that accepts one of the given words."""
 
     def read(text: str) -> str:
         if text not in allowed:
@@ -68,7 +68,7 @@ def microseconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Options of a sweep. `dtype`, `batch_size` and `target` hold their values in the order given."""
+    """Options of a sweep. `dtype`, `batch_size` and `target` hold their values in the given order."""
 
     dtype: Annotated[
         Any,
@@ -128,16 +128,17 @@ class SweepOptions:
 
     @property
     def is_sweep(self) -> bool:
-        """True if there are several combinations, or if an option requires a sweep."""
+        """Return True if there are several combinations, or if one of the options requires a sweep."""
         count = len(self.dtype) * len(self.batch_size) * len(self.target or (None,))
         return count > 1 or self.input_size is not None or self.latency_limit is not None or self.cores is not None
 
     def first(self, options: RunOptions) -> RunOptions:
-        """Return the options with the first value of each."""
+        """Return the options with the first value of each sweep option."""
         return next(self.combinations(options))
 
     def combinations(self, options: RunOptions) -> Iterator[RunOptions]:
-        """Return the options of every combination, batch sizes varying fastest. UsageError if there are too many."""
+        """Yield the options of every combination; the batch size varies fastest. Raises UsageError if there are too
+        many combinations."""
         targets = self.target or (options.target,)
         if len(self.dtype) * len(self.batch_size) * len(targets) > MOST:
             raise UsageError(f"more than {MOST} combinations of --batch-size, --target and --dtype")

@@ -1,4 +1,4 @@
-"""`bench --set`: predict for a machine with other timing constants."""
+"""`bench --set`: predict times for a machine with different timing constants."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..text import parse_number
 _TARGETS = ("trn1", "trn2", "trn3")
 _MOST_BYTES = 1 << 20  # size limit of a file of constants
 
-Values = dict[str, dict[str, float]]  # by target, then by name
+Values = dict[str, dict[str, float]]  # values of constants by target, then by name
 
 
 def parse_constants(given: Sequence[str]) -> Values:
-    """Return the values of every `--set` by target.
+    """Parse the values of all `--set` options and return them by target.
 
-    `name=value` applies to all targets. `@FILE` names a JSON file: {"name": value, ...} for all targets, or an object
-    that maps targets to such objects. Later values override earlier ones. UsageError for anything else.
+    `name=value` applies to all targets. `@FILE` specifies a JSON file: {"name": value, ...} for all targets, or an
+    object that maps targets to such objects. Later values override earlier ones. Raises UsageError for anything else.
     """
     values: Values = {target: {} for target in _TARGETS}
     named: set[str] = set()
@@ -41,7 +41,7 @@ def parse_constants(given: Sequence[str]) -> Values:
 
 
 def _parse_pair(part: str) -> tuple[str, float]:
-    """Return the name and the number of `name=value`."""
+    """Parse `name=value` and return the name and the number."""
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if not (name and equals and value):
         raise UsageError(
@@ -54,7 +54,7 @@ def _parse_pair(part: str) -> tuple[str, float]:
 
 
 def _read(path: Path) -> Values:
-    """Return the constants in a file, by target."""
+    """Read the constants from a file and return them by target."""
     content = read_small_file(path, f"--set @{path}", _MOST_BYTES)
     try:
         document = json.loads(content)
@@ -76,8 +76,8 @@ def _numbers(path: Path, constants: Any, where: str) -> dict[str, float]:
 
 @contextmanager
 def another_machine(backend: str, target: str | None, constants: Mapping[str, Mapping[str, float]]) -> Iterator[None]:
-    """Use these constants for `target`, or for all targets without one. UsageError if the backend does not predict or a
-    constant is out of range."""
+    """Override these constants for `target`, or for all targets if it is None. Raises UsageError if the backend does
+    not predict times or a constant is out of range."""
     if not constants:
         yield
         return

@@ -1,8 +1,8 @@
-"""Log answers to a file as they arrive, so that neither memory nor an interruption limits their number.
+"""Log predictions to a file as they arrive, so that they need not fit into memory and survive an interruption.
 
-While a run writes to `FILE`, its answers are in `FILE.partial`: first a line with the run's `Identity`, then one line
-of JSON per answer. At the end, FILE is written from it in the requested format, and FILE.partial is removed. After an
-interruption it is kept, and `--resume` continues from it. A run holds a lock on it, so that two runs cannot write to
+While a run writes to `FILE`, its predictions are in `FILE.partial`: a line with the run's `Identity`, then one line
+of JSON per prediction. At the end, FILE is written from it in the requested format, and the log is removed. After an
+interruption the log is kept, and `--resume` continues from it. A run locks its log, so that two runs cannot write to
 the same FILE.
 """
 
@@ -32,40 +32,41 @@ from .states import States
 
 _KIND = "trninfer answers"
 _LOCKED_BYTE = (1 << 31) - 2  # the last byte that Windows can lock; a locked byte cannot be read by others
-_CHUNK = 1 << 20  # bytes per read
-_MAX_LINE = 1 << 28  # bytes per answer; a thousand labels need about 100 kB, a large image 80 MB
+_CHUNK = 1 << 20  # number of bytes per read
+_MAX_LINE = 1 << 28  # bytes per prediction; a thousand labels need about 100 kB, a large image 80 MB
 
 
 class AnswerLog:
-    """Answers in a named log (`open_log`) or in an unnamed temporary file.
+    """Predictions in a named log (`open_log`) or in an unnamed temporary file.
 
-    `count` is the number of answers, `earlier` the number from an earlier run. The inputs of the latter are in
-    `answered`; those from a report, whose names are spelled as in reports, also in `reported`. `changed` counts earlier
-    answers that are ignored because their input's state has changed.
+    `count` is the number of predictions, and `earlier` is the number of those from an earlier run. `answered` contains
+    the inputs of the earlier predictions; `reported` contains the subset that was read from a report, whose names have
+    the spelling of reports. `changed` is the number of earlier predictions that are ignored because the state of their
+    input has changed.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None, states: States | None = None) -> None:
         self._file = file
         self.path = path
         self._states = states
-        self._left_out: set[int] = set()  # end offsets of ignored answers
+        self._left_out: set[int] = set()  # end offsets of ignored predictions
         self.changed = 0
-        self._end = 0  # end of the last whole line
-        self._first = 0  # start of the answers
+        self._end = 0  # offset of the end of the last complete line
+        self._first = 0  # offset of the first prediction
         self.count = 0
         self.earlier = 0
         self.answered: set[str | int] = set()
         self.reported: set[str | int] = set()
-        self.copied = 0  # answers copied from a report
+        self.copied = 0  # number of predictions copied from a report
 
     @classmethod
     def temporary(cls) -> AnswerLog:
-        """Return a log that is deleted with the run."""
+        """Return a log that is deleted at the end of the run."""
         return cls(tempfile.TemporaryFile(buffering=0), None)
 
     def append(self, predictions: Iterable[Prediction], marks: dict[str, Any] | None = None) -> None:
-        """Add answers, each with its `marks` or, by default, the state of its input. OSError if the disk is full;
-        earlier answers are kept."""
+        """Add predictions, each with its `marks` or, by default, with the state of its input. Raises OSError if the
+        disk is full; earlier predictions are kept."""
         lines = [
             json.dumps({**_record(prediction), **(self._marks(prediction.input) if marks is None else marks)}) + "\n"
             for prediction in predictions
@@ -84,7 +85,7 @@ class AnswerLog:
 
     def close(self, keep: bool = False) -> None:
         """Close the log and, unless `keep`, remove its file."""
-        if sys.platform == "win32":  # cannot remove an open file
+        if sys.platform == "win32":  # Windows cannot remove an open file
             self._file.close()
         if self.path is not None and not keep:
             self.path.unlink(missing_ok=True)  # removed under the lock, so that no other run can open it
@@ -98,18 +99,19 @@ class AnswerLog:
         self._first = self._end
 
     def holds_answers(self) -> bool:
-        """True if an interrupted run left answers."""
+        """Return True if an interrupted run left predictions in the log."""
         self._end = os.fstat(self._file.fileno()).st_size
         return len(list(islice(self._records(0), 2))) > 1  # the first line is the identity
 
     def go_on(self, identity: Identity, labels: tuple[str, ...]) -> None:
-        """Take over the answers of an earlier run. A truncated last line is ignored.
+        """Continue from the predictions of an earlier run. A truncated last line is ignored.
 
-        UsageError if that run had another identity, or if a line is not an answer of a network with these labels.
+        Raises UsageError if that run had a different identity, or if a line is not a prediction of a network with these
+        labels.
         """
         self._end = os.fstat(self._file.fileno()).st_size
         header, end = next(self._records(0), (None, 0))
-        if header is None:  # interrupted before any answer
+        if header is None:  # interrupted before the first prediction
             self.begin(identity)
             return
         check_identity(str(self.path), header, identity)
@@ -132,7 +134,7 @@ class AnswerLog:
         self.count = self.earlier = len(self.answered)
 
     def _counts(self, answer: Prediction, marks: dict[str, Any]) -> bool:
-        """True for the first answer to an input that has not changed since."""
+        """Return True if this is the first prediction for the input and the input has not changed since."""
         if answer.input in self.answered:
             return False
         if self._states is None or self._states.is_current(answer.input, marks.get("state"), "reported" in marks):
@@ -141,7 +143,7 @@ class AnswerLog:
         return False
 
     def take_over(self, predictions: Iterable[Prediction], written_ns: int) -> None:
-        """Add answers of an earlier run from its report, written at `written_ns`."""
+        """Add the predictions of an earlier run from its report, which was written at `written_ns`."""
         marks = {"reported": True, "state": {"before": written_ns}}
         for prediction in predictions:
             if self._counts(prediction, marks):
@@ -163,7 +165,7 @@ class AnswerLog:
         self._end += len(content)
 
     def _records(self, position: int) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield the whole lines from `position` on, with their end offsets."""
+        """Yield the complete lines from `position` on, with their end offsets."""
         rest = b""
         while position + len(rest) < self._end and len(rest) < _MAX_LINE:
             self._file.seek(position + len(rest))
@@ -185,9 +187,9 @@ def open_log(
 ) -> AnswerLog:
     """Open and lock the log of a run that writes to `target`.
 
-    With `resume`, it contains the answers of an interrupted run whose inputs are unchanged according to `states`.
-    UsageError if another run holds the lock, if the answers belong to a different kind of run, if there are answers but
-    no `resume`, or if the file is not a log.
+    With `resume`, the log contains the predictions of an interrupted run whose inputs are unchanged according to
+    `states`. Raises UsageError if another run holds the lock, if the predictions belong to a different kind of run, if
+    there are predictions but `resume` is False, or if the file is not a log.
     """
     path = Path(f"{target}{PARTIAL}")
     try:
@@ -220,7 +222,8 @@ def open_log(
 
 
 def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
-    """Return a record of any origin as an answer of a network with these labels; None if it is not one."""
+    """Convert a record of any origin to a prediction of a network with these labels, or return None if it is not
+    one."""
     try:
         answer = _prediction(record)
     except (KeyError, TypeError, ValueError):
@@ -245,14 +248,14 @@ def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
 
 
 def _is_sound(output: OutputAnswer) -> bool:
-    """True if one of several outputs has the field types of an answer."""
+    """Return True if the fields of one of several outputs have the types of a prediction."""
     numbers = (output.probability, *(chance.probability for chance in output.top), *(output.values or ()))
     finite = all(number is None or (type(number) is float and math.isfinite(number)) for number in numbers)
     return finite and type(output.name) is str and (output.label is None) == (output.values is not None)
 
 
 def _record(prediction: Prediction) -> dict[str, Any]:
-    """Return an answer as a line of the log; the inverse of `_prediction`."""
+    """Return a prediction as a line of the log; the inverse of `_prediction`."""
     record = answer_record(prediction)
     if prediction.map is not None:
         record["preview"] = prediction.map.preview
@@ -280,7 +283,7 @@ def _prediction(record: dict[str, Any]) -> Prediction:
 
 
 def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of each output of an answer."""
+    """Return the fields of each output of a prediction."""
     values = record.get("values")
     return {
         "label": record["label"],
@@ -292,7 +295,7 @@ def _answer_fields(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open_locked(path: Path, target: Path) -> BinaryIO:
-    """Open the file of a log, empty or as an earlier run left it, and lock it."""
+    """Open the file of a log, which is empty or contains the predictions of an earlier run, and lock it."""
     writing = flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW")
     while True:
         file = os.fdopen(os.open(path, writing, 0o666), "r+b", buffering=0)
@@ -316,11 +319,11 @@ def _lock(file: BinaryIO, target: Path) -> None:
     except BlockingIOError:
         raise UsageError(f"{target}: another run is writing to it") from None
     except OSError:
-        return  # a file system without locks, such as some network mounts
+        return  # the file system does not support locks, as on some network mounts
 
 
 def _try_lock(file: BinaryIO) -> None:
-    """Lock a file until it is closed. BlockingIOError if another process holds the lock."""
+    """Lock a file until it is closed. Raises BlockingIOError if another process holds the lock."""
     try:
         import fcntl
     except ImportError:

@@ -1,6 +1,6 @@
-"""Carry answers from the network to the report without holding them all in memory.
+"""Pass predictions from the network to the report without holding all of them in memory.
 
-CSV and NDJSON are streamed to standard output. Other formats wait in an `AnswerLog` until the report is complete.
+CSV and NDJSON are streamed to standard output. Other formats are stored in an `AnswerLog` until the report is complete.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from .states import States
 
 
 class AnswerOutput(Protocol):
-    """Destination of answers."""
+    """Destination of predictions."""
 
-    earlier: int  # answers taken over from an interrupted run
-    on_screen: bool  # answers are streamed to a terminal, so no progress bar can be drawn
+    earlier: int  # number of predictions reused from an interrupted run
+    on_screen: bool  # predictions are streamed to a terminal, so no progress bar can be drawn
 
     def add(self, predictions: Sequence[Prediction]) -> bool:
-        """Add answers; return True if more are wanted."""
+        """Add predictions; return True if more are accepted."""
 
     def answered(self) -> set[str | int]:
-        """Return the inputs that an interrupted run has answered."""
+        """Return the inputs for which an interrupted run made predictions."""
 
     def reported(self) -> set[str | int]:
-        """Return those of them known from a report, by their names in reports."""
+        """Return the subset of `answered` that was read from a report, by their names in reports."""
 
     def __iter__(self) -> Iterator[Prediction]:
-        """Iterate over all answers, if they are kept."""
+        """Iterate over all predictions, if they are stored."""
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
-        """Write the report with all answers; tables show `shown` labels of each, if given."""
+        """Write the report with all predictions; tables show `shown` labels of each, if given."""
 
 
 @contextlib.contextmanager
 def open_answers(
     options: AnswerOptions, identity: Identity, labels: tuple[str, ...], states: States | None
 ) -> Iterator[AnswerOutput]:
-    """Open the destination of a run's answers. `states` identifies inputs that are unchanged since an earlier run.
+    """Open the destination of a run's predictions. `states` identifies inputs that are unchanged since an earlier run.
 
-    If the run ends before its report is written, answers on their way to a file are kept. UsageError if --resume is
-    impossible.
+    If the run ends before its report is written, predictions that are being written to a file are kept. Raises
+    UsageError if --resume is impossible.
     """
     form, output = options.form, options.output
     if output is None or is_special(output):
@@ -74,7 +74,7 @@ def open_answers(
 
 
 class _Streamed:
-    """Answers that are written as they arrive and not kept."""
+    """Predictions that are written as they arrive and not stored."""
 
     earlier = 0
 
@@ -116,7 +116,7 @@ class _Streamed:
 
 
 class _Logged:
-    """Answers that are kept in a file until the report is complete."""
+    """Predictions that are stored in a file until the report is complete."""
 
     on_screen = False
 
@@ -164,7 +164,7 @@ class _Logged:
 
 
 def _rows(answer: Prediction) -> list[Prediction]:
-    """Return the table rows of an answer, one per label; the first has the input's name."""
+    """Return the table rows of a prediction, one per label; only the first row contains the input's name."""
     names = (answer.input, *[""] * (len(answer.top) - 1))
     return [
         Prediction(name, chance.label, chance.class_index, chance.probability, ())
@@ -173,7 +173,7 @@ def _rows(answer: Prediction) -> list[Prediction]:
 
 
 def _print_beside(report: Report, quiet: bool) -> None:
-    """Print tables and unusable inputs on standard error, in addition to a machine format."""
+    """Print tables and unusable inputs to standard error, in addition to a machine-readable format."""
     from ..reports import table as report_table
 
     if not quiet:
@@ -209,7 +209,7 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     try:
         yield log
     except BaseException:
-        keep = log.count > log.copied  # copied answers are still in the report
+        keep = log.count > log.copied  # copied predictions are still in the report
         log.close(keep)
         if keep:
             complain(

@@ -1,4 +1,4 @@
-"""Read answers back from a finished report, for `--resume`."""
+"""Read predictions back from a finished report, for `--resume`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from ..reports.machine import PREDICTION_COLUMNS
 from .answer_log import check_prediction
 from .identity import Identity, check_identity
 
-_MAX_LINE = 1 << 28  # bytes
+_MAX_LINE = 1 << 28  # maximum number of bytes per line
 
 
 def read_finished(
     path: Path, form: AnswerFormat, identity: Identity, labels: tuple[str, ...], change: Change = as_is
 ) -> Iterator[Prediction]:
-    """Return the answers in a CSV or NDJSON report of a network with these labels; `change` is applied to CSV cells.
+    """Yield the predictions in a CSV or NDJSON report of a network with these labels; `change` is applied to CSV cells.
 
-    A truncated last line is ignored, and so are errors, whose inputs are tried again. A CSV has only an answer's first
-    label. UsageError for other files, and for a report with other options.
+    A truncated last line is ignored, and so are errors, since their inputs are processed again. A CSV file contains
+    only the first label of a prediction. Raises UsageError for other files, and for a report of a run with different
+    options.
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
-    if form not in allowed:  # a CSV lacks pictures without boxes, and masks
+    if form not in allowed:  # CSV contains neither pictures without boxes nor masks
         raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be added to")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
@@ -60,7 +61,7 @@ def _ndjson_records(path: Path, identity: Identity) -> Iterator[tuple[int, Any]]
 
 
 def _csv_records(path: Path, identity: Identity, change: Change) -> Iterator[tuple[int, Any]]:
-    limit = csv.field_size_limit(_MAX_LINE)  # embeddings are long
+    limit = csv.field_size_limit(_MAX_LINE)  # since embeddings are long
     try:
         reader = csv.reader(line.decode() for line in _whole_lines(path))
         if next(reader, None) != list(PREDICTION_COLUMNS):
@@ -77,14 +78,14 @@ def _csv_records(path: Path, identity: Identity, change: Change) -> Iterator[tup
 
 
 def _is_numbered(identity: Identity) -> bool:
-    """True if inputs are rows without an id."""
+    """Return True if inputs are rows without ids."""
     return identity["command"] == "ffnn" and identity.get("id") is None
 
 
 def _csv_record(
     name: str, label: str, index: str, probability: str, error: str, *, rows: bool
 ) -> dict[str, Any] | None:
-    """Return the fields of an answer, whose input is a number for rows; None for an error."""
+    """Return the fields of a prediction, whose input is a number if `rows` is True, or None for an error."""
     if error:
         return None
     values = not index  # the network outputs values rather than labels

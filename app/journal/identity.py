@@ -1,4 +1,5 @@
-"""Identity of a run: everything that its answers depend on, so that a resumed run produces the same ones."""
+"""The identity of a run: everything that its predictions depend on, so that a resumed run produces the same
+predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ...models.files import Model
 from ...runtime.backend import BackendInfo
 from ..errors import UsageError
 
-Identity = dict[str, Any]  # command, model, weights, dtype, backend, target, top_k and such
+Identity = dict[str, Any]  # command, model, weights, dtype, backend, target, top_k and others
 
 
 def identify(command: str, model: Model, backend: BackendInfo, dtype: str, top_k: int) -> Identity:
@@ -31,7 +32,7 @@ def identify(command: str, model: Model, backend: BackendInfo, dtype: str, top_k
 
 
 def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> None:
-    """Raise UsageError if the answers in the file `name` were made with a different identity."""
+    """Raise UsageError if the predictions in the file `name` were made with a different identity."""
     for key, value in identity.items():
         if key in earlier and earlier[key] != value:
             what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}

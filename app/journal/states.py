@@ -1,4 +1,4 @@
-"""State of a picture's file when it was answered, so that `--resume` notices changes."""
+"""The state of a picture's file at the time of its prediction, from which `--resume` detects changes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..errors import UsageError
 from ..options import ResumeCheck
 from ..text import spell
 
-_EXAMPLE = re.compile(r"\[[0-9]+\]$")  # an example of an array file: x.npy[3]
+_EXAMPLE = re.compile(r"\[[0-9]+\]$")  # suffix of an example in an array file: x.npy[3]
 _CHUNK = 1 << 20  # bytes per read while hashing
 
 
 class States(Protocol):
-    """States of inputs, stored with their answers."""
+    """The states of inputs, which are stored with their predictions."""
 
     def take(self, name: str | int) -> dict[str, Any] | None:
-        """Return the state of an input when it was read; None if unknown."""
+        """Return the state of an input when it was read, or None if it is unknown."""
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
-        """True if an input is still in the state in which it was answered. If `reported`, its name is spelled as in
-        reports."""
+        """Return True if an input is still in the state it had at the time of its prediction. If `reported`, its name
+        has the spelling used in reports."""
 
 
 class FileStates:
-    """States of files: size and modification time, and for the check `hash` the SHA-256 of the contents.
+    """The states of files: size and modification time, plus the SHA-256 of the contents for the check `hash`.
 
-    The state is taken before the file is read: a file that changes meanwhile is answered again rather than missed.
+    The state is recorded before the file is read, so that a file that changes in between is processed again.
     """
 
     def __init__(self, paths: Sequence[str], check: ResumeCheck) -> None:
@@ -41,7 +41,7 @@ class FileStates:
         self._by_spelling: dict[str, list[str]] | None = None
 
     def watch(self, paths: Sequence[str]) -> Iterator[str]:
-        """Yield the paths after taking the state of each."""
+        """Record the state of each path, then yield the path."""
         for path in paths:
             state = self._state(path, contents=self._check == "hash")
             if state is not None:
@@ -49,15 +49,16 @@ class FileStates:
             yield path
 
     def take(self, name: str | int) -> dict[str, Any] | None:
-        """Return the state of a file, or of the one that holds an example, when it was handed out."""
+        """Return the state of a file, or of the array file that contains an example, when it was yielded."""
         path = str(name)
         if path in self._noted:
             return self._noted.pop(path)
         return self._noted.get(_EXAMPLE.sub("", path))
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
-        """True unless the file is one of these and has changed. An answer of a report says no more of its file than
-        that it is older. UsageError if hashes are to be compared and an answer comes with none."""
+        """Return True unless the file is one of the watched files and has changed. For a prediction from a report, the
+        file only has to be older than the report. Raises UsageError if hashes are to be compared and a prediction has
+        none."""
         paths = self._paths_of(str(name), reported)
         if self._check == "name" or not paths:
             return True
@@ -79,7 +80,7 @@ class FileStates:
         return all(now[key] == state.get(key) for key in ("size", "changed_ns"))
 
     def _paths_of(self, name: str, reported: bool) -> list[str]:
-        """Return the files that a name may refer to: several if a report spells their names alike."""
+        """Return the files that a name may refer to: several if their names have the same spelling in reports."""
         if self._by_spelling is None:
             self._by_spelling = {}
             for path in self._paths:
@@ -93,7 +94,7 @@ class FileStates:
 
     @staticmethod
     def _state(path: str, contents: bool) -> dict[str, Any] | None:
-        """Return the state of a readable file, else None; errors are reported when the file is read."""
+        """Return the state of a readable file, or None; errors are reported later, when the file is read."""
         try:
             if not contents:
                 status = os.stat(path)

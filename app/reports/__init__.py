@@ -1,1 +1,1 @@
-"""Reports of commands: tables, machine formats, HTML pages, comparisons with earlier runs, timelines."""
+"""Reports of commands: tables, machine-readable formats, HTML pages, comparisons with earlier runs, and timelines."""

@@ -13,7 +13,7 @@ from .resources import short
 
 
 def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
-    """Print, for each network, what a faster resource would save, and numbered advice."""
+    """Print, for each network, the time that faster resources would save, and numbered advice."""
     for each in networks:
         table = new_table(f"{each.network}: a resource twice as fast")
         table.add_column("resource")

@@ -1,4 +1,5 @@
-"""Print the areas of class maps and the intersection over union of classes; areas also as CSV records."""
+"""Print the areas of class maps and the intersection over union of classes; the areas are also available as CSV
+records."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from .console import BOX, cell, new_table, print_line
 from .report import Report
 
 AREA_COLUMNS = ("input", "label", "class_index", "pixels", "share", "error")
-SHOWN_AREAS = 8  # rows per picture; the remaining areas are summed in one row
+SHOWN_AREAS = 8  # maximum number of rows per picture; the remaining areas are summed in one row
 SHOWN_CLASSES = 20  # if there are more classes, those with the lowest IoU are shown
 
 
 def area_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
-    """Return a record of AREA_COLUMNS for each class of a picture called `name`."""
+    """Return one record of AREA_COLUMNS per class of the picture `name`."""
     return [{"input": name, **vars(area)} for area in (answer.map.areas if answer.map is not None else ())]
 
 
 def print_areas(console: Console, report: Report) -> None:
-    """Print a row for each of the largest classes of a picture."""
+    """Print one row for each of the largest classes of a picture."""
     if not report.predictions:
         return
     table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -57,14 +58,14 @@ def map_score_line(score: MapScore) -> str:
 
 
 def worst_ious(score: MapScore, most: int) -> list[ClassIou]:
-    """Return the indices of at most `most` classes, lowest IoU first if some are left out."""
+    """Return at most `most` classes, in order of increasing IoU if some are left out."""
     if len(score.classes) <= most:
         return list(score.classes)
     return sorted(score.classes, key=lambda each: each.iou)[:most]
 
 
 def print_map_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of maps, if there is one; with `quiet`, without the table of classes."""
+    """Print the score of class maps, if there is one; with `quiet`, omit the table of classes."""
     score = report.map_score
     if score is None:
         return

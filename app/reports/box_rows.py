@@ -1,4 +1,4 @@
-"""Boxes as CSV records and as COCO results."""
+"""Convert boxes to CSV records and to COCO results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOX_COLUMNS = ("input", "label", "class_index", "confidence", "x1", "y1", "x2", 
 
 
 def box_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
-    """Return a record of BOX_COLUMNS for each box of a picture called `name`."""
+    """Return one record of BOX_COLUMNS per box of the picture `name`."""
     return [
         {"input": name, **{key: value for key, value in vars(box).items() if key in BOX_COLUMNS}}
         for box in answer.boxes or ()
@@ -21,7 +21,7 @@ def box_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
 
 
 def coco_chunks(answers: Iterable[Prediction], annotations: Annotations) -> Iterator[str]:
-    """Yield COCO's results file in pieces, one entry per line."""
+    """Yield the results file in COCO's format in pieces, one entry per line."""
     separator = "[\n"
     for answer in answers:
         for entry in coco_entries(answer, annotations):

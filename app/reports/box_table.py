@@ -11,12 +11,12 @@ from ..text import count
 from .console import BOX, cell, new_table, print_line
 from .report import Report
 
-SMALL_CONFIDENCE = 0.01  # COCO evaluates practically all boxes; limits below this are close enough
+SMALL_CONFIDENCE = 0.01  # COCO evaluates nearly all boxes; confidence limits below this value have little effect
 SHOWN_CLASSES = 20  # if there are more classes, those with the lowest precision are shown
 
 
 def print_boxes(console: Console, report: Report) -> None:
-    """Print a row for each box, and one for each picture without boxes."""
+    """Print one row for each box, and one row for each picture without boxes."""
     if not report.predictions:
         return
     table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -49,7 +49,7 @@ def score_line(score: BoxScore, limits: Limits | None) -> str:
 
 
 def print_box_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of boxes, if there is one; with `quiet`, without the table of classes."""
+    """Print the score of boxes, if there is one; with `quiet`, omit the table of classes."""
     score = report.box_score
     if score is None:
         return

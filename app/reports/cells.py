@@ -18,12 +18,12 @@ _FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
 def as_is(cell: str) -> str:
-    """Return a cell unchanged, for programs and files."""
+    """Return a cell unchanged, as required by programs and files."""
     return cell
 
 
 def guard(cell: str) -> str:
-    """Prefix an apostrophe if a spreadsheet would read the cell as a formula."""
+    """Prepend an apostrophe if a spreadsheet would interpret the cell as a formula."""
     return f"'{cell}" if _may_be_formula(cell) else cell
 
 
@@ -33,7 +33,7 @@ def unguard(cell: str) -> str:
 
 
 def change_of(form: str, output: Path | None, safe: bool) -> Change:
-    """Return the change made to CSV cells written to `output` (None: standard output)."""
+    """Return the function applied to CSV cells that are written to `output` (None: standard output)."""
     on_terminal = form == "csv" and _is_terminal(output)
     if safe:
         return (lambda cell: printable(guard(cell))) if on_terminal else guard
@@ -41,7 +41,8 @@ def change_of(form: str, output: Path | None, safe: bool) -> Change:
 
 
 def _may_be_formula(cell: str) -> bool:
-    """True if a cell, after any apostrophes, starts like a formula and is neither numeric nor a single character."""
+    """Return True if a cell, after any leading apostrophes, starts like a formula and is neither a number nor a single
+    character."""
     bare = cell.lstrip("'")
     if len(bare) < 2 or bare[0] not in _FORMULA:
         return False

@@ -1,4 +1,4 @@
-"""Compare the predictions, AWS's estimates and measured times of a self-test archive: a table and records."""
+"""Compare the predictions, AWS's estimates and the measured times of a self-test archive, as a table and as records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _USE = ("kernel", "engine", "busy, predicted", "busy, AWS's estimate")
 
 
 def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[str] | None) -> str:
-    """Return a table of times, a table of engines if AWS's utilization is known, and a line for each kernel that
-    explains the error of the prediction."""
+    """Return a table of times, a table of engines if AWS's utilization is known, and one line per kernel that explains
+    the error of the prediction."""
     times = [
         (
             _name(each),
@@ -47,6 +47,6 @@ def _name(each: ComparedKernel) -> str:
 
 
 def _shares(each: ComparedKernel) -> dict[str, tuple[float | None, float | None]]:
-    """Return the utilization of each engine, as predicted and as estimated by AWS."""
+    """Return the utilization of each engine: the predicted one and AWS's estimate."""
     engines = dict.fromkeys((*each.engines, *each.aws_engines))
     return {engine: (each.engines.get(engine), each.aws_engines.get(engine)) for engine in engines}

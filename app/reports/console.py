@@ -1,4 +1,4 @@
-"""Tables as text for 80 columns or wider, in ASCII for terminals of any kind."""
+"""Format tables as text for 80 columns or more, in ASCII so that every terminal can display them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rich.text import Text
 from ...inference import palette
 from ..text import printable, wrapped
 
-ONE_LINE = 80  # minimum width at which a row of figures is one line
-TIGHT = 70  # below this width, records are printed one value per line
-HEADING = 14  # width at which a heading wraps
-NAME = 24  # minimum width of names; columns of figures are dropped first
+ONE_LINE = 80  # minimum width at which a row of figures is printed on one line
+TIGHT = 70  # below this width, each value of a record is printed on its own line
+HEADING = 14  # width at which a heading is wrapped
+NAME = 24  # minimum width of names; columns of figures are dropped before names are shortened
 GAP = 2  # spaces between columns
-NARROW = 40  # minimum layout width; a narrower window wraps the lines
-WIDE = 200  # width for files and pipes
+NARROW = 40  # minimum layout width; in a narrower window, the terminal wraps the lines
+WIDE = 200  # line width for files and pipes
 
 _ENCODING = ContextVar("encoding of what is printed to", default="utf-8")
 
@@ -33,8 +33,8 @@ BOX = Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 
 
 def render_records(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], stream: IO[str] | None) -> str:
-    """Return a plain table of records whose last column uses the remaining width; below TIGHT columns, one value per
-    line."""
+    """Return a plain table of records whose last column fills the remaining width; below TIGHT columns, each value is
+    on its own line."""
 
     def fill(console: Console) -> None:
         if console.width < TIGHT:
@@ -68,7 +68,7 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     console = Console(
         file=text,
         width=max(width, NARROW),
-        height=1,  # unused by tables; without it, rich reads the environment, which may hold anything
+        height=1,  # unused by tables; otherwise rich reads it from the environment, which may be invalid
         force_terminal=terminal,
         color_system="auto" if terminal else None,
         highlight=False,
@@ -85,7 +85,7 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
 
 
 def new_table(title: str | None = None) -> Table:
-    """Return a table without columns. A title wraps at the width of the table."""
+    """Return a table without columns. A long title is wrapped to the width of the table."""
     return Table(
         title=None if title is None else cell(title, "bold"),
         title_justify="left",
@@ -98,19 +98,20 @@ def new_table(title: str | None = None) -> Table:
 
 
 def cell(value: str, style: str = "") -> Text:
-    """Return literal text: no markup, no control characters, unprintable characters escaped."""
+    """Return literal text: markup is not interpreted, and control and unprintable characters are escaped."""
     return Text(printable(value, _ENCODING.get()), style)
 
 
 def print_line(console: Console, message: str, style: str = "") -> None:
-    """Print a message, wrapped at words."""
+    """Print a message, wrapped at word boundaries."""
     for line in wrapped(cell(message).plain, console.width):
         console.print(Text(line, style), soft_wrap=True)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table of figures: heading, cells and rank. The highest rank is dropped first."""
+    """A column of a table of figures: its heading, cells and rank. The column with the highest rank is dropped
+    first."""
 
     heading: str
     cells: Sequence[Text]
@@ -119,7 +120,7 @@ class Column:
 
     @property
     def lines(self) -> list[str]:
-        """Return the heading, wrapped into lines."""
+        """Return the lines of the wrapped heading."""
         return textwrap.wrap(self.heading, HEADING) or [""]
 
     @property
@@ -129,10 +130,10 @@ class Column:
 
 
 def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bool = False) -> None:
-    """Print a table with one line per row; the first column has names.
+    """Print a table with one line per row; the first column contains names.
 
-    If not all columns fit, those of the highest rank are left out and named in a line below; `wide` shows all. Below
-    ONE_LINE columns the name is on its own line, above its figures.
+    If not all columns fit, those with the highest ranks are omitted and listed in a line below the table; `wide` shows
+    all columns. Below ONE_LINE columns, the name is on a separate line above its figures.
     """
     stacked = console.width < ONE_LINE and not wide
     names, *figures = columns
@@ -173,7 +174,7 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
 
 
 def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
-    """Return the columns that fit into `room` after dropping the highest ranks; at least one is kept."""
+    """Return the columns that fit into `room` after those with the highest ranks are dropped; at least one is kept."""
     shown = list(columns)
     while len(shown) > 1 and _width(shown) > room:
         shown.remove(max(shown, key=lambda column: column.rank))
@@ -185,7 +186,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _level(column: Column, level: int, height: int) -> str:
-    """Return a line of a heading, aligned at the bottom of `height` lines."""
+    """Return one line of a heading, aligned with the bottom of `height` lines."""
     return ([""] * (height - len(column.lines)) + column.lines)[level]
 
 
@@ -196,7 +197,7 @@ def _set(text: Text, width: int, right: bool) -> Text:
 
 
 def _shortened(text: Text, width: int) -> Text:
-    """Return the text, with its middle cut out if it is long: layer names differ at their ends."""
+    """Return the text, with its middle replaced if it is too long, since layer names differ at their ends."""
     if text.cell_len <= width:
         return text
     head = (width - 2) // 3

@@ -14,7 +14,8 @@ from .report import Report
 
 
 def emit(report: Report, form: ReportFormat, output: Path | None, quiet: bool, csv_safe: bool = False) -> None:
-    """Write a report to `output` or standard output; with a machine format, also print its tables on standard error."""
+    """Write a report to `output` or standard output; with a machine-readable format, also print its tables to standard
+    error."""
     from . import machine as report_machine
     from . import table as report_table
 
@@ -29,7 +30,7 @@ def emit(report: Report, form: ReportFormat, output: Path | None, quiet: bool, c
 
 
 def emit_rows(rows: list[dict[str, Any]], command: str, form: Format, output: Path | None) -> None:
-    """Write plain records (models, machine checks) in a machine format."""
+    """Write plain records (models, machine checks) in a machine-readable format."""
     from . import machine as report_machine
 
     write_output(report_machine.render_rows(rows, command, form, change_of(form, output, False)), output)

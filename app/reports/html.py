@@ -1,4 +1,4 @@
-"""`--report`: write the results of a command as one self-contained HTML page that loads nothing."""
+"""`--report`: write the results of a command as a single self-contained HTML page that loads no external resources."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def write_report(
     timelines: Sequence[tuple[str, Any]] = (),
     comparison: BaselineComparison | None = None,
 ) -> None:
-    """Write a report as an HTML page, atomically; do nothing without a path.
+    """Write a report as an HTML page, atomically; do nothing if there is no path.
 
-    `timelines` are (row, `Launch.timeline`) pairs of consecutive launches, as in `Session.timelines` if the backend
-    keeps them; without them the page has no timeline. UsageError if the file is not writable.
+    `timelines` are (row name, `Launch.timeline`) pairs of consecutive launches, as in `Session.timelines` if the
+    backend records them; without them, the page contains no timeline. Raises UsageError if the file is not writable.
     """
     if path is None:
         return
@@ -74,7 +74,7 @@ def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """Number the names that occur more than once."""
+    """Append a number to each name that occurs more than once."""
     counts: dict[str, int] = {}
     found = []
     for name in names:

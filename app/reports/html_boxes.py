@@ -12,11 +12,11 @@ from .report import Report
 from .thumbnails import drawn_thumbnail
 
 SHOWN_PICTURES = 48
-SHOWN_BOXES = 12  # boxes listed as text per picture
+SHOWN_BOXES = 12  # maximum number of boxes listed as text per picture
 
 
 def boxes_section(report: Report) -> Markup:
-    """Return a section with the first pictures and their boxes."""
+    """Return a section that shows the first pictures with their boxes."""
     shown = report.predictions[:SHOWN_PICTURES]
     total = len(report.predictions) if report.answer_count is None else report.answer_count
     more = f"The first {len(shown)} of {total:,} pictures." if len(shown) < total else None
@@ -29,7 +29,7 @@ def boxes_section(report: Report) -> Markup:
 
 
 def _figure(answer: Prediction) -> Markup:
-    """Return a picture with its boxes, and a line for each of the first boxes."""
+    """Return a picture with its boxes, and one line of text for each of the first boxes."""
     boxes = answer.boxes or ()
     source = drawn_thumbnail(str(answer.input), boxes, answer.size)
     lines = [
@@ -54,7 +54,7 @@ def _figure(answer: Prediction) -> Markup:
 
 
 def box_score_section(report: Report) -> Markup | None:
-    """Return the mean average precision by class; None if boxes were not scored."""
+    """Return the mean average precision by class, or None if boxes were not scored."""
     score = report.box_score
     if score is None:
         return None

@@ -1,4 +1,4 @@
-"""Charts that need no script: where the time goes, and the roofline."""
+"""Charts that require no script: the distribution of time, and the roofline."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 960, 470
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 20, 56
-_PARTS = (0.55, 0.35, 0.75, 0.2)  # candidate positions of the label on a sloping roof
-RING = 1.1  # minimum ratio of executed to model FLOPs at which both are drawn
+_PARTS = (0.55, 0.35, 0.75, 0.2)  # candidate positions of the label along a sloping roof, as fractions
+RING = 1.1  # minimum ratio of executed FLOPs to model FLOPs at which both are drawn
 _FP32_PASSES = 4  # passes of the PE array per float32 matmul (peak fp32 FLOPS in AWS's architecture guides)
 
 
@@ -27,7 +27,7 @@ def bound_class(layer: LayerTiming) -> str:
 
 
 def time_bar(table: LayerTable) -> Markup:
-    """Return a bar of a network's time, a segment per layer, coloured by its bound."""
+    """Return a bar of the time of a network, with one segment per layer, coloured by its bound."""
     total = table.total_us
     segments = []
     for layer in table.layers:
@@ -52,7 +52,7 @@ def time_bar(table: LayerTable) -> Markup:
 
 
 def resource_bar(critical: Mapping[str, float]) -> Markup:
-    """Return a bar of the critical path, a segment per resource, and a line with the figures."""
+    """Return a bar of the critical path, with one segment per resource, and a line of figures."""
     total = sum(critical.values()) or 1.0
     parts = by_size(critical)
     segments = [
@@ -84,7 +84,7 @@ def bound_legend(layers: Sequence[LayerTiming]) -> Markup:
 
 
 def resource_legend(resources: Collection[str], lead: str = "colours") -> Markup:
-    """Return a legend of the colours of some resources, in the order of `TITLES`."""
+    """Return a legend of the colours of resources, in the order of `TITLES`."""
     names = (*TITLES.items(), ("unknown", "none: overlapped by other rows, or unknown"))
     items = [element("li", element("span", class_=f"swatch {key}"), name) for key, name in names if key in resources]
     return element("ul", element("li", lead), items, class_="legend")
@@ -92,7 +92,7 @@ def resource_legend(resources: Collection[str], lead: str = "colours") -> Markup
 
 @dataclass(frozen=True)
 class Roof:
-    """A limit: FLOP/s, or bytes/s if `slope`."""
+    """A performance limit: in FLOP/s, or in bytes/s if `slope`."""
 
     name: str
     value: float
@@ -101,7 +101,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Point:
-    """A layer on the roofline: FLOP/byte, FLOP/s of the model, and FLOP/s of the PE array (0 if unknown)."""
+    """A layer on the roofline: FLOP/byte, FLOP/s of the model, and FLOP/s executed by the PE array (0 if unknown)."""
 
     name: str
     intensity: float
@@ -129,8 +129,8 @@ def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
 
 
 def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
-    """Return the layers with both arithmetic and traffic, and the names of the others, which have no place on the
-    chart."""
+    """Return the layers that have both arithmetic and memory traffic, and the names of the others, which cannot be
+    shown on the chart."""
     found, without = [], []
     total = sum(table.total_us for table in tables)
     for table in tables:
@@ -148,12 +148,12 @@ def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
 
 
 def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -> Markup:
-    """Return the roofline as SVG, log-log: each layer is a circle whose area is its share of the time."""
+    """Return the roofline as SVG, with logarithmic axes: each layer is a circle whose area is its share of the time."""
     limits = roofs(target, dtype)
     layers, without = points(tables)
     axes = _Axes(layers, limits)
     marks = [*axes.grid()]
-    circles = [  # smaller circles on top
+    circles = [  # smaller circles are drawn last
         (point, axes.x(point.intensity), axes.y(point.rate), 4 + 14 * math.sqrt(point.share))
         for point in sorted(layers, key=lambda point: -point.share)
     ]
@@ -215,8 +215,8 @@ def _describe(point: Point, kind: str) -> str:
 def _free_place(
     x: float, y: float, radius: float, width: float, taken: list[tuple[float, float, float, float]]
 ) -> tuple[float, float, float, float] | None:
-    """Return a free place (left, top, right, bottom) for a label of this width beside its circle; None if there is
-    none."""
+    """Return a free position (left, top, right, bottom) for a label of this width next to its circle, or None if there
+    is none."""
     for left, top in (
         (x + radius + 4, y - 7),
         (x - radius - 4 - width, y - 7),
@@ -231,12 +231,12 @@ def _free_place(
 
 
 class _Axes:
-    """Axes of the chart, FLOP per byte and FLOP/s; both include all points and the ridge."""
+    """The axes of the chart, in FLOP/byte and FLOP/s; both ranges include all points and the ridge point."""
 
     def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
         flat = [roof.value for roof in limits if not roof.slope]
         ridge = max(flat) / min(roof.value for roof in limits if roof.slope)
-        # At least two decades left of the ridge and below the lowest flat roof, even if few layers are there.
+        # Show at least two decades left of the ridge and below the lowest flat roof, even if they contain few layers.
         intensities = [*(point.intensity for point in layers), ridge / 100, ridge]
         rates = [*(point.rate for point in layers), *(p.hardware_rate for p in layers if p.hardware_rate)]
         rates += [min(flat) / 100, max(flat)]
@@ -254,7 +254,7 @@ class _Axes:
         return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
     def grid(self) -> list[Markup]:
-        """Return lines and labels at the decades."""
+        """Return the grid lines and labels at powers of ten."""
         marks = []
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         for decade in range(self.low[0], math.floor(self.high[0]) + 1):
@@ -273,7 +273,8 @@ class _Axes:
         return marks
 
     def roof(self, roof: Roof, limits: Sequence[Roof], circles: Sequence[tuple[float, float, float]]) -> Markup:
-        """Return a roof as a line up to the highest of the other kind, labelled where no circle is in the way."""
+        """Return a roof as a line up to the highest roof of the other kind, with a label at a position not covered by
+        circles."""
         peak = max(other.value for other in limits if not other.slope)
         highest = roof.value == max(other.value for other in limits if other.slope == roof.slope)
         if roof.slope:

@@ -1,4 +1,4 @@
-"""Build HTML and SVG with escaping, and format the units of reports."""
+"""Build escaped HTML and SVG, and format the units of reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EMPTY = ("meta", "img", "path", "rect", "circle", "line")  # void elements: no 
 
 
 class Markup(str):
-    """Text that is HTML already and is not escaped again."""
+    """Text that is already HTML and is not escaped again."""
 
     __slots__ = ()
 
@@ -23,8 +23,8 @@ Content: TypeAlias = "str | Iterable[Content] | None"
 def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
     """Return an element; plain strings are escaped, None is skipped.
 
-    Attributes are named as in Python: a trailing underscore is dropped, other underscores become hyphens. None and
-    False omit the attribute; True gives it no value.
+    Attribute names are written as in Python: a trailing underscore is dropped, and other underscores become hyphens.
+    None and False omit the attribute; True produces an attribute without a value.
     """
     words = [tag]
     for key, value in attributes.items():
@@ -37,7 +37,7 @@ def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
 
 
 def fragment(*content: Content) -> Markup:
-    """Concatenate contents."""
+    """Concatenate several contents."""
     parts: list[Markup] = []
     for item in content:
         if item is None:
@@ -52,7 +52,7 @@ def fragment(*content: Content) -> Markup:
 
 
 def _safe(text: str) -> str:
-    """Escape text for HTML; control characters and stray bytes are spelled out."""
+    """Escape text for HTML; control characters and undecodable bytes are written as escape sequences."""
     return escape(printable(text), quote=True)
 
 

@@ -1,4 +1,4 @@
-"""Charts of SBUF and PSUM use during a launch, with the tiles at the peak."""
+"""Charts of the SBUF and PSUM use during a launch, and tables of the tiles that are live at the peak."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .html_tables import Heading, cell, table
 from .resources import short
 
 _WIDTH, _HEIGHT, _LEFT, _FOOT = 1000, 130, 84, 22
-_MOST_POINTS = 1000  # limit for a curve, which keeps the maximum per pixel
+_MOST_POINTS = 1000  # maximum number of groups of points in a curve; each group is represented by its maximum
 SHOWN_TILES = 6
 SHOWN_LINES = 12
 _TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
 
 
 def memory_section(run: Any) -> Markup:
-    """Return both memories of a launch: a curve, and the tiles alive at the peak."""
+    """Return the charts of both memories of a launch: a curve, and the tiles that are live at the peak."""
     parts = [_memory(run, region) for region in ("sbuf", "psum")]
     lead = "Bytes per partition of live tiles (from first write to last access) over the scheduled launch."
     return element(
@@ -73,7 +73,8 @@ def _memory(run: Any, region: str) -> Markup:
 
 
 def _least(run: Any, region: str, peak_bytes: int) -> str:
-    """Return a sentence on the peak in the kernel's own order, the SBUF figure of all tables, if it is smaller."""
+    """Return a sentence on the peak in the kernel's program order, which is the SBUF figure of all tables, if that peak
+    is smaller."""
     least = run.memory.sbuf_bytes
     if region != "sbuf" or least >= peak_bytes:
         return ""
@@ -84,7 +85,7 @@ def _least(run: Any, region: str, peak_bytes: int) -> str:
 
 
 def _curve(use: Any, end: float, title: str) -> Markup:
-    """Return the curve of bytes over time, with a line for the capacity if the curve comes near it."""
+    """Return the curve of bytes in use over time, with a line for the capacity if the curve comes close to it."""
     high = max(use.peak_bytes, 1)
     top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
 
@@ -114,7 +115,7 @@ def _curve(use: Any, end: float, title: str) -> Markup:
 
 
 def _thinned(points: Any) -> list[tuple[float, int]]:
-    """Return the points, reduced to the highest and last of each of _MOST_POINTS groups."""
+    """Return the points reduced to the highest and the last point of each of _MOST_POINTS groups."""
     step = -(-len(points) // _MOST_POINTS)
     if step <= 1:
         return list(points)
@@ -127,12 +128,12 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 
 
 def _spent(critical: Mapping[str, float]) -> str:
-    """Return the resources on which the time of a line was spent, largest first."""
+    """Return the resources on which the time of a source line was spent, largest first."""
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 
 def line_section(runs: Any) -> Markup | None:
-    """Return the source lines of kernels with their critical time; None if no launch has lines."""
+    """Return the source lines of kernels with their critical time, or None if no launch has source lines."""
     headings: list[Heading] = [
         ("line", False), ("source", False), ("critical us", True), ("spent on", False), ("busy us", True),
         ("instructions", True),

@@ -1,4 +1,4 @@
-"""The HTML page of `--report`: its sections in order, with the style and script from the files in this folder."""
+"""The HTML page of `--report`: its sections in order, with the style sheet and script from the files in this folder."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison
     from .report import Report
 
-# Nothing may be loaded: even if a displayed name were taken for markup, it could not request anything.
+# Nothing may be loaded: even if a displayed name were interpreted as markup, it could not cause a request.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-ONE_LAUNCH = "run_network"  # kernel of a row that represents a launch of all layers
+ONE_LAUNCH = "run_network"  # kernel name of a row that represents a single launch of all layers
 
 _TERMS = (
     ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
@@ -47,7 +47,7 @@ _PREDICTED_TERMS = (
 
 
 def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison: BaselineComparison | None) -> str:
-    """Return the whole page; see `html.write_report`."""
+    """Return the complete page; see `html.write_report`."""
     name = report.model or " and ".join(table.title.partition(":")[0] for table in report.tables)
     title = f"trninfer {report.command}: {name}"
     body = element(
@@ -113,7 +113,7 @@ def _header(report: Report, name: str) -> Markup:
 
 
 def _label(report: Report) -> str:
-    """Return the kind of times: "predicted" or "measured, host round trip"."""
+    """Return the kind of the times: "predicted" or "measured, host round trip"."""
     return report.latency_label or report.latency_kind
 
 
@@ -144,7 +144,7 @@ def _tiles(report: Report) -> Markup | None:
 
 
 def _rows_tile(report: Report) -> tuple[str, str]:
-    """Return the number of rows, and the unit of a row."""
+    """Return the number of rows, and the unit that a row represents."""
     kernels = [row.kernel for table in report.tables for row in table.layers]
     count = len(kernels) - kernels.count(ONE_LAUNCH)
     if ONE_LAUNCH in kernels:
@@ -154,7 +154,7 @@ def _rows_tile(report: Report) -> tuple[str, str]:
 
 
 def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | None:
-    """Return the results of checks, and the errors."""
+    """Return the results of the checks, and the errors."""
     lines: list[Markup] = []
 
     def line(passed: bool, text: str) -> None:
@@ -214,7 +214,7 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
 
 
 def _is_of_kernels(report: Report, timelines: Sequence[tuple[str, Any]]) -> bool:
-    """True if the page shows single kernels, whose source lines are useful to the reader."""
+    """Return True if the page shows individual kernels, whose source lines are relevant to the reader."""
     return report.command == "simulate" or (report.model is None and len(timelines) == 1)
 
 

@@ -1,4 +1,4 @@
-"""Scores on an HTML page: a table of classes, and the confusion matrix in shades."""
+"""Scores on an HTML page: a table of classes, and a shaded confusion matrix."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .html_markup import Markup, element
 from .report import Report
 from .score_table import ratio, score_line, worst_classes
 
-MATRIX_CLASSES = 40  # limit for showing the whole confusion matrix
+MATRIX_CLASSES = 40  # maximum number of classes for which the whole confusion matrix is shown
 SHOWN_CLASSES = 60
 SHOWN_CONFUSIONS = 30
 _COLUMNS = ("label", "inputs", "precision", "recall", "F1")
 
 
 def score_section(report: Report) -> Markup | None:
-    """Return the score of a report; None if answers were not scored."""
+    """Return the score of a report, or None if predictions were not scored."""
     if report.map_score is not None:
         return _map_section(report.map_score)
     score = report.score
@@ -29,7 +29,7 @@ def score_section(report: Report) -> Markup | None:
 
 
 def _map_section(score: MapScore) -> Markup:
-    """Intersection over union of the classes of maps."""
+    """Return the intersection over union of the classes of class maps."""
     rows = [
         element(
             "tr",

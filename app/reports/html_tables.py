@@ -1,4 +1,4 @@
-"""Tables of an HTML page: readable without a script, sortable by a click on a heading with one."""
+"""Tables of an HTML page. They are readable without a script; with one, a click on a heading sorts the rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, NetworkAdvice, Report
 
-SHOWN_AREAS = 6  # areas per picture
+SHOWN_AREAS = 6  # maximum number of areas shown per picture
 
-Heading = tuple[str, bool]  # text, True for a column of numbers
+Heading = tuple[str, bool]  # heading text, and True for a column of numbers
 
 
 def cell(text: str, value: float | None = None, class_: str | None = None) -> Markup:
-    """Return a cell; one with a number is right-aligned and sorts by it."""
+    """Return a cell; a cell with a number is right-aligned and sorted by the number."""
     number = None if value is None else f"{value:.17g}"
     return element("td", text, class_="num" if class_ is None and number else class_, data_value=number)
 
@@ -59,7 +59,7 @@ def table(
 
 
 def layer_table(layers: LayerTable, label: str) -> Markup:
-    """Return a table with a row per kernel launch. `label` is the kind of its times."""
+    """Return a table with one row per kernel launch. `label` states the kind of the times."""
     columns = layer_columns(layers, label)
     rows = [element("tr", [_layer_cell(column, row, layers) for column in columns]) for row in layers.layers]
     foot = []
@@ -103,7 +103,7 @@ def _quantity_cell(value: float, unit: str) -> Markup:
 
 
 def comparison_table(comparison: BaselineComparison) -> Markup:
-    """Return a table of each row's change from the baseline."""
+    """Return a table of the change of each row relative to the baseline."""
     headings: list[Heading] = [
         ("layer", False), ("baseline us", True), ("now us", True), ("change", True), ("", False),
     ]  # fmt: skip
@@ -128,7 +128,7 @@ def _compared(row: ComparedRow) -> Markup:
 
 
 def worker_table(cores: Cores, label: str) -> Markup:
-    """Return a table of the workers that answered, with their times and how long the busiest one made them wait."""
+    """Return a table of the workers that ran batches, with their times, absolute and relative to the busiest worker."""
     lines = [
         element(
             "tr",
@@ -186,7 +186,7 @@ def what_if_table(advice: NetworkAdvice) -> Markup:
 
 
 def sweep_table(points: Sequence[SweepPoint]) -> Markup:
-    """Return a table with a row per batch size, target and dtype, and bars of the throughput."""
+    """Return a table with one row per batch size, target and dtype, and bars for the throughput."""
     cores = next((point.cores for point in points if point.cores is not None), None)
     shapes = any(point.input_shape for point in points)
     headings: list[Heading] = [
@@ -230,13 +230,13 @@ def sweep_table(points: Sequence[SweepPoint]) -> Markup:
 
 
 def _starred(point: SweepPoint) -> str:
-    """Format the batch size, with a star at the best one."""
+    """Format the batch size, with a star for the best one."""
     return f"{point.batch_size} \u2605" if point.best else str(point.batch_size)
 
 
 def answer_table(report: Report) -> Markup:
-    """Return the first SHOWN_ANSWERS answers, beside small pictures where the inputs are pictures, then the inputs that
-    could not be answered."""
+    """Return the first SHOWN_ANSWERS predictions, with thumbnails if the inputs are pictures, followed by the inputs
+    for which no prediction could be made."""
     shown = report.predictions[:SHOWN_ANSWERS]
     pictures = report.command in ("classify", "segment")
     rows = [
@@ -277,7 +277,7 @@ def _picture(answer: Prediction, report: Report) -> Markup:
 
 
 def _areas(found: ClassMap, report: Report) -> Markup:
-    """Return the largest classes of a picture, each after its colour."""
+    """Return the largest classes of a picture, each preceded by its colour."""
     items = []
     for area in found.areas[:SHOWN_AREAS]:
         swatch = element("i", style=f"background:{class_color(area.class_index, report.map_labels)}")

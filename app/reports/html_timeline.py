@@ -1,7 +1,7 @@
-"""The engine timeline of a page: consecutive launches, thinned to what a browser can draw at once.
+"""The engine timeline of a page: consecutive launches, reduced to a number of blocks that a browser can draw quickly.
 
-Nothing is dropped: instructions of one engine that start close together are merged into one block, which shows their
-number and the time that the engine was busy.
+Nothing is dropped: instructions of one engine that start close together are merged into one block, which shows the
+number of instructions and the time for which the engine was busy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..text import printable
 from .html_charts import resource_legend
 from .html_markup import Markup, element, fragment, microseconds
 
-MAX_BLOCKS = 20_000  # limit per page: about 800 KB, drawn within a frame or two
-MAX_LANES = 6  # DMA queues per direction; further ones share the last lane
-BINS = 480  # columns of the static picture for print and without scripts
+MAX_BLOCKS = 20_000  # maximum number per page: about 800 KB, drawn within one or two frames
+MAX_LANES = 6  # maximum number of lanes for DMA queues per direction; further queues share the last lane
+BINS = 480  # columns of the static picture, used in print and without scripts
 _PACKAGE = Path(__file__).resolve().parents[2]
-_ROUNDING_NS = 1e-3  # apparent overlap of two instructions due to rounding
+_ROUNDING_NS = 1e-3  # tolerance for an apparent overlap of two instructions due to rounding
 
 ENGINES = {
     "tensor": "Tensor Engine",
@@ -33,7 +33,7 @@ ENGINES = {
 
 
 class InstructionSpan(NamedTuple):
-    """An instruction; times in nanoseconds from the start of the first launch."""
+    """An instruction; times are in nanoseconds from the start of the first launch."""
 
     start: float
     end: float
@@ -46,7 +46,7 @@ class InstructionSpan(NamedTuple):
 
 @dataclass
 class Block:
-    """An instruction, or `count` merged ones that keep their engine busy for `busy` nanoseconds."""
+    """An instruction, or `count` merged instructions during which the engine is busy for `busy` nanoseconds."""
 
     start: float
     end: float
@@ -60,7 +60,7 @@ class Block:
 
 
 class LaunchSpan(NamedTuple):
-    """A launch: its row's name, its start, the start of the kernel's own work, and its end, in nanoseconds."""
+    """A launch: the name of its row, its start, the start of the kernel itself, and its end, in nanoseconds."""
 
     name: str
     start: float
@@ -78,14 +78,14 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Launches and their tracks."""
+    """The launches and their tracks."""
 
     launches: tuple[LaunchSpan, ...]
     tracks: tuple[Track, ...]
 
     @property
     def total_ns(self) -> float:
-        """Return the end of the last launch."""
+        """Return the end time of the last launch."""
         return self.launches[-1].end if self.launches else 0.0
 
     @property
@@ -95,8 +95,8 @@ class Timeline:
 
 
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
-    """Join the timelines of consecutive (name, `simulator.Run`) pairs. The layers of a run are shown by name, like
-    launches."""
+    """Concatenate the timelines of consecutive (name, `simulator.Run`) pairs. The layers of a run are shown by name,
+    like launches."""
     launches: list[LaunchSpan] = []
     tracks: dict[tuple[str, int], list[InstructionSpan]] = {}
     clock = 0.0
@@ -145,7 +145,7 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
 
 
 def _track(engine: str) -> tuple[str, int]:
-    """Map `dma load 9` to ("dma load", 5): further queues share the last lane. A prefix "core 1 " is kept."""
+    """Map `dma load 9` to ("dma load", 5), since further queues share the last lane. A prefix "core 1 " is kept."""
     if engine in ENGINES or engine.rpartition(" ")[2] in ENGINES:
         return engine, 0
     kind, _, number = engine.rpartition(" ")
@@ -153,14 +153,14 @@ def _track(engine: str) -> tuple[str, int]:
 
 
 def _place(key: tuple[str, int]) -> tuple[str, int, int]:
-    """Return the sort key of a track: the critical path, then each core's engines and DMA queues."""
+    """Return the sort key of a track: the critical path first, then the engines and DMA queues of each core."""
     core, kind = _core_of(key[0])
     order = ("critical", *ENGINES, "dma load", "dma store")
     return ("" if kind == "critical" else core), order.index(kind), key[1]
 
 
 def _core_of(kind: str) -> tuple[str, str]:
-    """Split `core 1 dma load` into ("core 1 ", "dma load"); the first is "" with one core."""
+    """Split `core 1 dma load` into ("core 1 ", "dma load"); the first part is "" if there is only one core."""
     return (kind[:7], kind[7:]) if kind.startswith("core ") else ("", kind)
 
 
@@ -174,7 +174,7 @@ def _title(kind: str, lane: int) -> str:
 
 
 def _short(line: tuple[str, int]) -> str:
-    """Return the kernel's file name and line without its folder."""
+    """Return the kernel's file name, without its folder, and the line number."""
     if not line[0]:
         return ""
     path = PurePath(line[0])
@@ -183,10 +183,10 @@ def _short(line: tuple[str, int]) -> str:
 
 
 def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
-    """Return the blocks of each track, at most `limit` in all, and the merge resolution in nanoseconds.
+    """Return the blocks of each track, at most `limit` in total, and the merge resolution in nanoseconds.
 
-    The resolution is 0 if only DMA queues that share a lane were merged; otherwise the finest grid of 1, 2, 4, ... ns
-    that meets the limit is used.
+    The resolution is 0 if only DMA queues that share a lane were merged. Otherwise, the finest grid of 1, 2, 4, ... ns
+    that satisfies the limit is used.
     """
     resolution = 0.0
     while True:
@@ -197,8 +197,8 @@ def thin(timeline: Timeline, limit: int) -> tuple[list[list[Block]], float]:
 
 
 def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
-    """Merge spans, ordered by start, into blocks: spans of one launch that overlap or start in the same cell of
-    a grid."""
+    """Merge spans, ordered by start time, into blocks: spans of one launch are merged if they overlap or start in the
+    same grid cell."""
     blocks: list[Block] = []
     for span in spans:
         last = blocks[-1] if blocks else None
@@ -220,7 +220,7 @@ def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
 
 
 def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
-    """Return the timeline section: the canvas with its data, a static picture, and a note on merged blocks."""
+    """Return the timeline section: a canvas with its data, a static picture, and a note on merged blocks."""
     blocks, resolution = thin(timeline, MAX_BLOCKS)
     shown = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
     told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
@@ -264,7 +264,8 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
 
 
 def used_resources(timeline: Timeline) -> set[str]:
-    """Return the resources whose colours the timeline shows: engines, DMA, and those on the critical path."""
+    """Return the resources whose colours appear in the timeline: engines, DMA, and the resources on the critical
+    path."""
     steps = {span.op.partition(":")[0] for track in timeline.tracks if track.kind == "critical" for span in track.spans}
     return steps | {"dma_bandwidth" if track.kind == "dma" else track.kind for track in timeline.tracks} - {"critical"}
 
@@ -278,7 +279,7 @@ def _spoken(timeline: Timeline, kind: str) -> str:
 
 
 def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
-    """Return the data of the canvas; times in nanoseconds, each text stored once."""
+    """Return the data of the canvas; times are in nanoseconds, and each string is stored once."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
@@ -307,12 +308,12 @@ def _json(timeline: Timeline, blocks: list[list[Block]]) -> Markup:
         "tracks": tracks,
         "texts": list(texts),
     }
-    # A script element ends at the first "</script", regardless of context.
+    # A script element ends at the first "</script", even within a string.
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def utilisation(timeline: Timeline) -> Markup:
-    """Draw the utilization of each engine over time, one row each, 1000 units wide."""
+    """Draw the utilization of each engine over time, with one row per engine, 1000 units wide."""
     edges = np.linspace(0.0, timeline.total_ns, BINS + 1)
     height, gap = 34, 10
     rows: list[Markup] = []
@@ -345,8 +346,8 @@ def utilisation(timeline: Timeline) -> Markup:
 
 
 def _shares(intervals: list[tuple[float, float]], edges: np.ndarray) -> np.ndarray:
-    """Return the fraction (0..1) of each bin, between edges [n + 1], covered by disjoint ordered intervals: float64
-    [n]."""
+    """Return the fraction (0..1) of each bin between edges [n + 1] that is covered by disjoint ordered intervals, as
+    float64 [n]."""
     if not intervals or edges[-1] <= 0:
         return np.zeros(len(edges) - 1)
     bounds = np.maximum.accumulate(np.array(intervals, np.float64).ravel())  # start, end, start, end, ...

@@ -1,6 +1,6 @@
-"""The columns of a table of layers, described once for the terminal, the page and Markdown.
+"""The columns of a table of layers, defined once for the terminal, the page and Markdown.
 
-CSV and JSON hold the fields of `LayerTiming` themselves, without units or rounding.
+CSV and JSON contain the fields of `LayerTiming` directly, without units or rounding.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class LayerColumn:
     heading: str
     kind: Kind
     text: Callable[[LayerTiming], str]
-    value: Callable[[LayerTiming], float | None] | None = None  # sort key on the page; None sorts by the text
-    rank: int = 0  # a narrow terminal drops the highest ranks first
-    total: Callable[[Sequence[LayerTiming]], float] | None = None  # the value in the last row, if it adds up
+    value: Callable[[LayerTiming], float | None] | None = None  # sort key on the page; None: sort by the text
+    rank: int = 0  # on a narrow terminal, columns with the highest rank are dropped first
+    total: Callable[[Sequence[LayerTiming]], float] | None = None  # value in the totals row, if the column has a total
     unit: Callable[[float], str] = microseconds
 
     @property
     def is_number(self) -> bool:
-        """True if cells are right-aligned."""
+        """Return True if cells are right-aligned."""
         return self.value is not None
 
 
 def layer_columns(table: LayerTable, label: str) -> list[LayerColumn]:
     """Return the columns of a table whose times are of kind `label`: "predicted", or "measured, host round trip".
 
-    Columns without a value in any row are left out. Measured times have a bandwidth only where the time on the device
-    is known.
+    Columns without a value in any row are omitted. Measured times have a bandwidth only if the time on the device is
+    known.
     """
     total = table.total_us
     is_predicted = label.startswith("predicted")
@@ -84,7 +84,7 @@ def layer_columns(table: LayerTable, label: str) -> list[LayerColumn]:
 
 
 def markdown_table(table: LayerTable, label: str) -> str:
-    """Return a table of layers in GitHub's Markdown, with its title above and the total below."""
+    """Return a table of layers in GitHub-flavoured Markdown, with its title above and the total below."""
     columns = layer_columns(table, label)
     last = [_total(column, table.layers) for column in columns]
     rows = [[column.text(row) for column in columns] for row in table.layers]

@@ -1,4 +1,4 @@
-"""Reports for programs: JSON (schema_version 1, report.schema.json), NDJSON and CSV."""
+"""Machine-readable reports: JSON (schema_version 1, report.schema.json), NDJSON and CSV."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ PREDICTION_COLUMNS = ("input", "label", "class_index", "probability", "error")
 
 
 def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
-    """Return a report as JSON (one document), NDJSON (one object per line, with a `type`), CSV (answers, or layers) or
-    Markdown (layer tables).
+    """Return a report as JSON (one document), NDJSON (one object per line, with a `type`), CSV (predictions, or layers)
+    or Markdown (tables of layers).
 
     `change` is applied to text cells of a CSV.
     """
@@ -46,8 +46,8 @@ def render(report: Report, form: ReportFormat, change: Change = as_is) -> str:
 def chunks(
     report: Report, form: Format | Literal["coco"], answers: Iterable[Prediction], change: Change = as_is
 ) -> Iterator[str]:
-    """Yield the report in pieces, with `answers` in place of its own; each answer is in memory only while it is
-    written."""
+    """Yield the report in pieces, with `answers` instead of the predictions in the report; each prediction is in memory
+    only while it is written."""
     if form == "coco":
         assert report.coco is not None
         yield from coco_chunks(answers, report.coco)
@@ -72,17 +72,17 @@ def chunks(
 
 
 def begin(form: Format, command: str) -> str:
-    """Return the text before the answers in CSV and NDJSON."""
+    """Return the text that precedes the predictions in CSV and NDJSON."""
     return _csv(_columns(command), []) if form == "csv" else ""
 
 
 def _columns(command: str) -> tuple[str, ...]:
-    """Return the columns of a command's answers in CSV."""
+    """Return the columns of a command's predictions in CSV."""
     return {"detect": BOX_COLUMNS, "segment": AREA_COLUMNS}.get(command, PREDICTION_COLUMNS)
 
 
 def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
-    """Return answers in CSV or NDJSON, one per line; in CSV, one line per box or area."""
+    """Return predictions in CSV or NDJSON, one per line; in CSV, one line per box or area."""
     answers = tuple(answers)
     if form == "csv" and any(answer.boxes is not None for answer in answers):
         lines = [line for answer in answers for line in box_lines(answer, _input_text(answer.input))]
@@ -99,7 +99,7 @@ def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = a
 
 
 def end(report: Report, form: Format, change: Change = as_is) -> str:
-    """Return the text after the answers in CSV and NDJSON: errors and, in NDJSON, layers and a summary."""
+    """Return the text that follows the predictions in CSV and NDJSON: errors and, in NDJSON, layers and a summary."""
     document = to_document(report)
     if form == "csv":
         problems = [{"input": problem["input"], "error": problem["message"]} for problem in document["errors"]]
@@ -185,7 +185,8 @@ def _run_sections(report: Report) -> dict[str, Any]:
 
 
 def _network_sections(report: Report) -> dict[str, Any]:
-    """Return the optional sections of records: answers labelled none, advice, lowering, sweep and suite."""
+    """Return the optional sections that consist of records: predictions labelled none, advice, lowering, sweep and
+    suite."""
     document: dict[str, Any] = {} if report.none is None else {"none": dataclasses.asdict(report.none)}
     for name in ("advice", "lowering", "sweep", "suite"):
         records = getattr(report, name)
@@ -207,7 +208,7 @@ def _scores(report: Report) -> dict[str, Any]:
 
 
 def _floor(table: LayerTable) -> dict[str, Any]:
-    """Return the lower bound of a network's time, and the ratio of its time to it."""
+    """Return the lower bound of the time of a network, and the ratio of its time to the bound."""
     floor = table.floor
     assert floor is not None
     network = table.prefix.removesuffix("/") or None
@@ -225,7 +226,7 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
     rows = []
     for row in comparison.rows:
         record = {**dataclasses.asdict(row), "ratio": row.ratio, "passed": row.passed}
-        record["error"] = row.error if math.isfinite(row.error) else None  # JSON has no infinity
+        record["error"] = row.error if math.isfinite(row.error) else None  # JSON cannot represent infinity
         rows.append(record)
     return {
         "passed": comparison.passed,
@@ -237,7 +238,8 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
 
 
 def prediction_record(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as in the document: `outputs` by name if there are several, and boxes if there are any."""
+    """Return a prediction as a record of the document: with `outputs` by name if there are several, and boxes if there
+    are any."""
     record = _named(answer_record(prediction))
     outputs = record.pop("outputs")
     if outputs:
@@ -250,7 +252,7 @@ def _input_text(name: str | int) -> str | int:
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record whose `input` and `message` are valid Unicode; several inputs become an object."""
+    """Return a record whose `input` and `message` are valid Unicode; several inputs are represented as an object."""
     name = record["input"]
     if isinstance(name, InputNames):
         record["input"] = {key: spell(source) for key, source in name.sources.items()}
@@ -262,7 +264,7 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_chunks(document: dict[str, Any], answers: Iterable[Prediction]) -> Iterator[str]:
-    """Yield the document as json.dumps would write it, inserting the answers one by one."""
+    """Yield the document as json.dumps would write it, inserting the predictions one by one."""
     head, tail = json.dumps({**document, "predictions": []}, indent=2).split('"predictions": []', 1)
     yield f'{head}"predictions": ['
     separator = "\n    "
@@ -282,7 +284,7 @@ def _csv(columns: tuple[str, ...], rows: list[dict[str, Any]], change: Change = 
         plain.writeheader()
     for row in rows:
         cells = {key: _cell(value, change) for key, value in row.items()}
-        # Most readers treat a lone carriage return as a line end, but the csv module does not quote it.
+        # Most readers treat a lone carriage return as a line ending, but the csv module does not quote it.
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
         (quoted if has_return else plain).writerow(cells)
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""`bench --graph`: draw a network from top to bottom, layers coloured by time."""
+"""`bench --graph`: draw a network from top to bottom, with layers coloured by time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .html_markup import Markup, element, fragment, microseconds
 from .report import LayerTable
 
 _WIDTH, _HEIGHT, _DOWN, _GAP, _LANE, _EDGE, _TOP = 216, 58, 30, 18, 16, 24, 64
-_LETTERS = 30  # longest label that fits into a box
+_LETTERS = 30  # maximum length of a label, so that it fits into a box
 _LIGHT, _DARK = palette.SURFACES_LIGHT, palette.SURFACES_DARK
-# Renderers without style sheets use the light colours in the attributes.
+# Renderers that ignore style sheets use the light colours in the attributes.
 _STYLE = (
     "@media screen and (prefers-color-scheme: dark) {"
     f" .back {{ fill: {_DARK['card']} }} text {{ fill: {_DARK['ink']} }}"
@@ -28,7 +28,7 @@ Slot = tuple[str, str, int]  # a layer ("", name, 0), or an edge crossing a row:
 
 @dataclass(frozen=True)
 class GraphTitle:
-    """Title above a drawn network: `kind` is "predicted" or "measured"."""
+    """The title above a drawn network; `kind` is "predicted" or "measured"."""
 
     kind: str
     target: str
@@ -37,7 +37,8 @@ class GraphTitle:
 
 
 def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
-    """Return an SVG of the network; each layer shows its name, kind, example shape and microseconds."""
+    """Return an SVG of the network; each layer shows its name, its kind, the shape of one example, and its time in
+    microseconds."""
     times = {row.name: row.latency_us for row in table.layers}
     names = {INPUT, *(layer.name for layer in network.layers)}
     rows = _arrange(network)
@@ -78,8 +79,8 @@ def _warmest(times: Mapping[str, float], names: set[str]) -> float:
 
 
 def _arrange(network: Network) -> list[list[Slot]]:
-    """Return rows of layers, each below all its inputs, with a lane in every row that an edge crosses. Slots of a row
-    are ordered by the mean position of their inputs."""
+    """Return rows of layers, each below all of its inputs, with a lane in every row that an edge crosses. The slots of
+    a row are ordered by the mean position of their inputs."""
     ranks = {INPUT: 0}
     rows: dict[int, list[Slot]] = {0: [("", INPUT, 0)]}
     above: dict[Slot, list[Slot]] = {}
@@ -119,7 +120,7 @@ def _centres(row: list[Slot]) -> dict[Slot, float]:
 
 
 def _places(rows: list[list[Slot]]) -> dict[Slot, tuple[float, float]]:
-    """Return the top centre of each slot."""
+    """Return the coordinates of the centre of each slot's top edge."""
     return {
         slot: (x, _TOP + rank * (_HEIGHT + _DOWN)) for rank, row in enumerate(rows) for slot, x in _centres(row).items()
     }
@@ -128,7 +129,7 @@ def _places(rows: list[list[Slot]]) -> dict[Slot, tuple[float, float]]:
 def _edge(
     reader: str, read: str, rows: list[list[Slot]], places: Mapping[Slot, tuple[float, float]], width: float
 ) -> Markup:
-    """Return the path from a layer down through its lanes to a reader."""
+    """Return the path from a layer down through its lanes to a layer that reads it."""
     x, y = places["", read, 0]
     words = [f"M{x + width / 2:.1f} {y + _HEIGHT:.0f}"]
     start = x
@@ -137,7 +138,7 @@ def _edge(
         a, b, half = start + width / 2, stop + width / 2, _DOWN / 2
         words.append(f"C{a:.1f} {top - half:.0f} {b:.1f} {top - half:.0f} {b:.1f} {top:.0f}V{top + _HEIGHT:.0f}")
         start = stop
-    path = " ".join(words).rpartition("V")[0]  # the path ends at the top of its reader
+    path = " ".join(words).rpartition("V")[0]  # the path ends at the top of the layer that reads it
     return element("path", d=path, fill="none", stroke=_LIGHT["faint"], stroke_width=1.2, class_="edge")
 
 

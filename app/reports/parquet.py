@@ -1,4 +1,4 @@
-"""Write answers as a Parquet file with pyarrow, if it is installed."""
+"""Write predictions to a Parquet file with pyarrow, if it is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ROWS_AT_ONCE = 10_000
 
 
 def import_pyarrow() -> Any:
-    """Return the module `pyarrow`, with `parquet`. UsageError with an installation hint if it is missing."""
+    """Return the module `pyarrow`, with `parquet` imported. Raises UsageError with an installation hint if it is
+    missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -32,11 +33,12 @@ def import_pyarrow() -> Any:
 def write_parquet(
     path: Path, answers: Iterable[Prediction], errors: Sequence[InputProblem] = (), option: str = "--output"
 ) -> None:
-    """Write answers atomically, one row each, then a row for each input that could not be answered.
+    """Write predictions atomically, one row each, followed by one row for each input for which no prediction could be
+    made.
 
     Columns: input (text, or the number of a row), label, class_index, probability, error; values (a list) instead of
-    these three if the network outputs values; outputs (JSON) if it has several outputs. UsageError if the file is not
-    writable.
+    label, class_index and probability if the network outputs values; outputs (JSON) if it has several outputs. Raises
+    UsageError if the file is not writable.
     """
     pyarrow = import_pyarrow()
     remaining = iter(answers)

@@ -1,8 +1,8 @@
-"""`bench --compare`: compare the times of a bench with an earlier one, and find regressions.
+"""`bench --compare`: compare the times of a bench with an earlier one, and detect regressions.
 
 Both are JSON documents of schema_version 1, both measured or both predicted, of networks, the same kernel at the same
-shape, or a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed and nothing counts as
-a regression.
+shape, or a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed and nothing is
+considered a regression.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..text import printable
 from .resources import TITLES, short
 
 DEFAULT_THRESHOLD = "5%"
-MAX_BYTES = 64 << 20  # limit for a baseline; a bench of a hundred layers takes 40 KB
+MAX_BYTES = 64 << 20  # maximum size of a baseline in bytes; a bench of a hundred layers takes 40 KB
 
 
-MOST_REASONS = 2  # number of resources shown with a row's change,
-LEAST_REASON_US = 0.005  # except those printed as 0.00
+MOST_REASONS = 2  # maximum number of resources shown with the change of a row,
+LEAST_REASON_US = 0.005  # except resources whose change would be printed as 0.00
 _COMPARABLE = ("model", "target", "dtype", "batch_size")
 
 
 class _Time(NamedTuple):
-    """A row's time, and its critical time by resource, in microseconds."""
+    """The time of a row, and its critical time by resource, in microseconds."""
 
     us: float
     critical: dict[str, float]
@@ -40,8 +40,8 @@ class _Time(NamedTuple):
 class ComparedRow:
     """A layer, or a case of a suite.
 
-    `change` is relative to the baseline (0.05: 5 % slower), None if one side is missing. `critical` is the change of
-    each resource's critical time in microseconds, if both sides have it.
+    `change` is relative to the baseline (0.05: 5 % slower), or None if the row is missing on one side. `critical` is
+    the change of the critical time of each resource in microseconds, if it is known on both sides.
     """
 
     name: str
@@ -61,9 +61,9 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """All rows, with the total as an additional one. A regression is a change beyond the threshold (0.05 for 5 %).
+    """All rows, with the total as an additional row. A regression is a change beyond the threshold (0.05 for 5 %).
 
-    `differences` lists what the two sides do not share; times are per input if batch sizes differ.
+    `differences` lists the properties that differ between the two sides; times are per input if batch sizes differ.
     """
 
     baseline: str
@@ -75,7 +75,7 @@ class BaselineComparison:
 
     @property
     def passed(self) -> bool:
-        """True if neither a row nor the total got slower by more than the threshold."""
+        """Return True if neither a row nor the total became slower by more than the threshold."""
         return not any(row.status == "regression" for row in (*self.rows, self.total))
 
     def section(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class BaselineComparison:
 
 
 def parse_threshold(text: str) -> float:
-    """Parse `5%` as 0.05. UsageError without the percent sign, since the number might be a fraction."""
+    """Parse `5%` as 0.05. Raises UsageError if there is no percent sign, since the number might be a fraction."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", text)
     if match is None:
         raise UsageError(f"--threshold {text!r}: not a percentage, as in 5% or 0.5%")
@@ -106,7 +106,7 @@ def parse_threshold(text: str) -> float:
 
 
 def read_baseline(path: Path) -> dict[str, Any]:
-    """Return the document of an earlier bench. UsageError if the file is something else."""
+    """Return the document of an earlier bench. Raises UsageError if the file is anything else."""
     name = f"--compare {path}"
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: not a regular file")
@@ -127,8 +127,8 @@ def read_baseline(path: Path) -> dict[str, Any]:
 def compare_documents(
     document: dict[str, Any], baseline: dict[str, Any], path: Path, threshold: float
 ) -> BaselineComparison:
-    """Compare a bench's document with a baseline row by row. UsageError listing all differences if they are not
-    comparable."""
+    """Compare a bench's document with a baseline row by row. If they are not comparable, raises UsageError with a list
+    of all differences."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
         raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; the two are not compared")
@@ -151,7 +151,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _what_is_wrong(document: Any) -> str | None:
-    """Return the first reason why a document is not a bench; None if it is one."""
+    """Return the first reason why a document is not a bench, or None if it is one."""
     if not isinstance(document, dict) or document.get("schema_version") != 1:
         return "its schema_version is not 1"
     if document.get("command") != "bench":
@@ -185,13 +185,13 @@ def _time_key(document: dict[str, Any]) -> str:
 
 
 def _times(document: dict[str, Any], inputs: int) -> dict[str, _Time]:
-    """Return the time of each row per input."""
+    """Return the time per input of each row."""
     rows = document["suite"] if "suite" in document else document["layers"]
     return {row["name"]: _Time(float(row[_time_key(document)]) / inputs, _critical(row, inputs)) for row in rows}
 
 
 def _critical(row: dict[str, Any], inputs: int) -> dict[str, float]:
-    """Return a row's critical time by resource; empty if it is missing or malformed."""
+    """Return the critical time of a row by resource, or an empty dictionary if it is missing or malformed."""
     critical = row.get("critical")
     if not isinstance(critical, dict) or not all(_is_time(time) for time in critical.values()):
         return {}
@@ -203,12 +203,13 @@ def _total(times: Mapping[str, _Time]) -> _Time:
 
 
 def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Describe the differences between this bench and the baseline, and whether each forbids a comparison."""
+    """Yield a description of each difference between this bench and the baseline, and whether it prevents a
+    comparison."""
     if ("suite" in document) != ("suite" in baseline):
         yield "one is of a suite, the other is not", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
-    # Suites set their own targets and dtypes and kernels have no batch, so any difference there makes it another bench.
+    # Suites specify targets and dtypes, and kernels have no batch, so any difference in these means a different bench.
     networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
     others = False
     for key, here, there in pairs:
@@ -238,7 +239,7 @@ def _value(value: Any) -> str:
 
 
 def _merged(now: list[str], before: list[str]) -> list[str]:
-    """Return all names in the current order; removed ones follow the last preceding one that is still there."""
+    """Return all names in the current order; removed names follow the last preceding name that still exists."""
     known = set(now)
     removed: dict[str | None, list[str]] = {}
     last = None
@@ -256,7 +257,7 @@ def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: 
         return ComparedRow(name, "added" if before is None else "removed", *us, None)
     change = now.us / before.us - 1 if before.us else None
     if now.us == before.us or (change is not None and not round(100 * change, 2)):
-        status = "same"  # also changes printed as 0.00 %
+        status = "same"  # includes changes that are printed as 0.00 %
     elif now.us < before.us:
         status = "faster"
     else:
@@ -269,7 +270,7 @@ def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: 
 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
-    """Return the comparison as a table for `stream` (None: a file), and the verdict on one line."""
+    """Return the comparison as a table for `stream` (None: a file), followed by the verdict on one line."""
     from .console import render_records
 
     records = [
@@ -295,7 +296,7 @@ def _status(row: ComparedRow) -> str:
 
 
 def verdict(comparison: BaselineComparison) -> str:
-    """Return the result of the comparison in one line."""
+    """Return the verdict of the comparison as one line."""
     allowed = f"{100 * comparison.threshold:g} %"
     if comparison.differences:
         total = comparison.total

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...runtime.verify import Verification
 
 
-SHOWN_ANSWERS = 200  # answers on an HTML page
+SHOWN_ANSWERS = 200  # maximum number of predictions on an HTML page
 
 
 def plus_minus(error: float | None) -> str:
@@ -40,7 +40,7 @@ def plus_minus(error: float | None) -> str:
 
 @dataclass(frozen=True)
 class Nones:
-    """Number of answers with the label that means "not one of the network's classes"."""
+    """The number of predictions with the label that means "not one of the network's classes"."""
 
     label: str
     count: int
@@ -49,12 +49,12 @@ class Nones:
 
 @dataclass(frozen=True)
 class LayerTable:
-    """The rows of one network or kernel, titled with what was run."""
+    """The rows of one network or kernel, with a title that states what was run."""
 
     title: str
-    prefix: str  # prefix of row names when several tables are in one list
+    prefix: str  # prefix of row names when several tables are merged into one list
     layers: tuple[LayerTiming, ...]
-    floor: Floor | None = None  # lower bound of a network's time
+    floor: Floor | None = None  # lower bound of the network's time
 
     @property
     def times_floor(self) -> float | None:
@@ -68,7 +68,8 @@ class LayerTable:
 
     @property
     def critical(self) -> dict[str, float]:
-        """Return microseconds of the critical path by resource; empty if unknown for some row."""
+        """Return the microseconds of the critical path by resource, or an empty mapping if they are unknown for some
+        row."""
         from ...runtime.timing import add_critical
 
         total = add_critical(layer.critical for layer in self.layers)
@@ -76,12 +77,12 @@ class LayerTable:
 
     @property
     def mfu(self) -> float | None:
-        """Return the MFU over the whole time; None if unknown for some row."""
+        """Return the MFU over the total time, or None if it is unknown for some row."""
         return self._utilization[0]
 
     @property
     def hfu(self) -> float | None:
-        """Return the HFU over the whole time; None if unknown for some row."""
+        """Return the HFU over the total time, or None if it is unknown for some row."""
         return self._utilization[1]
 
     @property
@@ -100,8 +101,8 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Cores:
-    """Workers that run concurrently on a NeuronCore each: their number, the microseconds of the busiest, and those of
-    each that answered."""
+    """Workers that run concurrently on one NeuronCore each: their number, the time of the busiest worker, and the time
+    of each worker that ran a batch, in microseconds."""
 
     count: int
     elapsed_us: float
@@ -110,7 +111,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class NetworkAdvice:
-    """Advice on making a network faster that takes `total_us` now, and the effect of faster hardware."""
+    """Advice on making a network that currently takes `total_us` faster, and the effect of faster hardware."""
 
     network: str
     total_us: float
@@ -120,7 +121,7 @@ class NetworkAdvice:
 
 @dataclass(frozen=True)
 class NetworkLowering:
-    """The launches of a batch of a network, with their graphs after each pass."""
+    """The launches of one batch of a network, with their graphs after each pass."""
 
     network: str
     dtype: str
@@ -140,35 +141,35 @@ class Report:
     dtype: str
     latency_kind: str
     latency_note: str | None = None
-    latency_label: str | None = None  # description of the times; None: the latency_kind
-    choice_note: str | None = None  # reason for the backend
-    assumed: tuple[str, ...] = ()  # preprocessing assumed at import; shown on HTML pages only
+    latency_label: str | None = None  # description of the times; None: use latency_kind
+    choice_note: str | None = None  # reason for the choice of the backend
+    assumed: tuple[str, ...] = ()  # preprocessing assumed during import; shown only on HTML pages
     cores: Cores | None = None
-    comparison: BackendComparison | None = None  # the chip beside the simulator
+    comparison: BackendComparison | None = None  # comparison of the chip with the simulator
     tables: list[LayerTable] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
-    answer_count: int | None = None  # number of answers, if `predictions` are only the first; None: they are all
+    answer_count: int | None = None  # number of predictions if `predictions` holds only the first; None: all
     suite: list[SuiteRow] | None = None
     sweep: list[SweepPoint] | None = None
-    latency_limit_us: float | None = None  # limit for a sweep's best points
+    latency_limit_us: float | None = None  # latency limit for the best points of a sweep
     advice: list[NetworkAdvice] | None = None
     lowering: list[NetworkLowering] | None = None
     host_seconds: float = 0.0
     verify: Verification | None = None
-    agreement: Agreement | None = None  # of an 8-bit network with float32 on calibration inputs
+    agreement: Agreement | None = None  # agreement of an 8-bit network with float32 on calibration inputs
     score: Score | None = None
-    box_score: BoxScore | None = None  # if the network outputs boxes
-    map_score: MapScore | None = None  # if the network outputs maps
-    map_labels: tuple[str, ...] = ()  # classes of maps
-    coco: Annotations | None = None  # ids of classes and pictures for COCO results
-    limits: Limits | None = None  # limits on the answered boxes
+    box_score: BoxScore | None = None  # set if the network outputs boxes
+    map_score: MapScore | None = None  # set if the network outputs class maps
+    map_labels: tuple[str, ...] = ()  # classes of class maps
+    coco: Annotations | None = None  # ids of classes and pictures for results in COCO's format
+    limits: Limits | None = None  # limits that selected the reported boxes
     fail_under: float | None = None  # minimum accuracy for exit status 0
-    none: Nones | None = None  # if the network has a "none" label
+    none: Nones | None = None  # set if the network has a "none" label
     errors: list[InputProblem] = field(default_factory=list)
     max_errors: int = 0  # number of failed inputs allowed for exit status 0
     lnc: int = 1  # NeuronCores per logical core
-    wide: bool = False  # terminal tables show all columns, regardless of width
-    answered_earlier: int = 0  # answers taken over from an interrupted run; not part of the layers' times
+    wide: bool = False  # tables on a terminal show all columns, regardless of its width
+    answered_earlier: int = 0  # number of predictions from an interrupted run; not included in the layers' times
 
     @classmethod
     def on(cls, command: str, model: str | None, backend: BackendInfo, dtype: str) -> Report:
@@ -189,17 +190,18 @@ class Report:
 
     @property
     def chip(self) -> str:
-        """Return a description of the target, with the logical core if that has two cores."""
+        """Return a description of the target, including the logical core if that consists of two cores."""
         return self.target if self.lnc == 1 else f"{self.target} with LNC {self.lnc}"
 
     @property
     def total_us(self) -> float:
-        """The time of all layers."""
+        """Return the total time of all layers."""
         return sum(table.total_us for table in self.tables)
 
     @property
     def critical(self) -> dict[str, float]:
-        """Microseconds of the critical paths of all tables by resource; empty if one is not known."""
+        """Return the microseconds of the critical paths of all tables by resource, or an empty mapping if one is
+        unknown."""
         from ...runtime.timing import add_critical
 
         parts = [table.critical for table in self.tables]
@@ -207,21 +209,21 @@ class Report:
 
     @property
     def utilization(self) -> tuple[float | None, float | None]:
-        """Return MFU and HFU over the whole time of all tables; None if unknown."""
+        """Return the MFU and HFU over the total time of all tables. Each is None if it is unknown."""
         from ...runtime.timing import total_utilization
 
         return total_utilization([layer for table in self.tables for layer in table.layers], self.total_us)
 
     @property
     def latency_error(self) -> float | None:
-        """The expected error of the predicted total, as a share of it."""
+        """Return the expected relative error of the predicted total time."""
         from ...runtime.timing import widest_error
 
         return widest_error((table.total_us, table.latency_error) for table in self.tables)
 
     @property
     def is_below(self) -> bool:
-        """True if the accuracy, mAP or mean IoU is below --fail-under."""
+        """Return True if the accuracy, mAP or mean IoU is below --fail-under."""
         if self.fail_under is None:
             return False
         if self.box_score is not None:
@@ -232,7 +234,7 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """Return 1 if a check failed, else 2 if more inputs failed than allowed, else 0."""
+        """Return 1 if a check failed, 2 if more inputs failed than allowed, and 0 otherwise."""
         checks = (self.verify, self.comparison)
         if self.is_below or any(check is not None and not check.passed for check in checks):
             return CHECK_FAILED

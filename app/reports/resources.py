@@ -1,4 +1,4 @@
-"""Names of critical-path resources for people (simulator/timing/critical_path.py)."""
+"""Human-readable names of the resources on a critical path (simulator/timing/critical_path.py)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TITLES = {
     "other_core": "the other core",
 }
 LEAST_SHARE = 0.005  # smaller shares of the time are summed as "other",
-LEAST_US = 0.05  # which is omitted below this
+LEAST_US = 0.05  # which is omitted if it is below this value
 
 
 def short(resource: str | None) -> str:
-    """Return a short name for a narrow column: `tensor`, `DMA bandwidth`; a dash for none."""
+    """Return a short name for a narrow column, such as `tensor` or `DMA bandwidth`; a dash for None."""
     if resource is None:
         return "-"
     return resource.replace("_", " ").replace("dma", "DMA")
@@ -33,7 +33,7 @@ def title(resource: str | None) -> str:
 
 
 def by_size(critical: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return resources and their microseconds, largest first; negligible ones are summed as "other"."""
+    """Return the resources and their microseconds, largest first; negligible ones are summed as "other"."""
     total = sum(critical.values())
     large = [(name, time) for name, time in critical.items() if time >= LEAST_SHARE * total]
     rest = total - sum(time for _, time in large)

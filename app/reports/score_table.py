@@ -1,4 +1,4 @@
-"""Print scores: accuracy, a line for each class, and the confusions."""
+"""Print scores: the accuracy, a line for each class, and the most frequent confusions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..text import count
 from .console import cell, new_table, print_line
 from .report import Report
 
-MATRIX_CLASSES = 12  # limit for showing the whole confusion matrix
+MATRIX_CLASSES = 12  # maximum number of classes for which the whole confusion matrix is shown
 SHOWN_CLASSES = 20  # if there are more classes, those with the lowest F1 are shown
 SHOWN_CONFUSIONS = 10
 
 
 def print_score(console: Console, report: Report, quiet: bool) -> None:
-    """Print the score of a report, if it has one; with `quiet`, without the tables."""
+    """Print the score of a report, if it has one; with `quiet`, omit the tables."""
     score = report.score
     if score is None:
         return
@@ -32,7 +32,7 @@ def print_score(console: Console, report: Report, quiet: bool) -> None:
 
 
 def score_line(score: Score) -> str:
-    """`score: 97 of 100 right, 97.00 %; top 5: 99.00 %; macro F1 0.968`."""
+    """Format a score as `score: 97 of 100 right, 97.00 %; top 5: 99.00 %; macro F1 0.968`."""
     parts = [f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %"]
     if score.top_5_accuracy is not None:
         parts.append(f"top 5: {100 * score.top_5_accuracy:.2f} %")
@@ -42,12 +42,12 @@ def score_line(score: Score) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a ratio with three decimals; `-` if it is undefined."""
+    """Format a ratio with three decimals, or `-` if it is undefined."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def worst_classes(score: Score, most: int) -> list[ClassScore]:
-    """Return the indices of at most `most` classes, lowest F1 first if some are left out."""
+    """Return at most `most` classes, in order of increasing F1 if some are left out."""
     if len(score.classes) <= most:
         return list(score.classes)
     return sorted(score.classes, key=lambda each: (each.f1 or 0.0, -each.support))[:most]

@@ -1,6 +1,6 @@
-"""Reports of `doctor --selftest`: a document for programs, tables for people.
+"""Reports of `doctor --selftest`: a machine-readable document, and human-readable tables.
 
-Predicted and measured times are in separate columns, and the report says so if nothing ran on a chip.
+Predicted and measured times are in separate columns, and the report states if nothing was run on a chip.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .machine import SCHEMA_VERSION, prediction_record
 
 SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
 COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
-# fields written as JSON in CSV
+# fields that are encoded as JSON in CSV
 _NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")
-AWS_LABEL = "AWS's estimate"  # by its compiler: neither predicted by trninfer nor measured
+AWS_LABEL = "AWS's estimate"  # by AWS's compiler: neither predicted by trninfer nor measured
 TOP_LABELS = 3
 
 
 @dataclass
 class SelfTest:
-    """Results of a self-test so far; `stopped` has the reason if it ended early."""
+    """The results of a self-test so far; `stopped` contains the reason if it ended early."""
 
     info: BackendInfo
     dtype: str
@@ -44,22 +44,22 @@ class SelfTest:
 
     @property
     def on_chip(self) -> bool:
-        """True if times were measured."""
+        """Return True if times were measured."""
         return self.info.latency_kind == "measured"
 
     @property
     def place(self) -> str:
-        """Return where it ran: "chip", "compiler" or "simulator"."""
+        """Return where the self-test ran: "chip", "compiler" or "simulator"."""
         return "chip" if self.on_chip else "compiler" if self.is_compiled_only else "simulator"
 
     @property
     def is_compiled_only(self) -> bool:
-        """True if kernels were compiled for the chip, and ran on the simulator."""
+        """Return True if kernels were only compiled for the chip, and run on the simulator."""
         return self.info.name == "compile-only"
 
     @property
     def note(self) -> str | None:
-        """Return the note to show with its times."""
+        """Return the note to display with the times of the self-test."""
         return None if self.on_chip else COMPILER_NOTE if self.is_compiled_only else SIMULATOR_NOTE
 
     @property
@@ -70,19 +70,19 @@ class SelfTest:
 
     @property
     def status(self) -> int:
-        """Return the exit status: 3 if the chip was lost, 1 if anything differs or has no result."""
+        """Return the exit status: 3 if the chip was lost, 1 if any result differs or is missing."""
         return NO_BACKEND if self.stopped else CHECK_FAILED if self.failures else 0
 
     @property
     def what_to_do(self) -> str:
-        """Return what to do with the archive."""
+        """Return instructions on what to do with the archive."""
         if self.on_chip or self.is_compiled_only:
             return "please attach this to an issue of the project, after a look into it"
         return "the archive of a run on the simulator; only one of a chip is worth sending"
 
 
 def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the results as a JSON document; `machine` holds doctor's checks."""
+    """Return the results as a JSON document; `machine` contains the checks of `doctor`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "command": "selftest",
@@ -107,7 +107,7 @@ def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def join_documents(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the only document, or one whose `runs` are all of them."""
+    """Return the document if there is only one, or a document whose `runs` contain all of them."""
     if len(documents) == 1:
         return documents[0]
     head = {name: documents[0][name] for name in ("schema_version", "command", "date")}
@@ -192,7 +192,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
 
 
 def _message(outcome: KernelOutcome) -> str:
-    """Return why a kernel has no result, and how else it compiled."""
+    """Return the reason why a kernel has no result, and the results of compiling it in other ways."""
     line = f"{outcome.kernel} {outcome.variant} ({outcome.size}): {outcome.message}".replace(" ()", "")
     return line + "".join(f"; {each.how}: {each.error or 'compiles'}" for each in outcome.otherwise)
 

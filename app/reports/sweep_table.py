@@ -1,4 +1,4 @@
-"""Print a sweep: a row per batch size, target and dtype, and the best of each."""
+"""Print a sweep: one row per batch size, target and dtype, and the best points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_sweep(console: Console, report: Report) -> None:
-    """Print the points, and a line for each best one."""
+    """Print the points, and one line for each best point."""
     points = report.sweep or []
     shapes = len({point.input_shape for point in points}) > len({point.network for point in points})
     networks = len({point.network for point in points}) > 1
@@ -60,7 +60,7 @@ def _bound(point: SweepPoint) -> Text:
 
 
 def best_lines(report: Report) -> list[str]:
-    """Return a line per network, target and dtype with the batch of the highest throughput."""
+    """Return one line per network, target and dtype that states the batch size with the highest throughput."""
     points, limit = report.sweep or [], report.latency_limit_us
     lines = []
     within = "" if limit is None else f" within {limit:g} us"

@@ -1,4 +1,4 @@
-"""Reports for people: answers, times and verdicts as text."""
+"""Human-readable reports: predictions, times and verdicts as text."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
     from ...runtime.verify import Verification
 
-SHOWN_ROWS = 10  # rows of features
-SHOWN_VALUES = 8  # values per answer
-SHOWN_OUTPUTS = 3  # further outputs per answer
-SHOWN_BESIDE = 3  # values per further output
+SHOWN_ROWS = 10  # maximum number of rows of features
+SHOWN_VALUES = 8  # maximum number of values per prediction
+SHOWN_OUTPUTS = 3  # maximum number of further outputs per prediction
+SHOWN_BESIDE = 3  # maximum number of values per further output
 
 
 def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
-    """Return answers, checks and (unless quiet) layers as text for `stream` (None: a file)."""
+    """Return predictions, checks and (unless quiet) layers as text for `stream` (None: a file)."""
 
     def fill(console: Console) -> None:
         if report.command == "detect":
@@ -63,7 +63,7 @@ def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
 
 
 def render_layers(report: Report, stream: IO[str] | None) -> str:
-    """Return the layer tables and checks only, for standard error beside a machine format."""
+    """Return only the tables of layers and the checks, for standard error in addition to a machine-readable format."""
 
     def fill(console: Console) -> None:
         _print_none(console, report)
@@ -117,7 +117,7 @@ def _beside(output: OutputAnswer) -> str:
 
 
 def _shortened(answer: Prediction) -> str:
-    """Return the label, or the first few values."""
+    """Return the label of a prediction, or its first few values."""
     if answer.values is None or len(answer.values) <= SHOWN_VALUES:
         return answer.text if answer.values is None else " ".join(f"{value:.6g}" for value in answer.values)
     first = " ".join(f"{value:.6g}" for value in answer.values[:SHOWN_VALUES])
@@ -186,7 +186,7 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
 
 
 def _form_lines(table: LayerTable) -> list[str]:
-    """Return a line for each form other than "direct", with the layers that use it for their filters."""
+    """Return one line for each form other than "direct", with the layers that use this form for their filters."""
     forms: dict[str, list[str]] = {}
     for layer in table.layers:
         if layer.form is not None:
@@ -195,7 +195,7 @@ def _form_lines(table: LayerTable) -> list[str]:
 
 
 def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
-    """Return a column's cells: times bold in the longest rows, resources in their colours."""
+    """Return the cells of a column: times are bold in the longest rows, and resources have their colours."""
     slow = slow_rows(layers)
     cells = []
     for row in layers.layers:
@@ -211,7 +211,7 @@ def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
 
 
 def slow_rows(layers: LayerTable) -> set[str]:
-    """Return the rows that account for half of the time, longest first."""
+    """Return the longest rows that together account for half of the time, longest first."""
     slow, time = set(), 0.0
     for row in sorted(layers.layers, key=lambda row: -row.latency_us):
         if 2 * time >= layers.total_us:
@@ -234,20 +234,20 @@ def _total(table: LayerTable, report: Report) -> str:
 
 
 def _utilization(table: LayerTable) -> str:
-    """Format MFU and HFU of the whole time, if known."""
+    """Format the MFU and HFU over the total time, if known."""
     if table.mfu is None or table.hfu is None:
         return ""
     return f": MFU {_percent(table.mfu)}, HFU {_percent(table.hfu)}"
 
 
 def _critical(table: LayerTable) -> str:
-    """Format the time by resource: `tensor 53.9 us, vector 18.3, ...`."""
+    """Format the time by resource as `tensor 53.9 us, vector 18.3, ...`."""
     parts = [f"{short(name)} {_microseconds(time)}" for name, time in by_size(table.critical)]
     return f"{parts[0]} us, {', '.join(parts[1:])}" if len(parts) > 1 else f"{parts[0]} us"
 
 
 def _print_comparison(console: Console, comparison: BackendComparison, wide: bool) -> None:
-    """Print chip and simulator side by side, one row per launch."""
+    """Print the times of the chip and the simulator side by side, one row per launch."""
     rows = comparison.rows
     if not rows:
         return
@@ -282,7 +282,7 @@ def _percent(part: float | None) -> str:
 
 
 def _print_verdict(console: Console, report: Report) -> None:
-    """Print the results of the checks that were asked for."""
+    """Print the results of the requested checks."""
     verdict, comparison = report.verify, report.comparison
     if verdict is not None:
         near = f", {verdict.near_ties} near-ties not counted" if verdict.near_ties else ""

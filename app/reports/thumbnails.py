@@ -1,4 +1,4 @@
-"""Small copies of the input pictures, embedded in the HTML page."""
+"""Thumbnails of the input pictures, embedded in the HTML page."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from ...inference.class_maps import ClassMap
     from ...inference.detections import Box
 
-DRAWN_SIDE = 480  # side of a picture with boxes and labels
-SIDE = 56  # maximum side in pixels
+DRAWN_SIDE = 480  # maximum side in pixels of a picture with boxes and labels
+SIDE = 56  # maximum side in pixels of a thumbnail
 MOST_PIXELS = 40_000_000  # larger pictures are not opened again for a thumbnail
 
 
 def thumbnail(name: str) -> str | None:
-    """Return a picture as a PNG data URL, at most SIDE pixels; None if there is no readable file of that name."""
+    """Return a picture of at most SIDE pixels as a PNG data URL, or None if there is no readable file of that name."""
     small = _small(name, SIDE)
     return None if small is None else _data_url(small, "PNG")
 
 
 def drawn_thumbnail(name: str, boxes: Sequence[Box], size: tuple[int, int] | None) -> str | None:
-    """Return a picture of `size` with its boxes drawn as a JPEG data URL, at most DRAWN_SIDE pixels; None as in
-    `thumbnail`."""
+    """Return a picture of `size` with its boxes drawn, of at most DRAWN_SIDE pixels, as a JPEG data URL. Returns None
+    under the same conditions as `thumbnail`."""
     from ...inference.drawing import draw_boxes
 
     small = None if size is None else _small(name, DRAWN_SIDE)
@@ -35,8 +35,8 @@ def drawn_thumbnail(name: str, boxes: Sequence[Box], size: tuple[int, int] | Non
 
 
 def map_thumbnail(name: str, found: ClassMap, labels: Sequence[str]) -> str | None:
-    """Return a picture with its classes in colour as a data URL; only the colours if it is unreadable, None without a
-    map."""
+    """Return a picture with its classes in colour as a data URL: only the colours if the picture is unreadable, None if
+    there is no class map."""
     import numpy as np
     from PIL import Image
 
@@ -52,7 +52,8 @@ def map_thumbnail(name: str, found: ClassMap, labels: Sequence[str]) -> str | No
 
 
 def _small(name: str, side: int) -> Image.Image | None:
-    """Return a small upright copy of a picture on white; None if there is no readable file of that name."""
+    """Return a small upright copy of a picture on a white background, or None if there is no readable file of that
+    name."""
     from PIL import Image, ImageOps
 
     if not os.path.isfile(name):
@@ -63,7 +64,7 @@ def _small(name: str, side: int) -> Image.Image | None:
                 return None
             picture.draft("RGB", (side, side))
             small = ImageOps.exif_transpose(picture).convert("RGBA")
-    except Exception:  # any decoder error: the page omits the picture
+    except Exception:  # decoders may raise any exception; the page then omits the picture
         return None
     small.thumbnail((side, side))
     sheet = Image.new("RGBA", small.size, "white")

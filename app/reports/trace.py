@@ -1,4 +1,4 @@
-"""`--trace`: write the timelines of kernel launches as a file for Perfetto."""
+"""`--trace`: write the timelines of kernel launches to a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..errors import UsageError, reason
 
 
 def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend: str) -> None:
-    """Write (step, `Launch.timeline`) pairs of consecutive launches; do nothing without a path.
+    """Write (step, `Launch.timeline`) pairs of consecutive launches; do nothing if there is no path.
 
-    UsageError if the backend has no timelines, or if the file is not writable.
+    Raises UsageError if the backend records no timelines, or if the file is not writable.
     """
     if path is None:
         return
@@ -24,7 +24,7 @@ def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend
 
     runs = []
     for step, run in timelines:
-        named = copy.copy(run)  # steps with equal shapes share a run
+        named = copy.copy(run)  # copied, since steps with equal shapes share a run
         named.name = step
         runs.append(named)
     try:

@@ -1,4 +1,4 @@
-"""Answer requests within their time limit: from a request's body to its inputs, and from answers to the response."""
+"""Handle requests within their time limit: convert the body of a request to inputs, and predictions to the response."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from .statistics import Statistics
 from .tensors import ProtocolError, TooLargeError
 from .workers import InputAnswer
 
-LARGE_BODY = 1 << 16  # larger bodies are parsed in a decoder process, so that this process can serve other requests
-Answer = InputAnswer | Exception  # the answer to one input
+LARGE_BODY = 1 << 16  # larger bodies are parsed in a decoder process so that this process can serve other requests
+Answer = InputAnswer | Exception  # the prediction for one input, or an error
 
 
 class Server:
-    """State for answering requests: the model, its workers, and the limits.
+    """The state needed to handle requests: the model, its workers, and the limits.
 
-    `decoders` convert what clients send to inputs of the network, `workers` answer them. `hello` is the backend that a
-    worker reported when it was ready.
+    `decoders` convert the data sent by clients to inputs of the network, and `workers` run the network. `hello` is the
+    backend that a worker reported when it became ready.
     """
 
     def __init__(self, settings: ServingSettings, model: Model, metrics: Metrics) -> None:
@@ -65,17 +65,18 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """True while inputs are answered."""
+        """Return True while inputs are accepted."""
         return all(pool.is_ready for pool in self.pools)
 
     @property
     def info(self) -> BackendInfo:
-        """Return the backend; valid once a worker has been ready."""
+        """Return the backend; valid once a worker has become ready."""
         assert self.hello is not None
         return self.hello.info
 
     async def read(self, task: Task, deadline: float) -> Any:
-        """Run a task that parses a body and return its result; HTTPException if the body is malformed or time is up.
+        """Run a task that parses a body and return its result. Raises HTTPException if the body is malformed or the
+        deadline has passed.
 
         `deadline` is a time of `time.monotonic`.
         """
@@ -89,7 +90,7 @@ class Server:
         return result
 
     async def _read_by_decoder(self, task: Task, deadline: float) -> Any:
-        # The result is inspected, not awaited: an error raised here would reference this frame, and through it the
+        # The result is inspected rather than awaited: an error raised here would reference this frame and thereby the
         # body, which would stay in memory until the next garbage collection.
         reading = self.decoders.submit(task)
         await asyncio.wait({reading}, timeout=max(0.0, deadline - time.monotonic()))
@@ -106,10 +107,10 @@ class Server:
         return reading.result()
 
     async def answer(self, request: Request, sources: Sequence[Any], deadline: float) -> list[Answer]:
-        """Return the answer or the error of each input; HTTPException if some are missing at the deadline.
+        """Return the prediction or the error of each input. Raises HTTPException if some are missing at the deadline.
 
         Sources are inputs of the network, or pictures to decode. `deadline` is a time of `time.monotonic`. If the
-        client disconnects, its inputs are dropped from the queue.
+        client disconnects, its inputs are removed from the queue.
         """
         self._admit(len(sources))
         began = time.monotonic()
@@ -139,7 +140,8 @@ class Server:
         return given
 
     async def _answer_all(self, sources: Sequence[Any]) -> list[Answer]:
-        """Return the answers to the inputs of a request, which are queued for workers together once all are decoded."""
+        """Return the predictions for the inputs of a request, which are queued for the workers together once all are
+        decoded."""
         inputs = await asyncio.gather(*map(self._decode, sources), return_exceptions=True)
         usable = [self.workers.submit(each) for each in inputs if not isinstance(each, BaseException)]
         found = iter(await asyncio.gather(*usable, return_exceptions=True))
@@ -156,7 +158,7 @@ class Server:
             raise InputError(f"a picture that crashes the process that decodes it: {error}") from None
 
     def _admit(self, count: int) -> None:
-        """Count inputs as accepted; HTTPException if there are too many, or no worker is available."""
+        """Count inputs as accepted. Raises HTTPException if there are too many, or if no worker is available."""
         most = self.settings.max_queue
         if count > most:
             raise HTTPException(413, f"{count} inputs; at most {most} in one request")
@@ -175,8 +177,8 @@ class Server:
     async def sizes(
         self, pictures: Sequence[bytes], answers: Sequence[Answer], deadline: float
     ) -> dict[str | int, tuple[int, int]]:
-        """Return the width and height of each picture that has an answer, by its position; HTTPException if some are
-        missing at the deadline, or the model was unloaded."""
+        """Return the width and height of each picture that has a prediction, by its position. Raises HTTPException if
+        some are missing at the deadline, or if the model was unloaded."""
         answered = [number for number, answer in enumerate(answers) if not isinstance(answer, Exception)]
         finding = asyncio.gather(*(self.decoders.submit(SizeTask(pictures[number])) for number in answered))
         try:
@@ -191,19 +193,19 @@ class Server:
 
     @property
     def picture_path(self) -> str:
-        """The path that answers pictures for this network."""
+        """Return the path of the endpoint that accepts pictures for this network."""
         output = self.network.output
         if output.boxes is not None:
             return "/detect"
         return "/segment" if output.kind == "map" else "/classify"
 
     def labels(self, top_k: int | None) -> MakePredictions:
-        """Return a function that converts the network's outputs to answers with `top_k` labels."""
+        """Return a function that converts the network's outputs to predictions with `top_k` labels."""
         labels = max(len(named.answer_labels) for named in self.network.named_outputs)
         return functools.partial(make_predictions, top_k=min(top_k or self.settings.top_k, labels))
 
     def report(self, names: Sequence[str], answers: Sequence[Answer], make: MakePredictions) -> dict[str, Any]:
-        """Return answers as in the command line's JSON, each with the size of its batch."""
+        """Return predictions as in the JSON output of the command line, each with the size of its batch."""
         predictions, errors = [], []
         for number, (name, answer) in enumerate(zip(names, answers, strict=True)):
             if isinstance(answer, Exception):
@@ -230,7 +232,7 @@ class Server:
         }
 
     def batch_parameters(self, answers: Sequence[InputAnswer]) -> dict[str, Any]:
-        """Return response parameters for the longest of the batches."""
+        """Return the response parameters for the batch that took the longest."""
         longest = max(answers, key=lambda answer: answer.batch_us)
         return {
             "latency_kind": self.info.latency_kind,
@@ -240,7 +242,7 @@ class Server:
 
 
 def as_status(error: Exception) -> HTTPException:
-    """Return the HTTP status for an input without an answer: 422 if the input itself is at fault."""
+    """Return the HTTP status for an input without a prediction: 422 if the input itself is at fault."""
     if isinstance(error, (InputError, KernelError, OverflowedError)):
         return HTTPException(422, str(error))
     if isinstance(error, PoolStopped):
@@ -249,6 +251,6 @@ def as_status(error: Exception) -> HTTPException:
 
 
 async def _until_gone(request: Request) -> None:
-    """Wait until the client disconnects; call it after the body has been read."""
+    """Wait until the client disconnects. Must be called after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -39,12 +39,12 @@ def create_application(
     failed: Callable[[Exception], None] | None = None,
     wait: bool = False,
 ) -> FastAPI:
-    """Return the application for these settings, of one model or several; worker processes start and end with it.
-    Token, hosts and model control are those of the first.
+    """Return the application for these settings of one or several models; worker processes are started and stopped with
+    it. The token, the hosts and the model control are taken from the first settings.
 
-    ModelError, TargetError or BackendUnavailable if the model or backend is missing. `failed` is called if a worker
-    cannot start. With `wait`, startup completes when the model is ready and fails if a worker cannot start; otherwise
-    readiness is at /v2/health/ready.
+    Raises ModelError, TargetError or BackendUnavailable if the model or backend is missing. `failed` is called
+    if a worker cannot be started. With `wait`, startup completes when the model is ready and fails if a worker cannot
+    be started; otherwise, readiness is reported at /v2/health/ready.
     """
     failures: list[Exception] = []
 
@@ -74,7 +74,7 @@ def create_application(
         version=__version__,
         description="The Open Inference Protocol, version 2, and pictures to labels.",
         lifespan=lifespan,
-        docs_url=None,  # its page loads scripts from other hosts
+        docs_url=None,  # the page of documentation loads scripts from other hosts
         redoc_url=None,
     )
     app.state.repository = repository
@@ -89,7 +89,7 @@ def create_application(
 def _open_repository(
     several: Sequence[ServingSettings], metrics: Metrics, failed: Callable[[Exception], None]
 ) -> Repository:
-    """Load the models, with process pools that are not started yet; on a chip each has its own cores."""
+    """Load the models, with process pools that are not started yet. On a chip, each model has separate cores."""
     models = [each.load() for each in several]
     servers = [Server(each, model, metrics) for each, model in zip(several, models)]
     firsts = [sum(each.workers for each in several[:position]) for position in range(len(several))]
@@ -108,7 +108,8 @@ def _open_repository(
 
 
 def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None], first: int) -> None:
-    """Give a server its worker processes, not started yet; the first `first` cores belong to other models."""
+    """Add worker pools, which are not started yet, to a server; the first `first` cores are reserved for other
+    models."""
     settings = server.settings
     setup, variables = _network_setup(settings, model, first)
 
@@ -129,10 +130,10 @@ def _add_pools(server: Server, model: Model, failed: Callable[[Exception], None]
 
 
 def _network_setup(settings: ServingSettings, model: Model, first: int) -> tuple[Setup, list[dict[str, str]]]:
-    """Return the setup of the workers, and the environment variables of each."""
+    """Return the setup of the workers, and the environment variables of each worker."""
     variables: list[dict[str, str]] = [{} for _ in range(settings.workers)]
     target = resolve_target(settings.target)
-    check_cores(target, settings.lnc)  # checked here rather than by each worker
+    check_cores(target, settings.lnc)  # checked once here rather than in each worker
     opener: BackendOpener = functools.partial(open_for_worker, target, settings.lnc)
     if decide(settings.backend).backend == "neuron":
         variables = [{VISIBLE_CORES: str(core)} for core in pick_cores(first + settings.workers, settings.lnc)[first:]]

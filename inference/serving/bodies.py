@@ -1,4 +1,4 @@
-"""Read request bodies within limits on each size and on the total."""
+"""Read request bodies, limiting the size of each body and the total size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-BODIES_AT_ONCE = 8  # number of bodies of the maximum size in memory, over all requests
-_DIGITS = 18  # maximum digits of a Content-Length
-CLIENT_GONE = 499  # status for the log only, since the client has disconnected
+BODIES_AT_ONCE = 8  # number of maximum-size bodies in memory, over all requests
+_DIGITS = 18  # maximum number of digits of a Content-Length
+CLIENT_GONE = 499  # status used only in the log, since the client has disconnected
 
 
 class BodyError(Exception):
-    """A body that is refused, with an HTTP status and a line for the client."""
+    """A body that is rejected, with an HTTP status and a one-line message for the client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class BodyError(Exception):
 
 
 class BodyReader:
-    """Reads bodies of at most `max_bytes`, and at most BODIES_AT_ONCE of that size at once."""
+    """Reads bodies of at most `max_bytes` each. The total in memory is at most BODIES_AT_ONCE times that size."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -39,7 +39,7 @@ class BodyReader:
             self._held -= lease.size
 
     async def read(self, request: Request, lease: Lease, seconds: float) -> bytes:
-        """Return the body; BodyError if it is too large, compressed, or late."""
+        """Return the body. Raises BodyError if it is too large, compressed, or late."""
         packing = request.headers.get("content-encoding", "identity").lower()
         if packing != "identity":
             raise BodyError(415, f"content-encoding {packing[:40]!r} is not supported; send the body uncompressed")
@@ -70,6 +70,6 @@ class BodyReader:
 
 
 class Lease:
-    """The bytes reserved by a request."""
+    """The number of bytes reserved by a request."""
 
     size = 0

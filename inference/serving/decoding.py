@@ -1,6 +1,7 @@
-"""Tasks that convert a request's body to inputs of the network, and the processes that run them.
+"""Tasks that convert the body of a request to inputs of the network, and the processes that run them.
 
-The server keeps answering meanwhile, and a body that needs too much time or memory costs at most a decoder.
+The server continues to respond during a task, and a body that requires too much time or memory affects at most one
+decoder.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from .tensors import ProtocolError
 
 
 class Task(Protocol):
-    """A picklable task of a decoder. `size` is the number of bytes received from the client."""
+    """A picklable task for a decoder. `size` is the number of bytes received from the client."""
 
     @property
     def size(self) -> int: ...
 
     def run(self, signature: Signature) -> Any:
-        """Return the result; InputError or ProtocolError if the client is at fault."""
+        """Return the result. Raises InputError or ProtocolError if the client is at fault."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class PictureTask:
 
 @dataclass(frozen=True)
 class SizeTask:
-    """Reads the width and height of a picture from its header; None if it is not a picture."""
+    """Reads the width and height of a picture from its header; the result is None if it is not a picture."""
 
     content: bytes
 
@@ -71,7 +72,7 @@ class SizeTask:
 
 @dataclass(frozen=True)
 class FormTask:
-    """Extracts the files of a body, at most `most`, as (name, content)."""
+    """Extracts the files of a body, at most `most`, as (name, content) pairs."""
 
     body: bytes
     content_type: str
@@ -79,7 +80,7 @@ class FormTask:
 
     @property
     def size(self) -> int:
-        # otherwise the body is not a form
+        # the body is not a form
         return len(self.body) if self.content_type.lower().startswith("multipart/") else 0
 
     def run(self, signature: Signature) -> list[tuple[str, bytes]]:
@@ -103,15 +104,16 @@ class TensorTask:
     def run(self, signature: Signature) -> tuple[InferRequest, Sequence[np.ndarray | PictureTask]]:
         request = parse_request(self.body, self.json_length, signature.inputs, signature.outputs, self.most)
         first = next(iter(request.inputs.values()))
-        if first.dtype == object:  # picture files, which are decoded one by one
+        if first.dtype == object:  # contents of picture files, which are decoded individually
             return request, [PictureTask(content) for content in first]
         sources = signature.sources(request.inputs)
-        request.inputs.clear()  # the sources replace them
+        request.inputs.clear()  # the inputs are replaced by the sources
         return request, sources
 
 
 class DecodingWorker(ProcessWorker):
-    """Runs tasks in a decoder process: sources are tasks, results are their return values or the client's errors."""
+    """Runs tasks in a decoder process: sources are tasks, and results are their return values or errors caused by the
+    client."""
 
     def __init__(self, signature: Signature) -> None:
         super().__init__(WorkerProcess(Decoder))
@@ -128,13 +130,13 @@ class DecodingWorker(ProcessWorker):
 
 
 class Decoder:
-    """Worker running in the process of a `DecodingWorker`."""
+    """The worker that runs in the process of a `DecodingWorker`."""
 
     def __init__(self) -> None:
         self._signature: Signature | None = None
 
     def begin(self, setup: Signature) -> Reply:
-        """Store the network's inputs and outputs."""
+        """Store the inputs and outputs of the network."""
         ignore_warnings()
         self._signature = setup
         return Reply(os.getpid(), None, (), ())

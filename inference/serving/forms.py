@@ -1,4 +1,4 @@
-"""Extract files from the body of a request: those of a form, or the body itself. Nothing is written to disk."""
+"""Extract files from the body of a request: the files of a form, or the body itself. Nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Value = TypeVar("Value")
 
 
 class _InMemory(MultiPartParser):
-    """Keeps files in memory, since the whole body is there already."""
+    """Keeps files in memory, since the complete body is already in memory."""
 
     spool_max_size = 1 << 62
 
 
 def files_of(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes]]:
-    """Return the files in a body with their names: those of a form, or the body itself.
+    """Return the files in a body with their names: the files of a form, or the body itself.
 
-    ProtocolError if there are none, or more than `most`, or the form is malformed.
+    Raises ProtocolError if there are none, if there are more than `most`, or if the form is malformed.
     """
     kind, options = parse_options_header(content_type)
     if kind.lower() != b"multipart/form-data":
@@ -46,7 +46,7 @@ def files_of(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes
 
 async def _files(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes]]:
     async def whole() -> AsyncGenerator[bytes, None]:
-        # piece by piece, since the parser lists all its events for a piece
+        # parsed in pieces, since the parser collects all events of a piece in a list
         for begin in range(0, len(body), PIECE_BYTES):
             yield body[begin : begin + PIECE_BYTES]
 
@@ -59,7 +59,7 @@ async def _files(body: bytes, content_type: str, most: int) -> list[tuple[str, b
 
 
 def _run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine that never waits, such as parsing in memory, and return its value."""
+    """Run a coroutine that never suspends, such as parsing in memory, and return its value."""
     try:
         coroutine.send(None)
     except StopIteration as end:

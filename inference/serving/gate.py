@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .logs import LOGGER, log
 from .metrics import Metrics
 
-OPEN_TO_ALL = ("/", "/v2/health/live", "/v2/health/ready")  # paths that need no token
+OPEN_TO_ALL = ("/", "/v2/health/live", "/v2/health/ready")  # paths that require no token
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -33,11 +33,11 @@ class Gate:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
-            return  # returning closes a websocket
+            return  # returning closes the websocket
         began = time.perf_counter()
         headers = dict(scope["headers"])
         told = headers.get(b"x-request-id", b"").decode("latin-1")
@@ -60,7 +60,7 @@ class Gate:
                 await _respond(passed, *refusal)
             else:
                 await self._app(scope, receive, passed)
-        except Exception as error:  # a bug: details go to the log only
+        except Exception as error:  # a bug: details are written only to the log
             LOGGER.log(logging.ERROR, "fault of the program", exc_info=error, extra={"fields": {"id": identifier}})
             if not status:
                 await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")
@@ -71,7 +71,7 @@ class Gate:
         endpoint = getattr(scope.get("route"), "path", "other")
         self._metrics.request(endpoint, status, seconds)
         client = (scope.get("client") or ("",))[0]
-        watched = endpoint.startswith("/v2/health") or endpoint == "/metrics"  # polled
+        watched = endpoint.startswith("/v2/health") or endpoint == "/metrics"  # these paths are polled
         log(
             "debug" if watched else "info" if status < 500 else "warning",
             "request",
@@ -85,8 +85,8 @@ class Gate:
         )
 
     def _refuse(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        """Return the status and reason if a request is refused."""
-        if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may use the other one
+        """Return the status and the reason if a request is to be rejected."""
+        if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may use the other header
             return 400, "Content-Length and Transfer-Encoding exclude each other"
         if self._token is not None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
@@ -108,7 +108,7 @@ async def _respond(send: Send, status: int, message: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if status == 400:  # the start of the next request is unknown
+    if status == 400:  # the start of the next request is unknown, so the connection is closed
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

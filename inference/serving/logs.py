@@ -1,4 +1,4 @@
-"""Logs of a server: one JSON object per line, or text for people."""
+"""Logs of a server: one JSON object per line, or human-readable text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def log(level: str, event: str, **fields: Any) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a line of JSON: time (UTC), level, event, and the event's fields."""
+    """Formats a record as a line of JSON: time (UTC), level, event, and the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render a record."""
+        """Format a record."""
         moment = time.gmtime(record.created)
         line: dict[str, Any] = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(record.msecs):03d}Z",
@@ -33,10 +33,11 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats `12:00:01 info request method=POST status=200`; values cannot start a new line."""
+    """Formats a record as `12:00:01 info request method=POST status=200`; unprintable characters in values are
+    escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render a record."""
+        """Format a record."""
         fields = "".join(f" {name}={_plain(value)}" for name, value in getattr(record, "fields", {}).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         text = f"{clock} {record.levelname.lower()} {_plain(record.getMessage())}{fields}"

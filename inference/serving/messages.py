@@ -1,8 +1,9 @@
 """Requests and responses of the Open Inference Protocol, version 2, independent of HTTP and of the network.
 
-A body is JSON, optionally followed by the raw bytes of tensors; a header gives the length of the JSON. It is parsed
-into records of known fields: unknown fields are skipped without using memory, and the numbers of a tensor remain text
-until its shape is checked. Sources: see `tensors`; for `classification` Triton's extension of that name.
+A body is JSON, optionally followed by the raw bytes of tensors; a header specifies the length of the JSON. It is parsed
+into records of known fields: unknown fields are skipped without allocating memory, and the numbers of a tensor remain
+text until its shape has been checked. For the sources, see `tensors`; the source for `classification` is Triton's
+extension of that name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from .tensors import (
     to_json,
 )
 
-MAX_ID = 200  # characters
-MAX_SHAPE = 200  # characters of a shape's JSON
+MAX_ID = 200  # maximum number of characters of an id
+MAX_SHAPE = 200  # maximum number of characters of the JSON of a shape
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that a client requests: raw bytes or JSON; `classes` requests that many "score:index:label"."""
+    """An output requested by a client, as raw bytes or as JSON; `classes` is the requested number of
+    "score:index:label" entries."""
 
     name: str
     binary: bool
@@ -52,7 +54,7 @@ class InferRequest:
 
 @dataclass(frozen=True)
 class InferResponse:
-    """A response as bytes; `json_length` is the length of its JSON if raw tensors follow, else None."""
+    """A response as bytes; `json_length` is the length of its JSON if raw tensors follow, otherwise None."""
 
     body: bytes
     json_length: int | None = field(default=None)
@@ -103,10 +105,10 @@ def parse_request(
     outputs: Sequence[TensorSpec],
     max_examples: int,
 ) -> InferRequest:
-    """Parse a request for a network with these inputs and outputs; ProtocolError if malformed.
+    """Parse a request for a network with these inputs and outputs. Raises ProtocolError if it is malformed.
 
-    `json_length` is the length of the JSON at the start of the body; None if it is all JSON. More than `max_examples`
-    raise TooManyExamples.
+    `json_length` is the length of the JSON at the start of the body, or None if the complete body is JSON. Raises
+    TooManyExamples if there are more than `max_examples`.
     """
     length = len(body) if json_length is None else json_length
     if not 0 <= length <= len(body):
@@ -132,7 +134,7 @@ def parse_request(
 
 @dataclass(frozen=True)
 class InferAnswer:
-    """Content of a response: its first fields, the tensors by name, and their labels if any."""
+    """The content of a response: its leading fields, the tensors by name, and their labels, if any."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
@@ -140,7 +142,7 @@ class InferAnswer:
 
 
 def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[TensorSpec]) -> InferResponse:
-    """Return the response with the requested outputs out of `specs`."""
+    """Return a response that contains the requested outputs from `specs`."""
     datatypes = {spec.name: spec.datatype for spec in specs}
     outputs = []
     tails = []
@@ -168,14 +170,15 @@ def _decode(text: memoryview) -> _Request:
         raise ProtocolError("the JSON is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise ProtocolError(f"the request: {str(error)[:200]}") from None
-    except (ValueError, msgspec.DecodeError) as error:  # ValueError: UnicodeDecodeError
+    except (ValueError, msgspec.DecodeError) as error:  # ValueError includes UnicodeDecodeError
         raise ProtocolError(f"not valid JSON: {str(error)[:100]}") from None
 
 
 def _read_input(
     item: _Input, spec: TensorSpec, where: str, raw: memoryview, max_examples: int
 ) -> tuple[np.ndarray, memoryview]:
-    """Return an input's values and the remaining raw bytes; pictures are an array of file contents [N]."""
+    """Return the values of an input and the remaining raw bytes; pictures are returned as an array of file contents
+    [N]."""
     if item.datatype == "BYTES" and spec.takes_pictures:
         return _read_pictures(item, where, raw, max_examples)
     shape = _read_shape(bytes(item.shape), spec, where)
@@ -219,8 +222,8 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
 
 
 def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
-    """Parse a list of `count` strings, or of lists of one each."""
-    if text.count(b'"') != 2 * count or text.count(b"[") > count + 1:  # before it takes memory
+    """Parse a list of `count` strings, or of `count` lists of one string each."""
+    if text.count(b'"') != 2 * count or text.count(b"[") > count + 1:  # checked before memory is allocated
         raise ProtocolError(f"{where}: data is not a list of {count} base64 strings, as its shape says")
     try:
         words = _TEXTS.decode(text)
@@ -231,7 +234,7 @@ def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
 
 
 def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
-    """Parse a shape and check that the input allows it."""
+    """Parse a shape and check that it is valid for the input."""
     needed = f"[N, {', '.join(map(str, spec.shape[1:]))}] is needed, N from 1 up"
     try:
         shape = tuple(_SHAPE.decode(text)) if len(text) <= MAX_SHAPE else ()
@@ -246,7 +249,7 @@ def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
 def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[RequestedOutput, ...]:
     known = [spec.name for spec in specs]
     binary = request.parameters.binary_data_output
-    if not request.outputs:  # no selection: all outputs
+    if not request.outputs:  # no outputs are selected: return all
         return tuple(RequestedOutput(name, binary) for name in known)
     wanted: dict[str, RequestedOutput] = {}
     for output in request.outputs:
@@ -259,8 +262,8 @@ def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[Requeste
 
 
 def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], wanted: RequestedOutput) -> np.ndarray:
-    """Return the classes with the highest scores [N, C], as texts [N, count]; ProtocolError if the output has no
-    classes."""
+    """Return the classes with the highest scores [N, C], as strings [N, count]. Raises ProtocolError if the output has
+    no classes."""
     labels = known.get(wanted.name)
     if labels is None:
         raise ProtocolError(f"output {wanted.name!r} has no classes")

@@ -10,20 +10,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
-RECENT = 10_000  # observations per phase used for quantiles
+RECENT = 10_000  # number of observations per phase used for quantiles
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DEVICE_SECONDS = tuple(base * 10.0**power for power in range(-6, 1) for base in (1, 2.5, 5))
 PARTS = ("request", "decode", "queue", "worker", "device_predicted", "device_measured")
 
 
 class _Quantiles:
-    """Collector of quantiles of recent times, which the Prometheus client does not compute."""
+    """A collector for the quantiles of recent times, which the Prometheus client does not compute."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the family of quantiles, once there are any."""
+        """Yield the metric family of quantiles, once there are any observations."""
         text = f"Quantiles of the last {RECENT} times, by phase."
         family = GaugeMetricFamily("trninfer_recent_seconds", text, labels=("part", "quantile"))
         for part, values in self._metrics.quantiles().items():
@@ -34,10 +34,11 @@ class _Quantiles:
 
 
 class Metrics:
-    """Counts requests, inputs and batches. Device times are predicted or measured, and named so."""
+    """Counts requests, inputs and batches. Times on the device are predicted or measured, as stated in the name of the
+    metric."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each, which says nothing of use
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series of no use to each metric
         self._registry = CollectorRegistry()
         self._device_seconds: Histogram | None = None
         self._requests = self._counter("requests", "Requests answered.", ("endpoint", "status"))
@@ -56,7 +57,7 @@ class Metrics:
         self._registry.register(_Quantiles(self))
 
     def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
-        """Also export the number of waiting inputs and of ready workers."""
+        """Export also the number of waiting inputs and of ready workers."""
         queue = Gauge("trninfer_queue_inputs", "Inputs waiting for a worker.", registry=self._registry)
         queue.set_function(waiting)
         ready = Gauge("trninfer_workers_ready", "Ready workers.", registry=self._registry)
@@ -95,9 +96,10 @@ class Metrics:
     def quantiles(self) -> dict[str, dict[float, float]]:
         """Return the quantiles of the last RECENT times, in seconds, by phase.
 
-        A "request" lasts from its head to its answer. In it, inputs are decoded ("decode"), wait for a worker
-        ("queue"), and are answered in a batch ("worker": transfer, launches and device by the host's clock; with the
-        simulator, the simulation time). "device_predicted" or "device_measured" is the batch on the device.
+        A "request" lasts from the arrival of its head to its response. Within it, inputs are decoded ("decode"), wait
+        for a worker ("queue"), and are run in a batch ("worker": transfer, launches and device time by the clock of the
+        host; with the simulator, the simulation time). "device_predicted" or "device_measured" is the time of the batch
+        on the device.
         """
         found = {}
         for part in [part for part in PARTS if part in self._recent]:
@@ -106,15 +108,15 @@ class Metrics:
         return found
 
     def failure(self, fault: str) -> None:
-        """Count an input without an answer, caused by the "input" or by a "worker"."""
+        """Count an input without a prediction, caused by the "input" or by a "worker"."""
         self._failures.labels(fault).inc()
 
     def worker_ended(self, pool: str) -> None:
-        """Count a process that died."""
+        """Count a process that ended unexpectedly."""
         self._ends.labels(pool).inc()
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:

@@ -1,4 +1,4 @@
-"""The server as a Ray Serve deployment over several machines: each replica is the whole application with its
+"""The server as a Ray Serve deployment over several machines: each replica is the complete application with its
 workers."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .settings import ServingSettings
 
 
 def deployment(settings: ServingSettings, **options: Any) -> Any:
-    """Return a Ray Serve application, for `serve.run`, whose replicas answer like `trninfer serve`.
+    """Return a Ray Serve application, for `serve.run`, whose replicas behave like `trninfer serve`.
 
     `options` are those of `serve.deployment`, such as `num_replicas`, `autoscaling_config`, or on a chip
-    `ray_actor_options={"resources": {"neuron_cores": 1}}`. A model file is read here and sent to the replicas. Raises
-    ModelError if it cannot be read.
+    `ray_actor_options={"resources": {"neuron_cores": 1}}`. A model file is read in this process and sent to the
+    replicas. Raises ModelError if it cannot be read.
     """
     from ray import serve
 
@@ -31,7 +31,7 @@ def deployment(settings: ServingSettings, **options: Any) -> Any:
 
 
 def application(arguments: Mapping[str, str]) -> Any:
-    """The same for Ray Serve's command line, whose arguments are settings as text:
+    """Return the same application for Ray Serve's command line, whose arguments are settings as text:
 
     `serve run trninfer.inference.serving.on_ray:application model=digits-cnn workers=2 replicas=3`
     """

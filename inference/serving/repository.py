@@ -1,4 +1,4 @@
-"""The models of a server, which clients may load and unload if allowed (Triton's repository extension)."""
+"""The models of a server, which clients may load and unload if permitted (Triton's repository extension)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from ...models.errors import ModelError
 from .answering import Server
 from .logs import log
 
-GRACE = 30.0  # seconds to answer pending inputs when a model or the server stops
+GRACE = 30.0  # maximum time in seconds for pending inputs when a model or the server stops
 _PAUSE = 0.05  # seconds between checks of a model that is loading
 
 
 class Repository:
-    """Models by name; requests without a model name go to the first.
+    """The models by name; requests without a model name use the first model.
 
-    `prepare` gives a server new process pools; its callback is called if a process cannot start.
+    `prepare` creates new process pools for a server; the callback passed to it is called if a process cannot be
+    started.
     """
 
     def __init__(
         self, servers: Sequence[Server], prepare: Callable[[Server, Callable[[Exception], None]], None]
     ) -> None:
-        """Raise ModelError if two models have the same name."""
+        """Initialise the repository. Raises ModelError if two models have the same name."""
         self._servers = {server.name: server for server in servers}
         self._prepare = prepare
         self._lock = asyncio.Lock()
@@ -36,7 +37,7 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """True if at least one model is loaded and all loaded models answer."""
+        """Return True if at least one model is loaded and all loaded models are ready."""
         loaded = [server for server in self.servers if server.is_loaded]
         return bool(loaded) and all(server.is_ready for server in loaded)
 
@@ -51,7 +52,7 @@ class Repository:
                 pool.start()
 
     async def stop(self) -> None:
-        """Stop all models after they have answered accepted inputs."""
+        """Stop all models after their accepted inputs have been processed."""
         await asyncio.gather(*(self._stop(server) for server in self.servers if server.is_loaded))
 
     async def _stop(self, server: Server) -> None:
@@ -59,7 +60,8 @@ class Repository:
             await pool.stop(GRACE)
 
     async def unload(self, server: Server) -> None:
-        """End a model's processes after accepted inputs are answered; new requests get status 503."""
+        """Stop the processes of a model after its accepted inputs have been processed; new requests receive status
+        503."""
         async with self._lock:
             if server.is_loaded:
                 server.is_loaded = False
@@ -67,7 +69,7 @@ class Repository:
                 log("info", "model unloaded", model=server.name)
 
     async def load(self, server: Server) -> Exception | None:
-        """Start a model's processes again; return None once it answers, or the error if they cannot start."""
+        """Restart the processes of a model; return None once it is ready, or the error if they cannot be started."""
         failures: list[Exception] = []
         async with self._lock:
             if server.is_loaded:
@@ -79,7 +81,7 @@ class Repository:
                 while not server.is_ready and not failures:
                     await asyncio.sleep(_PAUSE)
             finally:
-                if not server.is_ready:  # it failed, or the server stops meanwhile
+                if not server.is_ready:  # the model failed, or the server is stopping
                     await self._stop(server)
             if failures:
                 return failures[0]

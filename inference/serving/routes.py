@@ -1,4 +1,5 @@
-"""Routes of a server: the Open Inference Protocol, pictures (`/classify`, `/detect`, `/segment`), metrics, a page."""
+"""Routes of a server: the Open Inference Protocol, pictures (`/classify`, `/detect`, `/segment`), metrics, and a web
+page."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ from .workers import InputAnswer
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
-MAX_FILES = 1000  # files per form
-MAX_MAP_PIXELS = 64_000_000  # of the maps in one response, together
+MAX_FILES = 1000  # maximum number of files per form
+MAX_MAP_PIXELS = 64_000_000  # maximum total number of pixels of the maps in one response
 
-# The page loads nothing and only sends requests to this server.
+# The page loads no external resources and sends requests only to this server.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -152,13 +153,13 @@ async def load_model(request: Request, name: str) -> JSONResponse:
 
 @_protocol.post("/v2/repository/models/{name}/unload")
 async def unload_model(request: Request, name: str) -> JSONResponse:
-    """Unload a model after it has answered accepted inputs."""
+    """Unload a model after its accepted inputs have been processed."""
     await _controlled(request).unload(_model(request, name, VERSION))
     return JSONResponse({})
 
 
 def _controlled(request: Request) -> Repository:
-    """Return the repository; HTTPException if clients may not change it."""
+    """Return the repository. Raises HTTPException if clients are not permitted to change it."""
     repository: Repository | None = getattr(request.app.state, "repository", None)
     if repository is None or not _server(request).settings.model_control:
         raise HTTPException(403, "loading and unloading needs a server started with --model-control")
@@ -168,7 +169,7 @@ def _controlled(request: Request) -> Repository:
 @_protocol.post("/v2/models/{name}/infer")
 @_protocol.post("/v2/models/{name}/versions/{version}/infer")
 async def infer(request: Request, name: str, version: str = VERSION) -> Response:
-    """Answer tensors with tensors."""
+    """Run the network on the tensors of a request and return its outputs as tensors."""
     server = _model(request, name, version)
     deadline = time.monotonic() + server.settings.timeout
     with server.bodies.hold() as lease:
@@ -242,7 +243,7 @@ async def segment(request: Request, maps: bool = False, model: str | None = None
 
 
 def _check_finds(server: Server, path: str, noun: str) -> None:
-    """HTTPException if pictures for this model go to another path."""
+    """Raise HTTPException if pictures for this model must be sent to a different path."""
     right = server.picture_path
     if path != right:
         raise HTTPException(400, f"{server.name} does not find {noun}; send pictures to {right}")
@@ -251,7 +252,7 @@ def _check_finds(server: Server, path: str, noun: str) -> None:
 async def _answer_pictures(
     request: Request, server: Server, deadline: float
 ) -> tuple[list[str], list[bytes], list[Answer]]:
-    """Return the names, contents and answers of the pictures in a request."""
+    """Return the names, contents and predictions of the pictures in a request."""
     settings = server.settings
     with server.bodies.hold() as lease:
         body = await _read(server.bodies.read(request, lease, settings.timeout))
@@ -263,7 +264,7 @@ async def _answer_pictures(
 
 
 async def _report(server: Server, names: list[str], answers: list[Answer], make: MakePredictions) -> Response:
-    """Return the answers to pictures as JSON; the status of the first failure if there are no answers."""
+    """Return the predictions for pictures as JSON, with the status of the first failure if there are no predictions."""
     report = await run_in_threadpool(server.report, names, answers, make)
     if report["predictions"]:
         return await run_in_threadpool(_as_json, report)
@@ -317,7 +318,7 @@ def _model(request: Request, name: str, version: str) -> Server:
 
 
 def _json_length(request: Request) -> int | None:
-    """Return the length of the JSON according to the request's header; None without one."""
+    """Return the length of the JSON according to the header of the request, or None if there is no such header."""
     told = request.headers.get(JSON_LENGTH)
     if told is None:
         return None
@@ -337,7 +338,8 @@ def _render(server: Server, asked: InferRequest, answers: list[InputAnswer], hea
 
 
 def _as_json(report: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a report as a response; predictions are serialised one by one, so that other threads run in between."""
+    """Return a report as a response. Predictions are serialised one by one, so that other threads can run in
+    between."""
     predictions = [msgspec.Raw(msgspec.json.encode(prediction)) for prediction in report["predictions"]]
     body = msgspec.json.encode({**report, "predictions": predictions})
     return Response(body, status, headers, media_type="application/json")

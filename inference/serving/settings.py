@@ -12,22 +12,22 @@ from ...runtime.backend import BACKENDS, NETWORK_DTYPES
 from ...runtime.launch_options import DEFAULT_LAUNCHES, LNC, LaunchOptions
 from ...runtime.open_model import open_model
 
-VERSION = "1"  # version of the served model in the protocol
+VERSION = "1"  # version of the served model as reported in the protocol
 
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """Options of a server; picklable. ValueError for a value that is not allowed.
+    """Options of a server; picklable. Raises ValueError for a value that is not allowed.
 
-    `model` is a bundled name, the path of a model file, or a loaded model; `name` is what clients call it, by default
-    the file's stem. Each of `workers` is a process with a logical core of `lnc` NeuronCores and answers at most
-    `max_batch` inputs at a time; pictures are decoded by `decoders`, which are processes too. An input waits at most
-    `max_delay` seconds for others to join its batch.
+    `model` is a bundled name, the path of a model file, or a loaded model. `name` is the name of the model for clients,
+    by default the stem of the file. Each of `workers` is a process that uses a logical core of `lnc` NeuronCores and
+    runs at most `max_batch` inputs at once; pictures are decoded by `decoders`, which are also processes. An input
+    waits at most `max_delay` seconds for others to join its batch.
 
-    More than `max_queue` pending inputs and bodies of more than `max_bytes` are refused, and requests time out after
-    `timeout` seconds. `token` is required for all requests except health and the page; without a token, only requests
-    for `hosts` are answered (none: any). `neuron_options` are those of `open_neuron_backend`. With `model_control`,
-    clients may load and unload models.
+    More than `max_queue` pending inputs, and bodies of more than `max_bytes`, are rejected, and requests time out after
+    `timeout` seconds. `token` is required for all requests except health checks and the page; without a token, only
+    requests for `hosts` are accepted (empty: any host). `neuron_options` are the options of `open_neuron_backend`. With
+    `model_control`, clients may load and unload models.
     """
 
     model: str | os.PathLike[str] | Model = "digits-cnn"
@@ -70,17 +70,17 @@ class ServingSettings:
             raise ValueError("token must have 8 to 200 printable ASCII characters and no spaces")
 
     def load(self) -> Model:
-        """Load the model; ModelError if it cannot be read."""
+        """Load the model. Raises ModelError if it cannot be read."""
         return self.model if isinstance(self.model, Model) else open_model(self.model)
 
     def model_name(self, model: Model) -> str:
-        """Return the name of the model for clients, in characters that need no escaping in a URL."""
+        """Return the name of the model for clients, restricted to characters that need no escaping in a URL."""
         told = self.name or model.network.name
         if not self.name and not isinstance(self.model, Model):
             told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors").removesuffix(".onnx")
         return re.sub(r"[^\w.-]", "_", told, flags=re.ASCII) or "model"
 
     def batch_sizes(self) -> tuple[int, ...]:
-        """Return the sizes that batches are padded to: powers of two below `max_batch`, and `max_batch`."""
+        """Return the sizes to which batches are padded: powers of two below `max_batch`, and `max_batch`."""
         powers = (1 << bit for bit in range(self.max_batch.bit_length()))
         return tuple(sorted({*(size for size in powers if size < self.max_batch), self.max_batch}))

@@ -1,18 +1,18 @@
 """The tensors of requests and responses in the Open Inference Protocol.
 
-    input          [N, *example]       in the layout of the model file (channels first or last); of a network that
-                                       reads pictures also BYTES [N]: PNG, JPEG and other files of pictures
-    probabilities  FP32 [N, C]         of a network of classes or of independent labels
-    values         FP32 [N, C]         of any other
-    class_index    INT32 [N]           the most probable class, by the argmax on the device
-    label          BYTES [N]           its label
-    scores         FP32 [N, C]         the scores before the softmax, of a network that ends in raw scores
+    input          [N, *example]       in the layout of the model file (channels first or last); for a network that
+                                       reads pictures also BYTES [N]: PNG, JPEG and other picture files
+    probabilities  FP32 [N, C]         for a network of classes or of independent labels
+    values         FP32 [N, C]         for any other network
+    class_index    INT32 [N]           the most probable class, computed by the argmax on the device
+    label          BYTES [N]           the label of the most probable class
+    scores         FP32 [N, C]         the scores before the softmax, for a network that ends in raw scores
 
-A network from ONNX names its input, and its scores (or probabilities), as its file did: `image`, `logits`. Requests may
-always call the input `input`.
+A network imported from ONNX uses the names in its file, such as `image` and `logits`, for its input and for its scores
+(or probabilities). The name `input` is always accepted in requests.
 
-A network of several inputs has a tensor for each, by its own name; so does one of several outputs, of which
-`class_index` and `label` are those of the leading one.
+A network with several inputs has a separately named tensor for each of them, and so does a network with several
+outputs, for which `class_index` and `label` refer to the leading output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAKEN = ("probabilities", "values", CLASS_INDEX, LABEL)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor's name, datatype and shape; -1 is the number of examples.
+    """The name, datatype and shape of a tensor; -1 in the shape is the number of examples.
 
     `other_name` is an alternative name in requests; `takes_pictures` is True if picture files may be sent instead of
     numbers.
@@ -49,18 +49,19 @@ class TensorSpec:
     takes_pictures: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tensor as in metadata."""
+        """Return the tensor in the format of the metadata."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def to_config(self) -> dict[str, Any]:
-        """Return the tensor as in Triton's configuration, with the dimensions of one example."""
+        """Return the tensor in the format of Triton's configuration, with the dimensions of one example."""
         datatype = {"BYTES": "STRING"}.get(self.datatype, self.datatype)
         return {"name": self.name, "data_type": f"TYPE_{datatype}", "dims": list(self.shape[1:]) or [1]}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of a network; `input_name` and `output_name` are the names in its original file, if known."""
+    """The inputs and outputs of a network; `input_name` and `output_name` are the names in its original file, if
+    known."""
 
     network: Network
     input_name: str = ""
@@ -96,13 +97,15 @@ class Signature:
 
     @property
     def _own_output(self) -> str:
-        """Return the name of the leading output in its file, else that of raw scores; "" without either."""
+        """Return the name of the leading output in the file, otherwise that of the raw scores, or "" if there is
+        neither."""
         taken = self.output_name in _TAKEN or self.network.others
         name = "" if taken else self.output_name
         return name or (SCORES if self.network.output.scores == "raw" and not self.network.others else "")
 
     def sources(self, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Convert a request's tensors to inputs of the network, float32; InputError if they do not fit."""
+        """Convert the tensors of a request to inputs of the network, float32. Raises InputError if they do not
+        match."""
         arrays = {name: _examples(name, tensors[name], spec) for name, spec in self._parts.items()}
         counts = {name: len(values) for name, values in arrays.items()}
         if len(set(counts.values())) > 1:
@@ -112,7 +115,7 @@ class Signature:
         return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else next(iter(arrays.values())))
 
     def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
-        """Return the tensors of the answers by name; BYTES as an array of objects."""
+        """Return the tensors of the predictions by name; BYTES tensors are arrays of objects."""
         rows = np.stack([answer.scores for answer in answers])
         outputs = zip(self._output_names, self.network.named_outputs, self.network.unpack(rows))
         tensors = {name: values.reshape(len(rows), *named.shape) for name, named, values in outputs}
@@ -125,7 +128,7 @@ class Signature:
         return tensors
 
     def labels(self) -> dict[str, tuple[str, ...]]:
-        """Return the labels of each tensor of scores that has any."""
+        """Return the labels of each tensor of scores that has labels."""
         outputs = zip(self._output_names, self.network.named_outputs)
         found = {name: named.answer_labels for name, named in outputs if named.answer_labels}
         if self._own_output and self.network.answer_labels:

@@ -1,4 +1,4 @@
-"""Statistics of a model since it was loaded, as in Triton's statistics extension.
+"""Statistics of a model since it was loaded, in the format of Triton's statistics extension.
 
 Source: triton-inference-server/server, docs/protocol/extension_statistics.md.
 """
@@ -13,17 +13,17 @@ from .workers import InputAnswer
 
 
 class Statistics:
-    """Requests, inputs and batches of one model, with the nanoseconds of each phase."""
+    """The number of requests, inputs and batches of one model, and the nanoseconds spent in each phase."""
 
     def __init__(self) -> None:
-        self._last = 0  # milliseconds since 1970
+        self._last = 0  # time of the last inference, in milliseconds since 1970
         self._inputs = self._batches = 0
         self._parts = {
             name: [0, 0] for name in ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
         }
 
     def request(self, answers: Sequence[object], seconds: float) -> None:
-        """Count a request with its answers, or errors in their place."""
+        """Count a request with its predictions, or the errors that replace them."""
         is_whole = all(isinstance(answer, InputAnswer) for answer in answers)
         self._add("success" if is_whole else "fail", 1, seconds)
         if is_whole:

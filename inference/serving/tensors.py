@@ -1,6 +1,6 @@
 """Wire formats of Open Inference Protocol tensors, version 2: JSON numbers or raw little-endian bytes.
 
-A client's bytes are checked against the shape before they are parsed, so that memory is bounded by the shape.
+The bytes from a client are checked against the shape before they are parsed, so that the shape bounds the memory.
 
 Sources: the protocol's REST specification (kserve/open-inference-protocol, specification/protocol/inference_rest.md)
 for JSON; the binary tensor data extension (triton-inference-server/server, docs/protocol) for raw bytes, in which an
@@ -17,8 +17,8 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-PIECE_BYTES = 1 << 18  # bytes of JSON parsed at once
-PIECE_NUMBERS = 1 << 14  # numbers written at once
+PIECE_BYTES = 1 << 18  # number of bytes of JSON parsed at once
+PIECE_NUMBERS = 1 << 14  # number of values written at once
 
 DATATYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -43,13 +43,13 @@ _FLAGS = msgspec.json.Decoder(list[bool | int])
 
 
 class ProtocolError(ValueError):
-    """A request that does not follow the protocol; the message is one line for the client."""
+    """A request that does not follow the protocol; the message is a single line for the client."""
 
     status = 400
 
 
 class TooLargeError(ProtocolError):
-    """A body that needs more memory to parse than the process has."""
+    """A body whose parsing requires more memory than the process has."""
 
     status = 413
 
@@ -73,14 +73,15 @@ def split_elements(raw: memoryview, where: str) -> list[bytes]:
 
 
 def parse_datatype(name: str, where: str) -> np.dtype[Any]:
-    """Return the dtype of a numeric tensor; ProtocolError for other names."""
+    """Return the dtype of a numeric tensor. Raises ProtocolError for other names."""
     if name not in DATATYPES:
         raise ProtocolError(f"{where}: datatype is {name[:40]!r}; allowed are {', '.join(DATATYPES)}")
     return DATATYPES[name]
 
 
 def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    """Parse the numbers in a JSON list, flat or nested like the shape; ProtocolError if they do not fit it.
+    """Parse the numbers in a JSON list, which is flat or nested according to the shape. Raises ProtocolError if they do
+    not match the shape.
 
     `text` is valid JSON, and the shape has at least one element.
     """
@@ -107,7 +108,7 @@ def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: 
 
 
 def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    """Parse the numbers in raw bytes; ProtocolError if their count does not fit the shape."""
+    """Parse the numbers in raw bytes. Raises ProtocolError if their count does not match the shape."""
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected or not expected:
         raise ProtocolError(f"{where}: {len(data)} bytes came; {list(shape)} of {dtype.name} takes {expected}")
@@ -115,11 +116,11 @@ def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], w
 
 
 def to_json(values: np.ndarray) -> bytes:
-    """Return a tensor as a flat JSON list, BYTES as text. ValueError for NaN and infinity."""
+    """Return a tensor as a flat JSON list, with BYTES as text. Raises ValueError for NaN and infinity."""
     if values.dtype != object and not np.isfinite(values).all():
         raise ValueError("JSON has no NaN and no infinity")
     flat = values.ravel()
-    # Other threads can run between the pieces.
+    # Values are written in pieces, so that other threads can run in between.
     pieces = (flat[begin : begin + PIECE_NUMBERS].tolist() for begin in range(0, len(flat), PIECE_NUMBERS))
     return b"[%b]" % b",".join(msgspec.json.encode(piece)[1:-1] for piece in pieces)
 
@@ -133,7 +134,7 @@ def to_bytes(values: np.ndarray) -> bytes:
 
 
 def _fits_shape(nesting: bytes, shape: tuple[int, ...]) -> bool:
-    """True if the brackets and commas of a list match a flat list, or nesting like the shape."""
+    """Return True if the brackets and commas of a list match a flat list, or a list nested according to the shape."""
     count = math.prod(shape)
     lists = sum(math.prod(shape[:axis]) for axis in range(len(shape)))
     if len(nesting) == count + 1 and nesting[1:-1] == b"," * (count - 1):
@@ -147,7 +148,7 @@ def _fits_shape(nesting: bytes, shape: tuple[int, ...]) -> bool:
 
 
 def _parse(text: bytes, dtype: np.dtype[Any], where: str) -> list[Any]:
-    """Parse a flat JSON list; ProtocolError if it has other elements than numbers of the type."""
+    """Parse a flat JSON list. Raises ProtocolError if it contains elements other than numbers of the type."""
     decoder: Any = {"b": _FLAGS, "i": _INTEGERS, "u": _INTEGERS}.get(dtype.kind, _FLOATS)
     try:
         numbers: list[Any] = decoder.decode(text)

@@ -1,4 +1,4 @@
-"""The worker processes of a server that run the network; decoders are in `decoding`."""
+"""The worker processes of a server that run the network; for decoders, see `decoding`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...runtime.workers.worker import Hello, Setup, Worker
 
 @dataclass(frozen=True)
 class InputAnswer:
-    """The answer to one input: its class (-1 for a network of values), scores float32 [C], batch size, and device time
-    of the batch in microseconds.
+    """The prediction for one input: its class (-1 for a network of values), its scores, float32 [C], the batch size,
+    and the device time of the batch in microseconds.
 
-    `raw` are the scores before the softmax, if the network ends in raw scores.
+    `raw` contains the scores before the softmax, if the network ends in raw scores.
     """
 
     class_index: int
@@ -28,10 +28,10 @@ class InputAnswer:
 
 
 class NetworkWorker(ProcessWorker):
-    """Runs a network: sources are inputs of the network, results are `InputAnswer`s.
+    """Runs a network: sources are inputs of the network, and results are `InputAnswer` objects.
 
-    `greeted` is called with the session's description when it is ready, `timed` with the device time of each batch in
-    microseconds.
+    `greeted` is called with the description of the session when it is ready, and `timed` with the device time of each
+    batch in microseconds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class NetworkWorker(ProcessWorker):
         return f"{hello.process}, {hello.info.name} {hello.info.target}"
 
     def answer(self, sources: list[np.ndarray]) -> list[InputAnswer]:
-        """Return the answer to each input."""
+        """Return the prediction for each input."""
         answer: BatchAnswer = self._process.ask(np.stack(sources))
         device_us = sum(part.latency_us for part in answer.times)
         self._timed(device_us)
