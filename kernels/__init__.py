@@ -1,10 +1,10 @@
-"""NKI kernels, one file for each family. `tiling/` holds code shared by several, `convolution/` the parts of conv2d.py,
-and `operations/` the bodies of the operations that network.py runs.
+"""NKI kernels, one file per kernel family. `tiling/` contains code shared by several kernels, `convolution/` the parts
+of conv2d.py, and `operations/` the implementations of the operations that network.py runs.
 
-Kernels are attributes (``from trninfer.kernels import matmul_tiled``), loaded on first use. `use_nki` decides which
-`nki` they import; without a call of it, its default does. Three kernels share their names with their modules: here
-these names mean the kernels, unless such a module was imported by its full path before. `kernel` returns the kernel in
-any case.
+Kernels are attributes (``from trninfer.kernels import matmul_tiled``) and are loaded on first use. `use_nki` selects
+the `nki` package that they import; if it is not called, its default applies. Three kernels have the same names as their
+modules: as attributes of this package, these names refer to the kernels, unless the module was imported earlier by its
+full path. `kernel` always returns the kernel.
 """
 
 import importlib
@@ -70,8 +70,8 @@ __all__ = [*_MODULES, "kernel", "use_nki"]
 
 
 def kernel(name: str) -> Any:
-    """Return the kernel of a name; AttributeError if there is none. Decides which `nki` kernels import, if
-    nothing has."""
+    """Return the kernel called `name`; raise AttributeError if there is none. If no `nki` package has been selected
+    yet, select the default one."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no kernel {name!r}; there are {', '.join(_MODULES)}")
     use_nki()

@@ -1,7 +1,7 @@
-"""Activations on a tile: one instruction if the Scalar Engine has the function, else a few on both engines.
+"""Activations on a tile: one instruction if the Scalar Engine supports the function, else a few on both engines.
 
-The Vector Engine has no divide, but bounds, slopes and steps are cheaper there than a table lookup on the Scalar
-Engine. So lookups run on the Scalar Engine, comparisons and products on the Vector Engine.
+The Vector Engine has no divide instruction, but bounds, slopes and steps are cheaper there than a table lookup on the
+Scalar Engine. Therefore lookups run on the Scalar Engine, and comparisons and products on the Vector Engine.
 """
 
 import math
@@ -9,51 +9,51 @@ import math
 import nki.isa as nisa
 import nki.language as nl
 
-# Not functions of the Scalar Engine; the last three run on the Vector Engine alone.
+# Functions that the Scalar Engine does not provide; the last three run entirely on the Vector Engine.
 IN_STEPS = (
     *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
     *("reciprocal", "power", "sigmoid_by_powers"),
 )
 
-FEW_ROOTS = 32  # numbers of a partition whose powers take less time than the Scalar Engine's table
+FEW_ROOTS = 32  # up to this many elements per partition, powers are faster than the Scalar Engine's table
 
 TURN, TURN_REST = 6.28125, 0.0019353071795864769  # 2 pi
 QUARTER_TURN = 1.5707963267948966
-E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e and an exponent whose power fits float32
-LARGEST_ANGLE = 3.1415925  # the float32 below pi
+E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e, and an exponent whose power does not overflow float32
+LARGEST_ANGLE = 3.1415925  # the largest float32 below pi
 
-# monotone functions
+# functions that never decrease
 NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")
 
 
 def activate(dst, data, activation, parameters=(), bias=None, scale=None):
-    """dst = activation(data * scale + bias).
+    """Compute dst = activation(data * scale + bias).
 
     Dimensions:
         P: partitions.
     Args:
         dst: a tile in SBUF, float32, bfloat16 or float16.
-        data: a tile of dst's shape in SBUF or PSUM. Between data and dst everything is float32.
-        activation: identity, relu, gelu (the exact one), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
+        data: a tile in SBUF or PSUM with the shape of dst. Intermediate results are float32.
+        activation: identity, relu, gelu (exact), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
             sqrt, log, reciprocal, hardswish, softsign, erf, sign, sin, cos, sigmoid_by_powers (a
-            sigmoid without a table), or one that takes `parameters`: clip (low,
+            sigmoid without a table), or one that requires `parameters`: clip (low,
             high), leaky_relu (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines
-            them, power (exponent), of numbers above 0, step (limit), which is 1 above the limit, else 0, and threshold
-            (limit), which is x above the limit, else 0.
-        bias: a column [P, 1], or None for none.
-        scale: a float32 column [P, 1], or None for one.
+            them; power (exponent), for positive numbers only; step (limit), which is 1 above the limit and 0
+            elsewhere; and threshold (limit), which is x above the limit and 0 elsewhere.
+        bias: a column [P, 1], or None for no bias.
+        scale: a float32 column [P, 1], or None for no scaling.
     """
     function = _function(activation)
-    is_plain = bias is None or bias.dtype == nl.float32  # the dtype in which the Vector Engine reads columns
+    is_plain = bias is None or bias.dtype == nl.float32  # the Vector Engine reads columns only in float32
     if activation == "sqrt" and is_plain and _numbers(dst) <= FEW_ROOTS:
         _few_roots(dst, data, bias, scale)
     elif function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
-    # rounding keeps the order, so bounds may be applied after the cast, where that is faster
+    # Rounding preserves the order, so bounds may be applied after the cast if that is faster.
     elif activation == "clip":
         x = data
         if bias is not None or scale is not None:
-            # a separate tile, so that writes to parts of dst do not wait
+            # a separate tile, so that later writes to parts of dst do not wait for this one
             x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)
             _moved(x, data, bias, scale)
         low, high = parameters
@@ -67,13 +67,13 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
 
 
 def before_bounds(dtype):
-    """Return the dtype in which numbers are clipped before they are cast to `dtype`, so that large ones do not
+    """Return the dtype in which numbers are clipped before they are cast to `dtype`, so that large numbers do not
     overflow."""
     return nl.bfloat16 if dtype == nl.float8_e4m3 else dtype
 
 
 def _function(activation):
-    """Return the Scalar Engine's function of that name, or None."""
+    """Return the Scalar Engine's function for an activation, or None if there is none."""
     if activation in IN_STEPS:
         return None
     functions = {
@@ -98,12 +98,12 @@ def _function(activation):
 
 
 def _numbers(tile):
-    """Return the elements of a partition."""
+    """Return the number of elements per partition."""
     return math.prod(tile.shape[1:])
 
 
 def _few_roots(dst, data, bias, scale):
-    """Compute the square roots of few numbers as powers, without the time that a table takes to load."""
+    """Compute the square roots of a few numbers as powers, which avoids the time to load a table."""
     moved = _tile(dst)
     nisa.tensor_scalar(
         dst=moved,
@@ -125,7 +125,7 @@ def _on_scalar_engine(dst, data, function, bias, scale):
 
 
 def _moved(dst, data, bias, scale):
-    """Write data * scale + bias to dst, unless both are None."""
+    """Write data * scale + bias to dst, or nothing if both scale and bias are None."""
     if bias is not None or scale is not None:
         _on_scalar_engine(dst, data, nl.copy, bias, scale)
 
@@ -135,7 +135,7 @@ def _tile(dst):
 
 
 def _in_steps(dst, x, activation, parameters):
-    """Compute the activations that take several instructions; x is a tile in SBUF or PSUM."""
+    """Compute the activations that require several instructions; x is a tile in SBUF or PSUM."""
     if activation == "leaky_relu":
         slope = parameters[0]
         larger = nl.maximum if slope <= 1 else nl.minimum
@@ -172,16 +172,16 @@ def _in_steps(dst, x, activation, parameters):
 
 
 def _ramp(x, slope, offset):
-    """Return max(x * slope + offset, 0), float32."""
+    """Return max(x * slope + offset, 0) in float32."""
     ramp = _tile(x)
-    shift = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # on trn1 a bias must be a column
+    shift = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # trn1 requires the bias to be a column
     nisa.memset(dst=shift, value=offset, engine=nisa.engine.gpsimd)
     nisa.activation(dst=ramp, op=nl.relu, data=x, scale=slope, bias=shift)
     return ramp
 
 
 def _sigmoid_by_powers(dst, x):
-    """Compute 1 / (1 + exp(-x)) without a table; for few numbers only, since powers are slower than a loaded table."""
+    """Compute 1 / (1 + exp(-x)) without a table; only for few numbers, since powers are slower than a loaded table."""
     decay = _tile(dst)
     nisa.tensor_scalar(
         dst=decay, data=x, op0=nl.maximum, operand0=-LARGEST_EXPONENT, op1=nl.power, operand1=1 / E, reverse1=True
@@ -192,14 +192,15 @@ def _sigmoid_by_powers(dst, x):
 def _sine(dst, x, shift):
     """Compute sin(x + shift). Whole turns are subtracted first, since the Scalar Engine's sine is valid from -pi to pi.
 
-    A turn is subtracted in two parts; the first has few bits, so that its products with whole numbers are exact.
+    Each turn is subtracted in two parts; the first part has few significant bits, so that its products with integers
+    are exact.
     """
     angle = _tile(dst)
     nisa.tensor_scalar(dst=angle, data=x, op0=nl.add, operand0=shift)
     turns = _tile(dst)
     whole = nl.ndarray(dst.shape, dtype=nl.int32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=turns, data=angle, op0=nl.multiply, operand0=1.0 / (TURN + TURN_REST))
-    nisa.tensor_copy(dst=whole, src=turns)  # rounds to nearest
+    nisa.tensor_copy(dst=whole, src=turns)  # rounds to the nearest integer
     nisa.tensor_copy(dst=turns, src=whole)
     for part in (TURN, TURN_REST):
         nisa.scalar_tensor_tensor(dst=angle, data=turns, op0=nl.multiply, operand0=-part, op1=nl.add, operand1=angle)
@@ -210,7 +211,7 @@ def _sine(dst, x, shift):
 
 
 def _exponential_unit(dst, x, below, above):
-    """Compute above * x, and below 0 `below` * (exp(x) - 1)."""
+    """Compute above * x for x >= 0, and below * (exp(x) - 1) for x < 0."""
     decay = _tile(dst)
     nisa.tensor_scalar(dst=decay, data=x, op0=nl.minimum, operand0=0.0)  # avoids overflow
     nisa.activation(dst=decay, op=nl.exp, data=decay)
@@ -221,7 +222,7 @@ def _exponential_unit(dst, x, below, above):
 
 
 def slope_below_zero(dst, x, slopes):
-    """Compute PReLU: dst = x, below 0 x * slopes. All three are tiles (or views) of one shape; x may be in PSUM."""
+    """Compute PReLU: x, or x * slopes where x < 0. All three are tiles (or views) of one shape; x may be in PSUM."""
     below = _tile(dst)
     nisa.scalar_tensor_tensor(dst=below, data=x, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=slopes)
     nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.maximum, operand0=0.0, op1=nl.add, operand1=below)

@@ -1,8 +1,8 @@
 """Index of the largest element of each row, computed on the chip: [N, C] -> int32 [N].
 
-`max8` finds the largest values of a partition and `nc_find_index8` the first position of each. Rows are on the
-partitions, several short rows to a partition. Rows longer than a chunk are searched chunk by chunk, carrying the best
-value and its index along.
+`max8` finds the largest values of a partition and `nc_find_index8` the first position of each. Rows are laid out along
+the partitions, with several short rows per partition. Rows longer than a chunk are searched chunk by chunk, and the
+best value so far and its index are carried along.
 """
 
 import nki
@@ -11,21 +11,21 @@ import nki.language as nl
 
 from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, copy_by_hardware, even_tiles, itemsize, row_groups, tiles
 
-SEARCH_WIDTH = 8  # max8 and nc_find_index8 work on 8 values, and on no fewer than 8 elements
-CHUNK = 8192  # elements searched at once: half of the allowed 16,384, so that the next chunk fits in SBUF too
-ROWS = 1024  # rows of a partition whose results are stored together
-MAX_COLUMNS = 1 << 24  # indices up to here are exact in float32, in which chunks are combined
+SEARCH_WIDTH = 8  # max8 and nc_find_index8 process 8 values, and require at least 8 elements
+CHUNK = 8192  # elements searched per instruction: half of the permitted 16,384, so that SBUF also holds the next chunk
+ROWS = 1024  # rows per partition whose results are stored together
+MAX_COLUMNS = 1 << 24  # chunks are combined in float32, which represents indices up to this value exactly
 
 
 def _search(values, indices, data):
-    """Find the 8 largest values of each row of data [partitions, rows, columns] and their first positions, from 0."""
+    """Find the 8 largest values of each row of data [partitions, rows, columns] and their first positions (0-based)."""
     for row in range(data.shape[1]):
         nisa.max8(dst=values[:, row, :], src=data[:, row, :])
         nisa.nc_find_index8(dst=indices[:, row, :], data=data[:, row, :], vals=values[:, row, :])
 
 
 def _load_chunk(a, columns):
-    """Load a chunk of some rows, an HBM view [partitions, rows, columns], as [partitions, rows, at least 8]."""
+    """Load a chunk of the rows of an HBM view [partitions, rows, columns] as [partitions, rows, at least 8]."""
     width = max(columns.size, SEARCH_WIDTH)
     data = nl.ndarray((a.shape[0], a.shape[1], width), dtype=a.dtype, buffer=nl.sbuf)
     copy_by_hardware(dst=data[:, :, 0 : columns.size], src=a[:, :, columns.start : columns.end])
@@ -34,23 +34,24 @@ def _load_chunk(a, columns):
 
 
 def find_largest(found, data):
-    """Find the index of each row's largest value: int32 found [partitions, rows], data [partitions, rows, at least 8].
+    """Write the index of each row's largest value to found, int32 [partitions, rows].
 
-    Returns the 8 largest values of each row, [partitions, rows, 8] of data's dtype. All operands are in SBUF.
+    data is [partitions, rows, at least 8]. Returns the 8 largest values of each row, [partitions, rows, 8] in the dtype
+    of data. All operands are in SBUF.
     """
     shape = (data.shape[0], data.shape[1], SEARCH_WIDTH)
     values = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)
     indices = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.sbuf)
     _search(values, indices, data)
-    # The index register's bits are the answer as they are: no copy through float32.
+    # The bits of the index register are already the result, so no conversion through float32 is needed.
     nisa.tensor_copy(dst=found, src=indices.view(nl.int32)[:, :, 0], engine=nisa.engine.vector)
     return values
 
 
 def fill_up(data, columns):
-    """Pad rows [partitions, rows, at least 8] of fewer columns with copies of the first one.
+    """Pad rows [partitions, rows, at least 8] that have fewer columns with copies of their first element.
 
-    A copy is never found, whatever its value: the first of equals wins.
+    A copy is never found, whatever its value, because the first of several equal elements is returned.
     """
     width = data.shape[2]
     if columns < width:
@@ -59,8 +60,8 @@ def fill_up(data, columns):
 
 
 def _argmax_long_rows(found, a):
-    """Search rows of several chunks, one to a partition: a chunk's best replaces the best so far only if it is
-    greater."""
+    """Search rows that span several chunks, one row per partition: the maximum of a chunk replaces the best value so
+    far only if it is greater."""
     column = (a.shape[0], 1)
     best = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
     best_index = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
@@ -89,18 +90,18 @@ def _argmax_long_rows(found, a):
 
 @nki.jit
 def argmax(a):
-    """Find the largest element of each row; of equals, the first.
+    """Find the index of the largest element of each row; of equal elements, the first.
 
     Dimensions:
-        N: rows, any.
+        N: rows, any number.
         C: columns, 1 to 2^24.
     Args:
-        a: [N, C] in HBM; float32, bfloat16 or float16. Infinities are compared as numbers are.
+        a: [N, C] in HBM; float32, bfloat16 or float16. Infinities are compared like other numbers.
     Returns:
         int32 [N] in HBM, each from 0 to C - 1.
     Notes:
-        A row with a NaN in it has no defined answer, not even one between 0 and C - 1: AWS documents no order of NaN
-        for max8.
+        The result for a row that contains a NaN is undefined and may not even be between 0 and C - 1, because AWS does
+        not document how max8 orders NaN.
     """
     check_matrix("a", a)
     rows, columns = a.shape

@@ -1,4 +1,4 @@
-"""Permutes the axes of arrays in HBM.
+"""Permutation of the axes of arrays in HBM.
 
 Matrix transposes use the Tensor Engine, because a DMA would move them element by element; all other permutations use
 DMAs.
@@ -7,11 +7,11 @@ DMAs.
 from .tiling.tiles import copy_by_hardware
 from .transpose import transpose_into
 
-MAX_DMA_AXES = 5  # axes of an access pattern
+MAX_DMA_AXES = 5  # maximum number of axes of an access pattern
 
 
 def permute_images(out, x, split, order):
-    """Permute the axes of each row of x [B, numbers] in HBM, seen as axes of `split`, to `order`; write to `out`."""
+    """Permute the axes of each row of x [B, numbers] in HBM, viewed as `split`, to `order`; write to `out`."""
     batch, numbers = x.shape
     sizes, places = _merged(split, order)
     if len(sizes) == 1:
@@ -28,7 +28,7 @@ def permute_images(out, x, split, order):
 
 
 def _merged(split, order):
-    """Return the sizes of the axes and their order after merging axes that stay neighbours and dropping axes of
+    """Return the sizes and the order of the axes after merging axes that stay adjacent and dropping axes of
     size 1."""
     runs: list[list[int]] = []  # [first axis, last axis, size] in the new order
     for axis in order:

@@ -1,5 +1,5 @@
-"""Operations on tokens, in addition to those of program.py: attention, and reshaping of pixels. Plain data without
-`nki`."""
+"""Operations on tokens that supplement those of program.py: attention, and reshaping of pixels. The module contains
+plain data and does not import `nki`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 from .operation import Operation, Packing, Surroundings
 from .tiling.packing import ceil_div
 
-ATTENTION_BYTES = 32 * 1024  # limit for its transposed weights, its transposed values and its bias, each
+ATTENTION_BYTES = 32 * 1024  # separate limit for the transposed weights, the transposed values and the bias
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Operation):
     """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
 
-    Each pixel is a token; with `by_rows`, each row is a sequence of its own. Head h has the h-th part of the channels.
-    The bias [heads, rows, queries, keys] has shape `bias_shape` (empty if there is none) and starts at element
-    `bias_at` of the weights. If it `is_linear`, there is no softmax: scale * queries^T keys, times the values.
+    Each pixel is a token; with `by_rows`, each row is a separate sequence. Head h uses the h-th part of the channels.
+    The bias [heads, rows, queries, keys] has shape `bias_shape` (empty if there is no bias) and starts at element
+    `bias_at` of the weights. If `is_linear`, the softmax is omitted: scale * queries^T keys, times the values.
     """
 
     heads: int
@@ -39,7 +39,7 @@ class Attention(Operation):
         return {"bias_at": 0}
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: scores, weights, turned weights and values, queries among zeros, and the bias."""
+        """See `Operation`: scores, weights, transposed weights and values, zero-padded queries, and the bias."""
         _, rows, columns = around.operands[1]
         tokens = columns if self.by_rows else rows * columns
         tiles, itemsize, bank = ceil_div(tokens, around.partitions), around.itemsize, around.bank_bytes // 4
@@ -51,8 +51,8 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """Reshape the pixels of each channel to other rows and columns: in order, or as axes of `split` transposed to
-    `order`."""
+    """An operation that reshapes the pixels of each channel to other rows and columns: in order, or viewed as `split`
+    and transposed to `order`."""
 
     split: tuple[int, ...] = ()
     order: tuple[int, ...] = ()

@@ -1,12 +1,12 @@
-"""Adds a bias row to every row of a matrix and applies an activation: [N, H] + [1, H] -> [N, H].
+"""Addition of a bias row to every row of a matrix, followed by an activation: [N, H] + [1, H] -> [N, H].
 
-Rows are on the partitions, several short rows to a partition. One DMA copies the bias to all partitions by reading the
-same row 128 times: the bias differs along the free axis, which the Scalar Engine's own bias (one number a partition)
-cannot express.
+Rows are laid out along the partitions, with several short rows per partition. One DMA copies the bias to all partitions
+by reading the same row 128 times: the bias varies along the free axis, which the bias operand of the Scalar Engine (one
+number per partition) cannot express.
 
-Softmax subtracts the row's maximum before exponentiating. A long row takes the maximum as the bias of the exponential,
+Softmax subtracts the row's maximum before exponentiating. For a long row, the maximum is the bias of the exponential,
 whose sum the Scalar Engine accumulates; short rows share instructions instead, because an instruction per row would
-cost more than its elements.
+cost more time than processing its elements.
 """
 
 import nki
@@ -25,19 +25,19 @@ from .tiling.tiles import (
     usable_sbuf_bytes,
 )
 
-CHUNK = 2048  # elements of a partition at once: 8 KiB, so that SBUF holds several chunks in flight
-SHORT_ROW = 256  # rows of up to this many elements share softmax instructions
+CHUNK = 2048  # elements of a partition processed together: 8 KiB, so that SBUF holds several chunks in flight
+SHORT_ROW = 256  # rows with up to this many elements share softmax instructions
 
 
 def _bias_chunk(bias, columns):
-    """Load columns of the bias row to every partition."""
+    """Load a range of columns of the bias row into every partition."""
     chunk = sbuf_tile((nl.tile_size.pmax, columns.size), bias.dtype)
     copy_by_hardware(dst=chunk, src=bias[:, columns.start : columns.end].broadcast(0, nl.tile_size.pmax))
     return chunk
 
 
 def _add_bias(dst, a, group, columns, bias):
-    """Load columns of a row group and add the bias to each of its rows: dst [partitions, rows, columns]."""
+    """Load a range of columns of a row group and add the bias to each row: dst [partitions, rows, columns]."""
     data = sbuf_tile(dst.shape, a.dtype)
     copy_by_hardware(dst=data, src=group_view(a, group, columns))
     repeated = bias[0 : group.partitions, :].expand_dim(1).broadcast(1, group.rows)
@@ -45,7 +45,7 @@ def _add_bias(dst, a, group, columns, bias):
 
 
 def _elementwise(out, a, bias, activation, parameters):
-    """Apply an elementwise activation: the columns' bias is loaded once for all rows."""
+    """Apply an elementwise activation; the bias of each range of columns is loaded once for all rows."""
     rows, width = a.shape
     for columns in even_tiles(width, CHUNK):
         bias_chunk = _bias_chunk(bias, columns)
@@ -74,7 +74,7 @@ def softmax_tile(dst, data, largest):
 
 
 def _softmax_short_rows(out, a, bias):
-    """Compute the softmax of rows of at most SHORT_ROW elements, several to a partition."""
+    """Compute the softmax of rows of at most SHORT_ROW elements, with several rows per partition."""
     rows, width = a.shape
     columns = Tile(0, 0, width, width)
     bias_chunk = _bias_chunk(bias, columns)
@@ -91,8 +91,8 @@ def _softmax_short_rows(out, a, bias):
 
 
 def exponentials(data, peaks):
-    """Replace rows in SBUF, float32 [partitions, 1, columns], one to a partition, by exp(row - maximum), the maximum
-    being the largest of `peaks` [partitions, any]. Return the reciprocals of the sums, [partitions, 1]."""
+    """Replace rows in SBUF, float32 [partitions, 1, columns], one per partition, by exp(row - maximum), where the
+    maximum is the largest of `peaks` [partitions, any]. Return the reciprocals of the sums, [partitions, 1]."""
     shift = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
     scale = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -110,11 +110,11 @@ def exponentials(data, peaks):
 
 
 def _softmax_long_rows(out, a, bias):
-    """Compute the softmax of rows that fill a partition each; chunks are loaded and stored, the row itself stays in
-    SBUF."""
+    """Compute the softmax of long rows, one per partition; chunks are loaded and stored separately, while the row
+    stays in SBUF."""
     rows, width = a.shape
     chunks = even_tiles(width, CHUNK)
-    # The whole bias stays in SBUF if it fits beside the row and the chunks in flight.
+    # The whole bias stays in SBUF if it fits in addition to the row and the chunks in flight.
     keep_bias = 4 * (2 * width + 8 * CHUNK) <= usable_sbuf_bytes()
     bias_chunks = []
     if keep_bias:
@@ -132,7 +132,7 @@ def _softmax_long_rows(out, a, bias):
         for columns in chunks:
             result = nl.ndarray((group.partitions, 1, columns.size), dtype=a.dtype, buffer=nl.sbuf)
             part = total[:, :, columns.start : columns.end]
-            # On the Scalar Engine: the Vector Engine has made two passes over the row already.
+            # This runs on the Scalar Engine because the Vector Engine has already made two passes over the row.
             nisa.activation(dst=result, op=nl.copy, data=part, scale=scale)
             copy_by_hardware(dst=group_view(out, group, columns), src=result)
 
@@ -142,16 +142,17 @@ def bias_activation(a, bias, activation="identity", parameters=()):
     """Add a bias row and apply an activation.
 
     Dimensions:
-        N: rows, any.
-        H: columns; any, except for softmax, where a row and six chunks must fit a partition of SBUF: 32,702 on trn1.
+        N: rows, any number.
+        H: columns; any number, except for softmax, where a row and six chunks must fit in a partition of SBUF: 32,702
+            on trn1.
     Args:
         a: [N, H] in HBM; float32, bfloat16 or float16.
         bias: [1, H] in HBM; float32 or the dtype of a.
-        activation, parameters: softmax over the row, or as for `activate`.
+        activation, parameters: softmax over each row, or an activation and its parameters as for `activate`.
     Returns:
         [N, H] in HBM, of the dtype of a. Intermediate results are float32.
     Notes:
-        Softmax is stable: rows of large numbers neither overflow nor lose their sum.
+        Softmax is numerically stable: rows of large numbers neither overflow nor lose their sum.
     """
     check_matrix("a", a)
     check_matrix("bias", bias)

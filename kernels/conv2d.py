@@ -1,6 +1,6 @@
-"""Convolution fused with bias, activation and 2x2 max pooling: nothing returns to HBM between them.
+"""Convolution fused with bias, activation and 2x2 max pooling: no intermediate result is written to HBM.
 
-    for section of channels (one, but for grouped convolutions):
+    for section of channels (only one unless the convolution is grouped):
         for group of image rows, or of a few whole images:
             tiles = load(x, group)                          # [taps and channels, images, rows, columns]
             for out_tile of up to 128 output channels:
@@ -11,15 +11,16 @@
                 store(out, result)
 
 1. Input rows are in SBUF as [channels, images, rows, columns]; a tap is a strided view of them. All filter taps and
-output channels read the same group; rows shared with the next group are copied on chip, not loaded again. 2. Weights
-are in SBUF as [channels, steps, output channels]. Each matmul takes one tap (or several, where few channels leave room
-on the partition axis, see packing.py) and up to 512 output pixels; all of them accumulate in one bank. On larger images
-3x3 filters take two thirds or four ninths of them, where that is quicker (convolution/forms.py). 3. The Vector Engine
-takes the maxima of 2x2 windows straight from PSUM, the Scalar Engine adds the bias and applies the activation in one
-instruction. The maximum is taken before the activation if the activation never decreases.
+output channels read the same group; rows shared with the next group are copied on chip instead of being reloaded.
+2. Weights are in SBUF as [channels, steps, output channels]. Each matmul computes up to 512 output pixels for one tap
+(or for several, if few channels leave room on the partition axis, see packing.py); all taps accumulate in one bank. On
+larger images, 3x3 filters need only two thirds or four ninths of the matmul work by minimal filtering, which is used if
+it is faster (convolution/forms.py). 3. The Vector Engine computes the maxima of 2x2 windows directly from PSUM; the
+Scalar Engine adds the bias and applies the activation in one instruction. The maximum is computed before the activation
+if the activation never decreases.
 
 The inner function, `convolve_tile`, works in SBUF only. `fused_conv2d_maxpool` accepts filters as frameworks store them
-and lays them out on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF layout.
+and rearranges them on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF layout.
 """
 
 from dataclasses import dataclass, replace
@@ -59,12 +60,12 @@ def fused_conv2d_maxpool(
     parameters=(),
     form=QUICKEST,
 ):
-    """activation(maxpool(conv2d(x, w) + bias)), with maxima over adjacent pool_size x pool_size windows.
+    """Compute activation(maxpool(conv2d(x, w) + bias)), with maxima over adjacent pool_size x pool_size windows.
 
     Dimensions:
         B: batch, Cin and Cout: channels, H and W: image size, kh and kw: kernel size
-        Ho = ((H + top + bottom - dilation * (kh - 1) - 1) // stride + 1) // pool_size, Wo alike: odd last rows and
-        columns are dropped by pooling
+        Ho = ((H + top + bottom - dilation * (kh - 1) - 1) // stride + 1) // pool_size, and Wo likewise: pooling drops
+        a last row or column that does not fill a window
 
     Args:
         x: [B, Cin, H, W] in HBM, float32, bfloat16 or float16
@@ -72,17 +73,18 @@ def fused_conv2d_maxpool(
         bias: [Cout] in HBM, float32 or of x's dtype
         pool_size: 1 (no pooling) or 2
         padding: rows and columns of zeros, >= 0: on each side, or (top, left, bottom, right)
-        activation, parameters: a name and its numbers, as `activate` takes them
+        activation, parameters: the name of an activation and its parameters, as for `activate`
         stride, dilation: (rows, columns), >= 1
-        groups: of channels, a divisor of Cin and Cout; output channels of a group see the input channels of that group
-        form: "quickest", or in which 3x3 filters are multiplied: "direct", "pairs" or "squares" (convolution/forms.py)
+        groups: number of channel groups, a divisor of Cin and Cout; each group of output channels reads the
+            corresponding group of input channels
+        form: the algorithm for 3x3 filters, "direct", "pairs" or "squares" (convolution/forms.py), or "quickest"
 
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32.
     Notes:
-        An infinity or NaN in x reaches the outputs whose window contains it; with minimal filtering, also their
-        neighbours. Each group is convolved separately here; the packed kernel combines as many groups as fit in the
-        array.
+        An infinity or NaN in x propagates to the outputs whose window contains it, and with minimal filtering also to
+        the neighbouring outputs. This kernel convolves each group separately; the packed kernel combines as many groups
+        as fit in the systolic array.
     """
     out_channels, group_channels, *kernel = _checked_filters(x, w, bias, groups)
     taps = taps_in_partitions(group_channels, tuple(kernel), PARTITIONS)
@@ -114,17 +116,18 @@ def fused_conv2d_maxpool_packed(
     parameters=(),
     form=QUICKEST,
 ):
-    """`fused_conv2d_maxpool` on weights that are already laid out for SBUF.
+    """Compute `fused_conv2d_maxpool` with weights that are already in SBUF layout.
 
     Args:
         x: [B, Cin, H, W] in HBM, float32, bfloat16 or float16
-        w_packed: [R, S * Cout] of x's dtype. R is the partitions of the filter taps that share the partition axis: one
-            tap, the taps of some filter rows, or the whole filter, one block of channels each (see packing.py). S
-            matmuls then cover a filter. The columns are in blocks of 128 output channels, each block ordered (S, output
-            channel). With groups, blocks do not cross sections, and the channels of a section's groups share R
+        w_packed: [R, S * Cout] of x's dtype. R is the number of partitions occupied by the filter taps that share the
+            partition axis: one tap, the taps of some filter rows, or the whole filter, with one block of channels for
+            each tap (see packing.py). S matmuls then cover a filter. The columns are in blocks of 128 output channels,
+            and each block is ordered (S, output channel). With groups, blocks do not cross sections, and the channels
+            of a section's groups share R
         bias_packed: [channels of the first block, blocks] float32, a column for each block of output channels
         in_channels, kernel_size: Cin and k or (kh, kw), which the packed shapes do not determine
-        out_channels: Cout; 0 takes all columns of w_packed
+        out_channels: Cout; 0 selects all columns of w_packed
         pool_size, padding, activation, stride, dilation, groups, parameters, form: as for `fused_conv2d_maxpool`
 
     Returns:
@@ -153,14 +156,14 @@ def fused_conv2d_add_packed(
     parameters=(),
     form=QUICKEST,
 ):
-    """activation(conv2d(x, w) + bias + added): a convolution fused with a residual sum.
+    """Compute activation(conv2d(x, w) + bias + added): a convolution fused with a residual sum.
 
     Args:
         added: [B, Cout, Ho, Wo] in HBM, of x's dtype
         all others: as for `fused_conv2d_maxpool_packed`
 
     Returns:
-        [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32, `added` among them.
+        [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums, including `added`, are accumulated in float32.
     """
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
@@ -171,7 +174,7 @@ def fused_conv2d_add_packed(
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """Weights in SBUF layout, as kernel arguments; `out_channels` may be 0."""
+    """Weights in SBUF layout, as passed to the kernels; `out_channels` may be 0."""
 
     w: nl.NkiTensor
     bias: nl.NkiTensor
@@ -191,13 +194,13 @@ def _checked_form(form):
 
 
 def _of_section(problem, section):
-    """Return the problem of a section of the channels."""
+    """Return the convolution problem of one section of the channels."""
     filters = replace(problem.filters, in_channels=section.channels_in, out_channels=section.channels_out)
     return replace(problem, filters=filters)
 
 
 def _convolve_packed(x, packed, movement, finish, form, added=None):
-    """Run a convolution on packed weights; `added` is None without a sum."""
+    """Run a convolution on packed weights; `added` is None if there is no residual sum."""
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
     filters = Filters(packed.in_channels, cout, packed.kernel, layout.taps, FilterSource.PACKED)
@@ -259,7 +262,7 @@ def _output(x, problem):
 
 def convolve_section(out, x, w, columns, problem, added=None):
     """Run the convolution of one section of channels from HBM to HBM, optionally adding a tensor to its sums.
-    `columns`: the biases, and optionally the scales."""
+    `columns` contains the biases and, optionally, the scales."""
     # The addend is as large as the output, so half of SBUF is left for everything else.
     plan = plan_conv2d(problem, usable_sbuf_bytes() if added is None else usable_sbuf_bytes() // 2)
     input_tiles = len(plan.channel_tiles)
@@ -268,12 +271,12 @@ def convolve_section(out, x, w, columns, problem, added=None):
     scales: list[nl.NkiTensor | None] = [None] * len(out_tiles)
     zeroed: list[nl.NkiTensor] = []
     warm = _warm_up(plan)
-    ahead = 1 if warm is None else 2  # filter loads ahead of the first input load: their transposes keep the clock up
+    ahead = 1 if warm is None else 2  # filters loaded before the first input: their transposes keep the clock high
     for first in range(0, len(out_tiles), plan.weights.resident_tiles):
         count = min(plan.weights.resident_tiles, len(out_tiles) - first)
         weights = open_weights(w, plan, first, count)
         inputs = open_inputs(x, plan)
-        for t in range(input_tiles):  # in the order of the first matmuls
+        for t in range(input_tiles):  # in the order in which the first matmuls need them
             stage_weights(weights, t + ahead)
             load_first(inputs, t)
         if first == 0:
@@ -281,7 +284,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
             if len(columns) > 1:
                 scales = load_biases(columns[1], plan)
             zeroed = zeroed_inputs(x, plan)
-        weights_of(weights, 0, 0)  # before the combinations of the input
+        weights_of(weights, 0, 0)  # prepare the weights before combining the input
         start_inputs(inputs, zeroed)
         for index in range(len(plan.groups)):
             group = plan.groups[index]
@@ -304,7 +307,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
 
 
 def _store(out, result, apart):
-    """Store the output of a group, and the rows from `apart` on separately, so that the kernel's end waits for less."""
+    """Store the output of a group, with the rows from `apart` on in a separate DMA, which shortens the last wait."""
     rows = result.shape[2]
     if apart > 0:
         copy_by_hardware(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
@@ -312,8 +315,8 @@ def _store(out, result, apart):
 
 
 def _warm_up(plan):
-    """Return a PSUM tile of zeros for the first sums, at least as large as they are; None if warming up does
-    not pay."""
+    """Return a PSUM tile of zeros for the first sums, at least as large as the sums; None if warming up is not
+    worthwhile."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
     columns = problem.images.count * matmul_columns(plan.form, problem.output[0], problem.output[1]) * stationary
@@ -323,7 +326,7 @@ def _warm_up(plan):
     piece = psum_pieces(plan, plan.groups[0])[0]
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form is Form.SQUARES:
-        columns = 2 * columns  # for two combinations
+        columns = 2 * columns  # two combinations
     return warm_bank(plan.weights.out_tiles[0].size, columns, problem.images.item_bytes)
 
 
@@ -353,7 +356,7 @@ def _load_window(added, shape, problem, group, channels):
 
 
 def _checked_filters(x, w, bias, groups):
-    """Check filters and bias against x; return the filters' shape."""
+    """Check the filters and the bias against x; return the shape of the filters."""
     assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
     assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
     out_channels = w.shape[0]

@@ -1,8 +1,8 @@
-"""Convolution of 8-bit images by 8-bit filters; contracting two planes at a time doubles the rate of 16 bits.
+"""Convolution of 8-bit images with 8-bit filters; contracting two planes per matmul doubles the 16-bit throughput.
 
 Images, filters and result are divided by scales, as in an 8-bit network (docs/eight-bits.md): the instruction that
-evicts PSUM multiplies by a column of scales. Pairs of input tiles have their rows interleaved in SBUF, and so have
-their filters (convolution/double_rows.py).
+evicts PSUM multiplies by a column of scales. The rows of paired input tiles are interleaved in SBUF, and so are the
+rows of their filters (convolution/double_rows.py).
 """
 
 import nki
@@ -19,17 +19,17 @@ from .tiling.tiles import PARTITIONS
 def fused_conv2d_float8(
     x, w_packed, bias_packed, scale_packed, in_channels, kernel_size, pool_size=1, padding=0, activation="identity"
 ):
-    """activation(maxpool(conv2d(x, w)) * scale + bias) in float8_e4m3; see `fused_conv2d_maxpool_packed`.
+    """Compute activation(maxpool(conv2d(x, w)) * scale + bias) in float8_e4m3; see `fused_conv2d_maxpool_packed`.
 
     Args:
-        x: [B, Cin, H, W] in HBM, uint8: the bytes of float8_e4m3, for which frameworks have no dtype
-        w_packed: [R, S * Cout] uint8, the bytes of filters laid out for SBUF
+        x: [B, Cin, H, W] in HBM, uint8: float8_e4m3 values as bytes, because frameworks have no such dtype
+        w_packed: [R, S * Cout] uint8, filters in SBUF layout, as bytes
         bias_packed, scale_packed: [channels of the first block, blocks] float32, a column for each block of output
-            channels; scales are above 0
+            channels; scales are positive
         in_channels, kernel_size, pool_size, padding, activation: as for `fused_conv2d_maxpool_packed`
 
     Returns:
-        [B, Cout, Ho, Wo] in shared HBM, uint8: bytes of float8_e4m3; sums are float32.
+        [B, Cout, Ho, Wo] in shared HBM, uint8: float8_e4m3 values as bytes; sums are float32.
     """
     assert x.dtype == nl.uint8 and w_packed.dtype == nl.uint8, (
         f"conv2d: x and w_packed must be uint8, the bytes of float8_e4m3, came {x.dtype} and {w_packed.dtype}"

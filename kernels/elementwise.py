@@ -1,4 +1,4 @@
-"""Elementwise arithmetic on tiles in SBUF: two tiles, or a tile and one number for each partition."""
+"""Elementwise arithmetic on tiles in SBUF: on two tiles, or on a tile and one number per partition."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -9,8 +9,8 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 def combine_tiles(dst, a, b, operation):
-    """Compute dst = a operation b elementwise; one of a and b may be in PSUM. Quotients are computed as products with 1
-    / b."""
+    """Compute dst = a operation b elementwise; either a or b may be in PSUM. Quotients are computed as products with
+    1 / b."""
     if operation == "divide":
         inverse = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=b)
@@ -30,7 +30,7 @@ def combine_column(dst, a, column, operation):
 
 
 def scale_and_shift_tiles(result, data, scale, shift, activation, parameters):
-    """Compute activation(data * scale + shift) for tiles of one shape."""
+    """Compute activation(data * scale + shift) for tiles of equal shape."""
     total = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=data, data2=scale, op=nl.multiply)
     nisa.tensor_tensor(dst=total, data1=total, data2=shift, op=nl.add)

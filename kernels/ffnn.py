@@ -1,10 +1,12 @@
 """A feed-forward network with one hidden layer in one launch: softmax(relu(x @ w1 + b1) @ w2 + b2).
 
-The hidden layer is computed transposed, as w1^T @ x^T, which is the left operand that the second product needs. So only
-x is transposed, and each hidden unit lies on a partition, where its bias is the Scalar Engine's own.
+The hidden layer is computed in transposed form, as w1^T @ x^T, which is the left operand that the second product
+requires. Therefore only x is transposed, and each hidden unit occupies a partition, so that the Scalar Engine can add
+its bias as part of the activation instruction.
 
-`fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions named after a matmul go through HBM
-between steps; they are the rungs of a ladder, and handle networks of which too few rows fit in SBUF.
+`fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions named after a matmul kernel store
+intermediate results in HBM; they form successive optimization steps, and support networks for which too few rows fit in
+SBUF.
 """
 
 import nki
@@ -31,7 +33,7 @@ from .tiling.tiles import (
 )
 from .transpose import transpose
 
-CHUNK = 4096  # elements of a partition at once: 16 KiB, so that loads, activations and stores overlap
+CHUNK = 4096  # elements of a partition processed together: 16 KiB, so that loads, activations and stores overlap
 
 
 def _check_network(x, w1, b1, w2, b2):
@@ -57,7 +59,7 @@ def _check_bias(name, bias, width, x):
 
 
 def _multiply(lhsT, rhs, matmul):
-    """Multiply by the named version of matmul."""
+    """Multiply with the matmul kernel of the given name."""
     if matmul == "tiled":
         return matmul_tiled(lhsT, rhs)
     if matmul == "hoist_load":
@@ -71,7 +73,7 @@ def _multiply(lhsT, rhs, matmul):
 
 
 def _relu_of_units(units, bias):
-    """Compute relu(units + bias) of [hidden, N], a hidden unit in each row."""
+    """Compute relu(units + bias) for units [hidden, N], with one hidden unit per row."""
     hidden, samples = units.shape
     out = nl.ndarray(units.shape, dtype=units.dtype, buffer=nl.shared_hbm)
     for group in row_groups(hidden, max(1, CHUNK // samples)):
@@ -95,7 +97,7 @@ def _output_layer(x, w1, b1, w2, matmul):
 
 
 class Probabilities(Finish):
-    """Finish with the softmax of each row."""
+    """A `Finish` that computes the softmax of each row."""
 
     wants_peaks = True
 
@@ -124,7 +126,7 @@ class Probabilities(Finish):
 
 
 class Classes(Finish):
-    """Finish with the first of the largest logits of each row."""
+    """A `Finish` that finds the first of the largest logits of each row."""
 
     def __init__(self, out, classes):
         self.out = out
@@ -138,7 +140,7 @@ class Classes(Finish):
 
 
 def _store_tiles(dst, src):
-    """Store [partitions, tiles, columns] to rows of HBM: full tiles of 128, or one of fewer."""
+    """Store [partitions, tiles, columns] to rows in HBM: full tiles of 128 rows, or a single smaller tile."""
     if src.shape[1] > 1:
         store_rows(dst, src)
     else:
@@ -146,7 +148,7 @@ def _store_tiles(dst, src):
 
 
 def _plan(x, w2, matmul):
-    """Return the plan of the fused version; None if another version was requested or nothing fits."""
+    """Return the plan of the fused version; None if another version was requested or if nothing fits."""
     if matmul != "fused":
         return None
     size = itemsize(x.dtype)
@@ -165,17 +167,17 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
         N: samples.
         d: features.
         h: hidden units.
-        c: classes. All four are limited only by the chosen matmul.
+        c: classes. All four are limited only by the selected matmul kernel.
     Args:
         x: [N, d] in HBM; float32, bfloat16 or float16.
         w1, w2: [d, h] and [h, c] in HBM, of the dtype of x.
         b1, b2: [1, h] and [1, c] in HBM; float32 or the dtype of x.
         matmul: fused, which keeps hidden units in SBUF and falls back to fully_optimized if SBUF holds too few rows (or
-            there are more than 8,192 classes); or tiled, hoist_load, block_free_dimension or fully_optimized.
+            if there are more than 8,192 classes); or tiled, hoist_load, block_free_dimension or fully_optimized.
     Returns:
         [N, c] in HBM, of the dtype of x: the softmax of each row.
     Notes:
-        Hidden units have the dtype of x, and so have products, except in the fused version; all else is float32.
+        Hidden units have the dtype of x, as do products except in the fused version; everything else is float32.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)
@@ -188,14 +190,15 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
 
 @nki.jit
 def ffnn_predict(x, w1, b1, w2, b2, matmul="fused"):
-    """Compute the class of each sample, by the largest output; of equals, the first.
+    """Compute the class of each sample, the index of its largest output; of equal outputs, the first.
 
     Dimensions and Args:
-        Those of `ffnn_forward`.
+        See `ffnn_forward`.
     Returns:
         int32 [N] in HBM, each from 0 to c - 1.
     Notes:
-        There is no softmax: it would keep the order of a row, but round some different outputs to equal probabilities.
+        No softmax is applied: it would preserve the order of a row but round some distinct outputs to equal
+        probabilities.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)

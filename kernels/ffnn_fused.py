@@ -1,18 +1,18 @@
-"""A feed-forward network with one hidden layer; its values stay in SBUF.
+"""A feed-forward network with one hidden layer whose intermediate values stay in SBUF.
 
     for block of up to 512 rows of x:
         for group of up to 512 hidden units:
-            for panel of w1:                                # all features, some at a time
-                turned = transpose(x[block, features])      # for the first group
-                sums[units] += panel^T @ turned             # 4 tiles of units, a PSUM bank each
-            hidden[units] = relu(sums + b1)                 # a unit a partition
+            for panel of w1:                                # some of the features, until all are covered
+                turned = transpose(x[block, features])      # only for the first group
+                sums[units] += panel^T @ turned             # 4 tiles of units, one PSUM bank each
+            hidden[units] = relu(sums + b1)                 # one unit per partition
         for group of up to 512 classes:
             for panel of w2:
-                sums[rows] += hidden^T @ panel              # 4 tiles of rows, a PSUM bank each
-            logits[rows] = sums + b2                        # a row a partition
+                sums[rows] += hidden^T @ panel              # 4 tiles of rows, one PSUM bank each
+            logits[rows] = sums + b2                        # one row per partition
         finish(logits)
 
-Each row block reads the weights once, while the previous panel is multiplied.
+Each row block reads the weights once; each panel is loaded while the previous one is multiplied.
 """
 
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ from .tiling.warm_up import is_worth_warming, psum_tile, warm_bank
 
 @dataclass
 class _Block:
-    """The values of a row block: features and hidden units [128, tiles, rows], units on the partitions, and float32
-    logits [128, tiles of rows, classes]."""
+    """The values of a row block: features and hidden units [128, tiles, rows], with one feature or unit per partition,
+    and float32 logits [128, tiles of rows, classes]."""
 
     turned: nl.NkiTensor
     hidden: nl.NkiTensor
@@ -51,14 +51,14 @@ class _Block:
 
 
 class Finish:
-    """The last step of a network, after its logits. `wants_peaks`: it reads the largest logit of each group of
-    classes."""
+    """The last step of a network, which processes the logits. `wants_peaks` is true if it reads the largest logit of
+    each group of classes."""
 
     wants_peaks = False
 
     def answer(self, start, end, logits, peaks):
-        """Finish the rows [start, end) of x, full tiles or one partial tile, from float32 logits [partitions, tiles, at
-        least 8 classes]. peaks: [partitions, groups] of one tile, None for a single group."""
+        """Process the float32 logits [partitions, tiles, at least 8 classes] of rows [start, end) of x: full tiles, or
+        one partial tile. peaks: [partitions, groups] of one tile, or None if there is a single group."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ def run_fused(operands, plan, finish):
 
 
 def _warm(w1, plan):
-    """Return a bank of zeros for the first sums, None if warming up does not pay."""
+    """Return a bank of zeros for the first sums, or None if warming up is not worthwhile."""
     size = itemsize(w1.dtype)
     matmuls = ceil_div(w1.shape[0], PARTITIONS) * ceil_div(w1.shape[1], PARTITIONS)
     if not is_worth_warming(matmuls * plan.columns, size):
@@ -95,14 +95,14 @@ def _warm(w1, plan):
 
 
 class _Weights:
-    """Weights [rows, columns] in HBM, loaded as panels in SBUF; kept for all row blocks if they fit."""
+    """Weights [rows, columns] in HBM, loaded into SBUF as panels, which are kept for all row blocks if they fit."""
 
     def __init__(self, w, keeps):
         self.w = w
         self._kept: dict[tuple[int, int], nl.NkiTensor] | None = {} if keeps else None
 
     def panel(self, part, columns, early=False):
-        """Return a panel: the tiles `part` of 128 rows, and some columns."""
+        """Return a panel: the tiles `part` of 128 rows, restricted to a range of columns."""
         if self._kept is None:
             return _panel(self.w, part, columns, early)
         key = part.start, columns.start
@@ -112,8 +112,8 @@ class _Weights:
 
 
 class _BiasColumns:
-    """A bias row [1, units] as columns [128, 1], one for each tile of units: loaded in rows of 128 and transposed on
-    first use, so that early matmuls do not wait."""
+    """A bias row [1, units] as columns [128, 1], one per tile of units. It is loaded in rows of 128 and transposed on
+    first use, so that early matmuls do not wait for it."""
 
     def __init__(self, bias):
         self._bias = bias
@@ -145,7 +145,7 @@ class _BiasColumns:
 
 
 def _turned_bias(data):
-    """Return the transpose of rows of a bias, float32."""
+    """Return the transpose of rows of a bias in float32."""
     count = data.shape[0]
     bank = nl.ndarray((PARTITIONS, count), dtype=transposed_dtype(data.dtype), buffer=nl.psum)
     nisa.nc_transpose(dst=bank, data=data, engine=nisa.engine.tensor)
@@ -156,7 +156,8 @@ def _turned_bias(data):
 
 def _load_tiles(dst, src, early):
     """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], like `load_rows` but with hardware-generated
-    descriptors: GpSimd's would wait behind stores. `prefetches`: the load has nothing to wait for."""
+    descriptors, because descriptors generated by GpSimd would wait behind stores. `early`: no earlier instruction needs
+    to complete before the load."""
     copy = load_early if early else copy_by_hardware
     rows = src.shape[0]
     whole = rows // PARTITIONS
@@ -168,8 +169,8 @@ def _load_tiles(dst, src, early):
 
 
 def _panel(w, part, columns, early):
-    """Load the tiles `part` of 128 rows and some columns of weights, [128, tiles, columns]. A single 16-bit column in a
-    tile of 128 is padded with zeros."""
+    """Load the tiles `part` of 128 rows of weights, restricted to a range of columns, as [128, tiles, columns]. A
+    single 16-bit column in a tile of 128 is padded with zeros."""
     width = padded(columns.size, w.dtype)
     panel = nl.ndarray((PARTITIONS, part.size, width), dtype=w.dtype, buffer=nl.sbuf)
     if width > columns.size:
@@ -180,15 +181,15 @@ def _panel(w, part, columns, early):
 
 
 def _rows_of(tile, extent):
-    """Return the rows of a tile of 128 along an extent."""
+    """Return the number of rows of a tile of 128 along an extent."""
     return min(PARTITIONS, extent - tile * PARTITIONS)
 
 
 def _turn(turned, x, part, columns):
-    """Transpose the tiles `part` of 128 features of a row block, HBM [rows, features], into `turned`, several to a PSUM
+    """Transpose the tiles `part` of 128 features of a row block, HBM [rows, features], into `turned`, several per PSUM
     bank.
 
-    In 16 bits, an odd number of rows is padded with the last one, because PSUM is written in whole words.
+    In 16 bits, an odd number of rows is padded with a copy of the last row, because PSUM is written in whole words.
     """
     seen = x[:, part.start * PARTITIONS : min(x.shape[1], part.end * PARTITIONS)]
     rows, features = seen.shape
@@ -216,7 +217,7 @@ def _turn(turned, x, part, columns):
 
 
 def _hidden_layer(values, operands, plan, warm):
-    """Compute the hidden units of a row block, x [rows, features] in HBM, one unit to a partition."""
+    """Compute the hidden units of a row block, x [rows, features] in HBM, with one unit per partition."""
     x, weights, bias = operands
     features, units = weights.w.shape
     columns = x.shape[0] if itemsize(x.dtype) == 4 else whole_words(x.shape[0], x.dtype)
@@ -251,7 +252,7 @@ def _hidden_layer(values, operands, plan, warm):
 
 
 def _relu(dst, data, bias, turn):
-    """Compute relu(data + bias), alternating between the Scalar and the Vector Engine."""
+    """Compute relu(data + bias), alternating between the Scalar Engine and the Vector Engine."""
     if turn % 2 == 0:
         nisa.activation(dst=dst, op=nl.relu, data=data, bias=bias)
     else:
@@ -267,7 +268,7 @@ def _relu(dst, data, bias, turn):
 
 
 def _output_layer(values, operands, plan, finish):
-    """Compute the logits of a row block, one row to a partition."""
+    """Compute the logits of a row block, with one row per partition."""
     block, weights, bias = operands
     units, classes = weights.w.shape
     dtype = weights.w.dtype
@@ -315,6 +316,6 @@ def _output_layer(values, operands, plan, finish):
 
 
 def _full_and_rest(rows):
-    """Return the full tiles of 128 rows and the partial one, as (first tile, tiles, rows of each)."""
+    """Return the full tiles of 128 rows and the partial tile as (first tile, tiles, rows of each tile)."""
     whole, rest = rows // PARTITIONS, rows % PARTITIONS
     return ([(0, whole, PARTITIONS)] if whole > 0 else []) + ([(whole, 1, rest)] if rest > 0 else [])

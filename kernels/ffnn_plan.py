@@ -1,6 +1,6 @@
-"""Row blocks of the fused feed-forward network (ffnn_fused.py): how many rows fit in SBUF with all their values.
+"""Row blocks of the fused feed-forward network (ffnn_fused.py): the number of rows that fit in SBUF with their values.
 
-Pure arithmetic on compile-time integers; no instruction is issued.
+The module is pure arithmetic on compile-time integers; no instruction is issued.
 """
 
 from dataclasses import dataclass, replace
@@ -10,42 +10,42 @@ from .tiling.packing import ceil_div, round_up
 from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, tiles
 
 WIDTH = TILE_N  # columns of weights multiplied together: a PSUM bank, or 4 tiles of hidden units
-MOST_TILES = 4  # row tiles of a block: half of the 8 PSUM banks; the other half is being evicted
+MOST_TILES = 4  # row tiles of a block: half of the 8 PSUM banks, while the other half is being evicted
 PANEL_BYTES = 4 * DMA_BYTES // PARTITIONS  # bytes per partition of a panel loaded by one DMA
 LEAST_PANEL_BYTES = DMA_BYTES // PARTITIONS
-PANELS = 3  # panels in SBUF: one is multiplied, two are being loaded
-PITCH = 4096  # weights whose row pitch is a multiple of this are slow to load on trn1
-# Blocks of fewer rows are bound by loading weights from HBM; by bytes of an element: for trn2 and trn3, for trn1, and
-# for trn1 where the row pitch of the weights is a multiple of PITCH.
+PANELS = 3  # panels in SBUF: one is being multiplied and two are being loaded
+PITCH = 4096  # on trn1, weights whose row pitch is a multiple of this are slow to load
+# Blocks of fewer rows are bound by loading weights from HBM. The keys are bytes per element; the three tables are for
+# trn2 and trn3, for trn1, and for trn1 if the row pitch of the weights is a multiple of PITCH.
 LEAST_ROWS = {2: 256, 4: 192}
 LEAST_ROWS_OF_TRN1 = {2: 384, 4: 192}
 LEAST_ROWS_APART = {2: 1024, 4: 448}
-MOST_CLASSES = 8192  # classes that one pass can search
+MOST_CLASSES = 8192  # number of classes that a single pass can search
 
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """Row blocks of the fused network."""
+    """The row blocks of the fused network."""
 
     blocks: tuple[Tile, ...]
     turned: int  # tiles of 128 features transposed together
-    panel_bytes: int = 0  # of a partition, for a panel of weights
-    keeps: bool = False  # all weights stay in SBUF, for all blocks
+    panel_bytes: int = 0  # bytes per partition of a panel of weights
+    keeps: bool = False  # True if all weights stay in SBUF for all blocks
 
     @property
     def columns(self) -> int:
-        """Return the rows of the largest block, rounded up to an even number."""
+        """The number of rows of the largest block, rounded up to an even number."""
         return max(round_up(block.size, 2) for block in self.blocks)
 
     def panel_tiles(self, columns: int, item_bytes: int) -> int:
-        """Return how many tiles of 128 rows a panel with `columns` holds."""
+        """Return the number of tiles of 128 rows in a panel with `columns` columns."""
         return max(1, self.panel_bytes // (columns * item_bytes))
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows, features, hidden units and classes of a network, and bytes of an element. `is_pitched`: its weights load
-    slowly, because parts of their rows share few HBM channels."""
+    """The numbers of rows, features, hidden units and classes of a network, and the bytes per element. `is_pitched` is
+    true if its weights are slow to load because parts of their rows share few HBM channels."""
 
     rows: int
     features: int
@@ -56,14 +56,14 @@ class Sizes:
 
     @property
     def panel_bytes(self) -> int:
-        """Return the bytes per partition of all weights."""
+        """The bytes per partition of all weights."""
         first = ceil_div(self.features, PARTITIONS) * round_up(self.hidden, 2)
         return self.item_bytes * (first + ceil_div(self.hidden, PARTITIONS) * round_up(self.classes, 2))
 
 
 def row_blocks(rows, most_tiles):
-    """Return the fewest blocks of up to `most_tiles` tiles of 128 rows that cover all rows: of even size, unless that
-    needs more tiles (a tile of one row takes as long as a full one)."""
+    """Return the fewest blocks of up to `most_tiles` tiles of 128 rows that cover all rows. The blocks have even sizes
+    unless that requires more tiles (a tile of one row takes as long as a full tile)."""
     each_tile = ceil_div(rows, PARTITIONS)
     count = ceil_div(each_tile, most_tiles)
     even = tiles(rows, ceil_div(rows, count))
@@ -89,11 +89,11 @@ def plan_fused(sizes, sbuf_bytes, least_rows):
 
 
 def _held(sizes, plan):
-    """Return the bytes per partition besides the panels of weights."""
+    """Return the bytes per partition occupied by everything except the panels of weights."""
     size, columns = sizes.item_bytes, plan.columns
     row_tiles = ceil_div(columns, PARTITIONS)
     values = (ceil_div(sizes.features, PARTITIONS) + ceil_div(sizes.hidden, PARTITIONS)) * columns * size
     pieces = 2 * row_tiles * plan.turned * PARTITIONS * size
     scores = max(sizes.classes, 8) * (4 * row_tiles + 4 + 2 * size * (1 if sizes.classes > WIDTH else row_tiles))
     biases = 4 * (2 * PARTITIONS + ceil_div(sizes.hidden, PARTITIONS))
-    return values + pieces + scores + biases + 2 * WIDTH * size  # zeros for warming up, and statistics of rows
+    return values + pieces + scores + biases + 2 * WIDTH * size  # the last term: zeros for warming up, row statistics

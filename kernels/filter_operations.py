@@ -1,5 +1,5 @@
-"""Operations that multiply by filters, and the last operation of a network: plain data without `nki`, like
-program.py."""
+"""Operations that multiply by filters, and the last operation of a network. Like program.py, the module contains plain
+data and does not import `nki`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .operation_fields import (
 from .output_order import OutputOrder
 from .tiling.packing import Taps, ceil_div
 
-GROUPED_TILES = 3  # tiles of a depthwise convolution's input and output in groups of rows: current, next and previous
-FILTERING_BYTES = 16 * 1024  # for sums of minimal filtering before they are combined
+GROUPED_TILES = 3  # tiles of a depthwise convolution's input and output in row groups: current, next and previous
+FILTERING_BYTES = 16 * 1024  # for the sums of minimal filtering before they are combined
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filtered(Operation):
-    """An operation that multiplies by filters; its biases are in the constants from column `bias` on."""
+    """An operation that multiplies by filters; the biases start at column `bias` of the constants."""
 
     kernel: Pair = (1, 1)
     activation: Activation = IDENTITY
@@ -44,7 +44,7 @@ class Filtered(Operation):
         return {"weights": replace(self.weights, loads=(), are_resident=False), "bias": 0}
 
     def count_constants(self, partitions: int) -> int:
-        """Return its number of columns of constants."""
+        """Return the number of columns of constants that the operation uses."""
         raise NotImplementedError(f"{type(self).__name__} does not say how many constants it has")
 
     @property
@@ -54,34 +54,34 @@ class Filtered(Operation):
 
     @property
     def filter_form(self) -> Form:
-        """The form in which its filters are multiplied."""
+        """The form in which the filters are multiplied."""
         return Form.DIRECT
 
     @property
     def filter_groups(self) -> int:
-        """The groups of its channels."""
+        """The number of channel groups."""
         return 1
 
     def output_order(self, packed_in: int) -> OutputOrder:
-        """Return the order of its outputs if `packed_in` images are packed in its input."""
+        """Return the order of the outputs if `packed_in` images are packed in the input."""
         raise NotImplementedError(f"{type(self).__name__} does not say in which order its outputs are")
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
-        """Return the channels of each tile of its outputs if `packed_in` images are packed in its input."""
+        """Return the number of channels of each output tile if `packed_in` images are packed in the input."""
         return self.output_order(packed_in).tile_sizes(partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Filtered):
-    """activation(maxpool(convolution + bias) + addend): the second operand, if there is one, is the addend.
+    """activation(maxpool(convolution + bias) + addend), where the second operand, if present, is the addend.
 
-    `rows_at_once`: rows of the output that the filters compute from one row group of the input, each in output tiles of
-    its own (`OutputOrder`). `group_bytes`: bytes of a partition for an input loaded from HBM in groups of rows or
-    images (0: loaded as a whole), or for the part of an input in SBUF that minimal filtering combines at a time.
-    `bias`: the column of the constants with the biases of its first 128 outputs; behind the biases are the scales of
-    its sums, if it `is_scaled`, and where it also has an addend three columns more (`Epilogue` in convolution/sums.py);
-    last, two if it `has_own_bounds`. `adding`: the engines that add an addend. `is_gate`: its value is one number for
-    each channel (operations/gates.py).
+    `rows_at_once` is the number of output rows that the filters compute from one row group of the input, each in
+    separate output tiles (`OutputOrder`). `group_bytes` is the number of bytes per partition for an input that is
+    loaded from HBM in groups of rows or images (0: loaded as a whole), or for the part of an input in SBUF that minimal
+    filtering combines together. `bias` is the column of the constants that contains the biases of the first 128
+    outputs. The biases are followed by the scales of the sums if it `is_scaled`, by three more columns if it also has
+    an addend (`Epilogue` in convolution/sums.py), and by two columns if it `has_own_bounds`. `adding` selects the
+    engines that add an addend. `is_gate` is true if the value is one number per channel (operations/gates.py).
     """
 
     stride: Pair = (1, 1)
@@ -108,14 +108,14 @@ class Convolution(Filtered):
         return self.padding
 
     def widest_zeros(self, source: Operation) -> Sides:
-        """See `Operation`: combined filters compute an even number of rows and columns."""
+        """See `Operation`: minimal filtering computes an even number of rows and columns."""
         top, left, bottom, right = self.padding
         high, wide = self.outputs_at_once if self.can_be_combined else (0, 0)
         return top, left, bottom + high % 2, right + wide % 2
 
     @property
     def combines(self) -> bool:
-        """See `Operation`: with an addend."""
+        """See `Operation`: true if there is an addend."""
         return len(self.sources) > 1
 
     @property
@@ -138,7 +138,7 @@ class Convolution(Filtered):
         """See `Operation`."""
         start = rows[0] * self.pool_size // self.rows_at_once
         last = (rows[1] * self.pool_size - 1) // self.rows_at_once
-        if self.form.is_minimal and rows[1] >= self.rows:  # it computes an even number of rows
+        if self.form.is_minimal and rows[1] >= self.rows:  # minimal filtering computes an even number of rows
             last += self.rows * self.pool_size % 2
         top, reach = self.padding[0], (self.kernel[0] - 1) * self.dilation[0]
         return start * self.stride[0] - top, last * self.stride[0] - top + reach + 1
@@ -152,7 +152,7 @@ class Convolution(Filtered):
         return self.columns_of_constants * ceil_div(self.channels, partitions)
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: diagonals, groups of rows, loaded input, or combinations of minimal filtering."""
+        """See `Operation`: diagonals, groups of rows, the loaded input, or combinations of minimal filtering."""
         if self.form is Form.MADE:
             return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
         if self.form.rows > 1:
@@ -171,7 +171,7 @@ class Convolution(Filtered):
 
     @property
     def outputs_at_once(self) -> Pair:
-        """Rows and columns of each output channel computed at a time, before pooling."""
+        """Numbers of rows and columns of each output channel that are computed together, before pooling."""
         return ceil_div(self.rows * self.pool_size, self.rows_at_once), self.columns * self.pool_size
 
     @property
@@ -186,32 +186,32 @@ class Convolution(Filtered):
 
     @property
     def is_scaled(self) -> bool:
-        """True if its sums are multiplied by scales because its weights or its value are in 8 bits."""
+        """True if the sums are multiplied by scales because the weights or the value have 8 bits."""
         return self.weights.is_fp8 or self.is_fp8
 
     @property
     def columns_of_constants(self) -> int:
-        """Columns of constants for 128 outputs: bias, scales, and bounds."""
+        """Number of columns of constants for 128 outputs: bias, scales, and bounds."""
         scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
         return 1 + scales + (2 if self.has_own_bounds else 0)
 
     @property
     def has_own_bounds(self) -> bool:
-        """True if the bounds of its clip are columns of constants, divided by its value's scale."""
+        """True if the bounds of a clip activation are columns of constants, divided by the scale of its value."""
         return self.is_fp8 and self.activation.name == "clip"
 
     def output_order(self, packed_in: int) -> OutputOrder:
-        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        """Return the order of the outputs if `packed_in` images are packed in the input."""
         return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
 
     def row_blocks(self, partitions: int) -> RowBlocks:
-        """Return the row groups of a depthwise convolution in a form that computes several rows at once."""
+        """Return the row groups of a depthwise convolution in a form that computes several rows together."""
         return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(Operation):
-    """Treats the values of each image as scores, passed through HBM, and finds the class of the largest."""
+    """An operation that stores the values of each image to HBM as scores and finds the class of the largest."""
 
     ending: Ending = Ending.RAW
 
@@ -223,17 +223,17 @@ class ClassifierHead(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: the loaded scores, in float32, and the stored ones."""
+        """See `Operation`: the loaded scores in float32, and the stored scores."""
         return self.channels * (4 + 2 * around.itemsize)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DenseHead(ClassifierHead, Filtered):
-    """The last layer: a dense layer with images on the partitions, and the argmax of its outputs.
+    """The last layer of a network: a dense layer with images on the partitions, and the argmax of its outputs.
 
-    `by_columns`: for one picture, with classes on the partitions; its biases are then columns of 128 classes each,
-    followed by a column of partition numbers. Otherwise `bias` is the column of the first class, and scales of 8-bit
-    weights follow the biases.
+    With `by_columns`, which is for a single picture, classes are on the partitions; the biases are then in columns of
+    128 classes each, followed by a column of partition numbers. Otherwise `bias` is the column of the first class, and
+    the scales of 8-bit weights follow the biases.
     """
 
     by_columns: bool = False
@@ -255,5 +255,5 @@ class DenseHead(ClassifierHead, Filtered):
         return around.loaded_bytes(NO_SIDES) if around.reads_hbm else 0
 
     def output_order(self, packed_in: int) -> OutputOrder:
-        """Return the order of its outputs, `packed_in` images being packed in its input."""
+        """Return the order of the outputs if `packed_in` images are packed in the input."""
         return OutputOrder(1, 1, packed_in, self.channels)

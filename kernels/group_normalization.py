@@ -1,9 +1,9 @@
-"""Normalisation by an image's own statistics: each group of channels over all its pixels.
+"""Normalization by each image's statistics, computed for each group of channels over all of its pixels.
 
-One group is layer norm over a whole image, one group for each channel is instance norm. Channels are on the partitions.
-Each partition sums its own pixels; the Tensor Engine then sums over a group's channels by multiplying with a matrix
-that has ones where two channels share a group, which leaves the sum on each of them. Sums of a group that spans several
-tiles accumulate in PSUM.
+A single group corresponds to layer norm over a whole image, one group per channel to instance norm. Channels are on the
+partitions. Each partition sums its pixels; the Tensor Engine then sums over the channels of a group by multiplying with
+a matrix that contains ones where two channels share a group, which leaves the sum on the partition of each channel. The
+sums of a group that spans several tiles accumulate in PSUM.
 """
 
 import nki.isa as nisa
@@ -11,15 +11,15 @@ import nki.language as nl
 
 from .tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped
 
-GROUP_NORM_PIXELS = 4096  # pixels of a channel at a time: 16 KiB of a partition in float32
-MOST_POWERS = 64  # images whose powers take less time than a table
-MOST_IN_PSUM = 2  # tiles whose sums stay there
-MANY_PIXELS = 256  # of an image, from which an instruction for each image takes no longer than one for all
+GROUP_NORM_PIXELS = 4096  # pixels of a channel processed together: 16 KiB of a partition in float32
+MOST_POWERS = 64  # up to this many images, powers are faster than a table
+MOST_IN_PSUM = 2  # up to this many tiles, sums stay in PSUM
+MANY_PIXELS = 256  # pixels per image from which on one instruction per image is as fast as one for all images
 
 
 def group_matrices(parts, each, share=1.0):
-    """For each tile of channels, list the tiles that share groups of `each` channels with it: [index, matrix], float32
-    [channels of that tile, channels of this one], `share` where two channels share a group."""
+    """For each tile of channels, list the tiles that share groups of `each` channels with it, as [index, matrix]. The
+    matrix, float32 [channels of the other tile, channels of this tile], is `share` where two channels share a group."""
     ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=share, engine=nisa.engine.vector)
     matrices = []
@@ -38,11 +38,11 @@ def group_matrices(parts, each, share=1.0):
 
 
 def _same_group(each, others, channels, some, share):
-    """Return `share` where two channels share one of some groups (first, count), else 0: [others, channels]."""
+    """Return [others, channels]: `share` where two channels share one of the groups (first, count), else 0."""
     first, groups = some
-    matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # for all channels of the groups
+    matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # all channels of the groups
     nisa.memset(dst=matrix, value=share, engine=nisa.engine.vector)
-    # channel p has position p + away - g * each in group g: 0 to each - 1 if it belongs to it
+    # channel p has position p + away - g * each in group g, which is 0 to each - 1 if it belongs to that group
     away = others.start - first * each
     for bound in range(2):
         nisa.affine_select(
@@ -59,9 +59,9 @@ def _same_group(each, others, channels, some, share):
 
 
 def group_norm_tiles(targets, sources, parts, each, numbers):
-    """Normalise tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
+    """Normalize tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
 
-    targets, sources: [channels, images, rows, columns] of each tile. parts: the tiles. numbers: scales and shifts,
+    targets, sources: [channels, images, rows, columns] of each tile. parts: the tiles. numbers: scales and shifts, as
     float32 columns for each tile, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
@@ -80,16 +80,17 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
 
 
 def _statistics(same, sources, some):
-    """Return mean and variance of the groups of some images, by instructions for all of them, each [P, images] for each
-    tile of channels."""
+    """Return the mean and variance of the groups of some images, computed by instructions that process all images
+    together; each is [P, images] for each tile of channels."""
     means = _over_groups(same, [_sums(tile, some, None) for tile in sources])
     squares = [_sums(tile, some, mean) for tile, mean in zip(sources, means)]
     return means, _over_groups(same, squares)
 
 
 def _statistics_by_image(same, sources, some):
-    """Return the same by instructions for each image, which read its pixels once: the variance of a group is the mean
-    of its channels' variances and of the squares by which their means differ from its own."""
+    """Return the same as `_statistics`, computed by instructions for each image that read its pixels once. The variance
+    of a group is the mean of its channels' variances plus the mean squared difference of their means from the group's
+    mean."""
     moments = [_moments(tile, some) for tile in sources]
     means = _over_groups(same, [own[:, :, 0] for own in moments])
     spreads = []
@@ -111,7 +112,7 @@ def _statistics_by_image(same, sources, some):
 
 
 def _moments(tile, some):
-    """Return mean and variance of each channel and image of a tile: float32 [P, images, 2]."""
+    """Return the mean and variance of each channel and image of a tile: float32 [P, images, 2]."""
     pieces = _pieces(tile, nl.tile_size.bn_stats_fmax)
     moments = nl.ndarray((tile.shape[0], some.size, 2), dtype=nl.float32, buffer=nl.sbuf)
     for image in range(some.size):
@@ -124,8 +125,8 @@ def _moments(tile, some):
 
 
 def _inverse_root(result, numbers, epsilon):
-    """result = (numbers + epsilon) ** -0.5, all [P, images] in float32; of few numbers a power takes less time than the
-    Scalar Engine's table."""
+    """Compute result = (numbers + epsilon) ** -0.5, all [P, images] in float32; for few numbers a power is faster than
+    the Scalar Engine's table."""
     if numbers.shape[1] > MOST_POWERS:
         nisa.activation(dst=result, op=nl.rsqrt, data=numbers, bias=epsilon)
     else:
@@ -141,7 +142,7 @@ def _inverse_root(result, numbers, epsilon):
 
 
 def _pieces(tile, most=GROUP_NORM_PIXELS):
-    """Cut an image of a tile into blocks of rows and columns of at most `most` pixels."""
+    """Cut an image of a tile into blocks of rows and columns with at most `most` pixels."""
     rows, columns = tile.shape[2], tile.shape[3]
     across = even_tiles(columns, most)
     downs = even_tiles(rows, max(1, most // across[0].size))
@@ -178,15 +179,15 @@ def _sums(tile, some, means):
 
 
 def _centred(data, means):
-    """data - means, float32."""
+    """Return data - means in float32."""
     centred = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=centred, data1=data, data2=_on_pixels(means, data), op=nl.subtract)
     return centred
 
 
 def _over_groups(same, sums):
-    """Sum the shares of all channels of a group for each tile of channels: float32 [P, images], of few tiles in
-    PSUM."""
+    """Sum the contributions of all channels of a group for each tile of channels: float32 [P, images], in PSUM if there
+    are only a few tiles."""
     totals = []
     for own, sharing in zip(sums, same):
         total = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)

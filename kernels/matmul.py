@@ -1,12 +1,12 @@
-"""Matrix multiplication, [M, K] @ [K, N] with the left operand transposed: a ladder of four versions.
+"""Matrix multiplication, [M, K] @ [K, N] with the left operand transposed, in four successively optimized versions.
 
-1. `matmul_tiled`: the Tensor Engine's tiles (128 of K and M, 512 of N), both operands loaded for every instruction. 2.
-`matmul_hoist_load`: the left operand's K tiles are loaded once per row of tiles, the right operand's once per tile of
-the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their loads. 4. `matmul_fully_optimized`:
-M, N and K are blocked so that HBM is read as little as SBUF allows; DMAs are long, and four tiles of the result
-accumulate in PSUM while four others are evicted.
+1. `matmul_tiled`: uses the Tensor Engine's tiles (128 of K and M, 512 of N); both operands are loaded for every
+instruction. 2. `matmul_hoist_load`: the K tiles of the left operand are loaded once per row of tiles, those of the
+right operand once per tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their loads.
+4. `matmul_fully_optimized`: M, N and K are blocked so that HBM traffic is as small as SBUF allows; DMAs are long, and
+four tiles of the result accumulate in PSUM while four others are evicted.
 
-In all of them K is on the partitions of both operands, and results accumulate in float32.
+In all versions, K is on the partition axis of both operands, and results accumulate in float32.
 """
 
 import nki
@@ -31,8 +31,8 @@ from .tiling.tiles import (
 )
 from .tiling.warm_up import warm_bank
 
-FIRST_BYTES = DMA_BYTES // 2  # bytes of a DMA while the Tensor Engine waits
-WARM_COLUMNS = 16384  # columns of all matmuls (four times in float32) from which they take twice as long as warming up
+FIRST_BYTES = DMA_BYTES // 2  # bytes per DMA while the Tensor Engine waits
+WARM_COLUMNS = 16384  # columns of all matmuls (times four in float32) above which they take twice as long as warming up
 
 
 def _check_operands(lhsT, rhs):
@@ -45,7 +45,7 @@ def _check_operands(lhsT, rhs):
 
 
 def _load(matrix, k, columns):
-    """Load a tile of an operand, rows of k on the partitions. A single 16-bit column is padded with zeros."""
+    """Load a tile of an operand, with rows of k on the partitions. A single 16-bit column is padded with zeros."""
     width = several_columns(columns.size, matrix.dtype)
     tile = nl.ndarray((k.size, width), dtype=matrix.dtype, buffer=nl.sbuf)
     if width > columns.size:
@@ -55,7 +55,7 @@ def _load(matrix, k, columns):
 
 
 def _accumulator(m, n, dtype):
-    """Allocate PSUM for a tile of the result, with the column that `_load` pads."""
+    """Allocate PSUM for a tile of the result, including the column that `_load` pads."""
     shape = (several_columns(m.size, dtype), several_columns(n.size, dtype))
     return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
 
@@ -69,7 +69,7 @@ def _load_column(matrix, columns):
 
 
 def _multiply_columns(result, m, n, lhsT_column, rhs_column):
-    """Compute one tile of the result from the K tiles of its operands, copy it to SBUF in the result's dtype and store
+    """Compute one tile of the result from the K tiles of its operands, evict it to SBUF in the result's dtype and store
     it."""
     accumulator = _accumulator(m, n, result.dtype)
     for k in range(len(lhsT_column)):
@@ -87,9 +87,9 @@ def _store(result, m, n, accumulator):
 def matmul_tiled(lhsT, rhs):
     """Multiply matrices tile by tile, loading both operands of every Tensor Engine instruction.
 
-    Dimensions: M, N, K: any. Args: lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16. rhs:
-    [K, N] in HBM, of the dtype of lhsT. Returns: [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and
-    rounded once. Notes: Reads each operand M / 128 or N / 512 times. Needs almost no SBUF.
+    Dimensions: M, N, K: any size. Args: lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
+    rhs: [K, N] in HBM, of the dtype of lhsT. Returns: [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and
+    rounded once. Notes: Reads the left operand N / 512 times and the right operand M / 128 times. Needs almost no SBUF.
     """
     _check_operands(lhsT, rhs)
     result = nl.ndarray((lhsT.shape[1], rhs.shape[1]), dtype=lhsT.dtype, buffer=nl.shared_hbm)
@@ -112,15 +112,15 @@ def matmul_hoist_load(lhsT, rhs):
     """Multiply matrices with the loads moved out of the loop over K.
 
     Dimensions:
-        M, N: any.
-        K: limited by 640 columns of all K tiles in SBUF: up to 8,704 in float32, 17,664 in 16 bits on trn1.
+        M, N: any size.
+        K: limited because SBUF must hold 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
     Notes:
-        Reads the left operand once and the right one M / 128 times.
+        Reads the left operand once and the right operand M / 128 times.
     """
     _check_operands(lhsT, rhs)
     _assert_columns_fit(lhsT, rhs)
@@ -137,17 +137,17 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
     """Multiply matrices with blocks of M and N tiles that share their loads.
 
     Dimensions:
-        M, N: any.
-        K: limited by 640 columns of all K tiles in SBUF: up to 8,704 in float32, 17,664 in 16 bits on trn1.
+        M, N: any size.
+        K: limited because SBUF must hold 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
-        tiles_in_block_m, tiles_in_block_n: tiles of 128 of M and of 512 of N to a block. Where all of K does not fit
-            in SBUF for that many, blocks are made smaller, those of N first.
+        tiles_in_block_m, tiles_in_block_n: the number of tiles of 128 of M and of 512 of N per block. If SBUF cannot
+            hold all of K for that many tiles, blocks are made smaller, along N first.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
     Notes:
-        Reads the left operand once and the right one once for each block of M.
+        Reads the left operand once and the right operand once for each block of M.
     """
     _check_operands(lhsT, rhs)
     _assert_columns_fit(lhsT, rhs)
@@ -184,7 +184,7 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
 
 
 def _columns_that_fit(matrix):
-    """Return how many columns of both operands fit in SBUF with all of K beside two tiles of the result."""
+    """Return the number of columns of both operands that fit in SBUF with all of K and two tiles of the result."""
     k_tiles = ceil_div(matrix.shape[0], PARTITIONS)
     size = itemsize(matrix.dtype)
     return (usable_sbuf_bytes() - 2 * TILE_N * size) // (k_tiles * size)
@@ -200,7 +200,7 @@ def _assert_columns_fit(lhsT, rhs):
 
 
 def _warm_up(M, N, K, dtype):
-    """Return a tile of PSUM zeros for the first sums; None if warming up does not pay."""
+    """Return a PSUM tile of zeros for the first sums, or None if warming up is not worthwhile."""
     passes = matmul_passes(itemsize(dtype))
     if ceil_div(M, TILE_M) * ceil_div(K, PARTITIONS) * N * passes < WARM_COLUMNS:
         return None
@@ -212,16 +212,16 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     """Multiply matrices with all three dimensions blocked.
 
     Dimensions:
-        M, N, K: any.
+        M, N, K: any size.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
-        tiles_in_block_m, tiles_in_block_n, tiles_in_block_k: tiles of 128 of M, 512 of N and 128 of K to a block.
-            0 for all three selects the blocks that read HBM least: each operand once if SBUF allows it.
+        tiles_in_block_m, tiles_in_block_n, tiles_in_block_k: tiles of 128 of M, 512 of N and 128 of K per block.
+            0 for all three selects the blocks that minimize HBM reads: each operand is read once if SBUF allows it.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
     Notes:
-        If a block holds all of K, results accumulate in PSUM only; otherwise partial results are kept in SBUF in
+        If a block contains all of K, results accumulate only in PSUM; otherwise partial results are kept in SBUF in
         float32.
     """
     _check_operands(lhsT, rhs)
@@ -234,7 +234,7 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     outer_blocks = tiles(N, plan.block_n) if plan.n_outer else tiles(M, plan.block_m)
     inner_blocks = tiles(M, plan.block_m) if plan.n_outer else tiles(N, plan.block_n)
     warm = _warm_up(M, N, K, lhsT.dtype)
-    lhsT_held = -1  # the block in SBUF, which need not be loaded again
+    lhsT_held = -1  # number of the block that is in SBUF and need not be loaded again
     rhs_held = -1
     for outer in outer_blocks:
         for inner in inner_blocks:
@@ -244,8 +244,8 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
             if len(k_blocks) > 1:
                 partial = nl.ndarray((PARTITIONS, ceil_div(m.size, TILE_M), n.size), dtype=nl.float32, buffer=nl.sbuf)
             for k in k_blocks:
-                # At first the Tensor Engine waits for loads: load only what one group of tiles needs, if that keeps the
-                # engine busy while the next group loads.
+                # Initially the Tensor Engine waits for loads: load only what one group of tiles needs, if that keeps
+                # the engine busy while the operands of the next group are loaded.
                 starts = lhsT_held < 0 and m.size >= GROUP * TILE_M and n.size >= TILE_N and not whole_rows()
                 lhsT_new = []
                 rhs_new = []

@@ -1,6 +1,6 @@
-"""Block sizes of `matmul_fully_optimized`, chosen so that HBM is read as little as SBUF allows.
+"""Block sizes of `matmul_fully_optimized`, chosen so that HBM traffic is as small as SBUF allows.
 
-Pure arithmetic on compile-time integers; no instruction is issued.
+The module is pure arithmetic on compile-time integers; no instruction is issued.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
 
 TILE_M = PARTITIONS  # columns of the stationary operand: the PE array is square
 TILE_N = 512  # columns of the moving operand: a PSUM bank of float32 (nl.tile_size.gemm_moving_fmax)
-GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks; the other half is being evicted
+GROUP = 4  # result tiles that accumulate together: half of the 8 PSUM banks, while the other half is being evicted
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Product:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of `matmul_fully_optimized`: block_m x block_n of the result and depth K tiles."""
+    """Blocks of `matmul_fully_optimized`: block_m x block_n elements of the result, and depth K tiles."""
 
     block_m: int
     block_n: int
     depth: int
-    n_outer: bool = False  # the outer loop is over blocks of N, the inner one over M
+    n_outer: bool = False  # True if the outer loop is over blocks of N and the inner loop over blocks of M
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan(Blocks):
     """Blocks with their cost."""
 
     loaded: int = 0  # elements read from HBM
-    held: int = 0  # bytes of an SBUF partition
+    held: int = 0  # bytes per SBUF partition
 
 
 def _block_sizes(extent, tile, smallest):
@@ -52,15 +52,15 @@ def _block_sizes(extent, tile, smallest):
 
 
 def evaluate(product, blocks, buffers):
-    """Return the cost of some blocks: elements read and bytes held, with `buffers` copies of each block that gets
-    replaced."""
+    """Return the cost of some blocks: elements read and bytes held, with `buffers` copies of each block that is
+    replaced during the computation."""
     M, N, K, size = product.M, product.N, product.K, product.size
     block_m, block_n, depth, n_outer = blocks.block_m, blocks.block_n, blocks.depth, blocks.n_outer
     k_tiles = ceil_div(K, PARTITIONS)
     m_blocks = ceil_div(M, block_m)
     n_blocks = ceil_div(N, block_n)
     whole_k = depth >= k_tiles
-    # An operand's block stays while the inner loop does not change it; never if K is cut.
+    # An operand's block stays in SBUF as long as the inner loop does not change it, but never if K is split.
     lhsT_reads = n_blocks if (n_outer or not whole_k) and (m_blocks > 1 or not whole_k) else 1
     rhs_reads = m_blocks if (not n_outer or not whole_k) and (n_blocks > 1 or not whole_k) else 1
     lhsT_copies = 1 if whole_k and m_blocks == 1 else buffers
@@ -81,11 +81,11 @@ def _is_better(plan, other):
 
 
 def best_plan(product, sbuf_bytes):
-    """Return the plan that reads least among those that fit in SBUF; of equals, the deepest, then the smallest.
+    """Return the plan that fits in SBUF and reads the least; of equal plans, the deepest, then the smallest.
 
-    Blocks are double-buffered. If the matrix allows it they fill a DMA of full efficiency, and a cut K is deep enough
-    to hide adding partial results on the Vector Engine (0.7 us a tile) behind the matmuls (0.9 us each in float32, 0.2
-    us in 16 bits, on trn2).
+    Blocks are double-buffered. If the matrix allows it, they are large enough for DMAs of full efficiency, and if K is
+    split, the blocks are deep enough to hide the addition of partial results on the Vector Engine (0.7 us per tile)
+    behind the matmuls (0.9 us each in float32, 0.2 us in 16 bits, on trn2).
     """
     M, N, K, size = product.M, product.N, product.K, product.size
     k_tiles = ceil_div(K, PARTITIONS)
@@ -105,7 +105,7 @@ def best_plan(product, sbuf_bytes):
 
 
 def choose_plan(product, sbuf_bytes, tiles_in_block):
-    """Return the plan with the requested blocks, in tiles of (M, N, K), or the best one if all three are 0."""
+    """Return the plan with the requested blocks, in tiles of (M, N, K), or the best plan if all three are 0."""
     tiles_in_block_m, tiles_in_block_n, tiles_in_block_k = tiles_in_block
     if tiles_in_block == (0, 0, 0):
         return best_plan(product, sbuf_bytes)

@@ -1,14 +1,14 @@
-"""A network, or a part of one, in one launch: activations stay in SBUF from operation to operation.
+"""A network, or part of one, in one launch: activations stay in SBUF between operations.
 
     for stage:
-        for some images at a time, a pass:
+        for pass over some of the images:
             for operation:
                 values[operation] = body(operation, values[its sources])      # operations/
 
-A program (program.py) is plain data that `lowering/` makes from a network. If there are few channels, three kinds of
-packing fill the partitions, and so the PE array and the lanes of the other engines: several images, several filter
-taps, or groups of image rows. The weights of all operations are one array; each operation has the loads of its own
-weights. Tensor names refer to their operation (tensor_names.py), so that timelines can attribute instructions to
+A program (program.py) is plain data that `lowering/` generates from a network. If there are few channels, three kinds
+of packing fill the partitions, and thus the systolic array and the lanes of the other engines: several images, several
+filter taps, or groups of image rows. The weights of all operations are in one array; each operation specifies the loads
+of its weights. Tensor names contain the operation (tensor_names.py), so that timelines can attribute instructions to
 layers.
 """
 
@@ -60,12 +60,12 @@ from .tiling.tiles import even_tiles
 
 
 def open_buffer(launch, number, operation: Buffer, operands):
-    """Allocate a buffer that later operations write to."""
+    """Allocate a buffer that later operations write."""
     return launch.open_buffer(number, operation)
 
 
 def assume_resident(launch, number, operation: Placeholder, operands):
-    """Allocate a value whose contents do not matter."""
+    """Allocate a value whose contents are irrelevant."""
     return allocate_value(launch, operation, launch.pictures(), operation.heights, is_blank=False)
 
 
@@ -116,27 +116,27 @@ def run_network(
 ):
     """Run a program.
 
-    Two cores each run half the batch: core 0 has the first half of the inputs and outputs. A program that is `alone`
-    runs on core 0.
+    On two cores, each core processes half of the batch: core 0 processes the first half of the inputs and outputs. A
+    program that is `alone` runs on core 0.
 
     Dimensions:
-        B: images, the program's pictures filled up to a multiple of those that are packed in the input, for each core.
-        C, H, W: of one image. B': pictures filled up to a multiple of those that are packed in the output, for each
-        core.
-    Pass operands by name, and only those that the program reads: TorchNeuron binds by name, and the compiler drops
+        B: images: the program's pictures, padded for each core to a multiple of the images packed in the input.
+        C, H, W: size of one image. B': pictures, padded for each core to a multiple of the images packed in the
+        output.
+    Pass operands by name, and only those that the program reads: TorchNeuron binds by name, and the compiler removes
     tensors that no instruction reads.
 
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
-        weights: [numbers] of x's dtype: those of all operations that are not in 8 bits.
+        weights: [numbers] of x's dtype: the weights of all operations except the 8-bit ones.
         channel_constants: [128, columns] float32: biases, scales and shifts.
-        weights_fp8: [numbers] uint8 that hold float8_e4m3, which PyTorch does not have: the weights in 8 bits.
-        more0 to more6: further inputs, like x (program.py, `input_name`).
+        weights_fp8: [numbers] uint8, the 8-bit weights: float8_e4m3 values, a dtype that PyTorch does not have.
+        more0 to more6: additional inputs, like x (program.py, `input_name`).
         program: a `Program`.
     Returns:
-        The program's outputs, in the order of its operations: for `ClassifierHead` the scores [B', N] in x's dtype and
-        the classes int32 [B'], the first of the largest; for `PixelArgmax` int32 [B', H', W']; for a `Buffer` in
-        `Memory.OUTPUT` [B', C', H', W'].
+        The program's outputs, in the order of its operations. For `ClassifierHead`: the scores [B', N] in x's dtype and
+        the classes int32 [B'], which are the first with the largest score; for `PixelArgmax`: int32 [B', H', W']; for a
+        `Buffer` in `Memory.OUTPUT`: [B', C', H', W'].
     """
     fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
     inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]

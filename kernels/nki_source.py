@@ -1,5 +1,5 @@
-"""Chooses the `nki` that kernels import: AWS's package or the NeuronCore simulator. Must run before a kernel is
-loaded."""
+"""Selection of the `nki` that kernels import: AWS's package or the NeuronCore simulator. It must happen before a kernel
+is loaded."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-VARIABLE = "TRNINFER_BACKEND"  # "sim": `auto` chooses the simulator although the real package is installed
+VARIABLE = "TRNINFER_BACKEND"  # "sim" makes `auto` select the simulator even if the real package is installed
 
 _WORDS = {"neuron": "AWS's package nki", "sim": "the simulator's nki"}
 
 
 def simulator_is_preferred() -> bool:
-    """True if the environment asks `auto` for the simulator: the only reader of TRNINFER_BACKEND."""
+    """True if the environment makes `auto` select the simulator; this is the only code that reads TRNINFER_BACKEND."""
     return os.environ.get(VARIABLE) == "sim"
 
 
 def use_nki(backend: str = "auto") -> str:
-    """Make ``import nki`` return what a backend needs, and return the choice: "neuron" (AWS's package) or "sim".
+    """Make ``import nki`` return the package that a backend requires; return the choice, "neuron" (AWS's) or "sim".
 
-    "auto" keeps an `nki` that is loaded already, else takes AWS's package if it is installed (PyPI's placeholder of
-    that name does not count) and TRNINFER_BACKEND is not "sim", else the simulator. Loading a kernel by name from
-    `trninfer.kernels` calls it with "auto" if nothing was chosen. Raises RuntimeError if another `nki` than requested
-    is loaded already, or if AWS's is not installed, and ValueError for another word.
+    "auto" keeps an `nki` that is already loaded. Otherwise it selects AWS's package if that is installed (PyPI's
+    placeholder of the same name does not count) and TRNINFER_BACKEND is not "sim", and the simulator in all other
+    cases. Loading a kernel by name from `trninfer.kernels` calls this function with "auto" if nothing has been
+    selected. Raises RuntimeError if a different `nki` is already loaded or if AWS's package is requested but not
+    installed, and ValueError if `backend` is any other word.
     """
     if backend not in ("auto", *_WORDS):
         raise ValueError(f"backend is {backend!r}; auto, neuron and sim are allowed")
@@ -51,8 +52,8 @@ def use_nki(backend: str = "auto") -> str:
 
 
 def _hold_back_warnings() -> None:
-    """Suppress warnings on reported chip behaviour for our own kernels: tests check those, and users cannot fix
-    them."""
+    """Suppress warnings about reported chip behaviour in the kernels of this package: the tests cover that behaviour,
+    and users cannot fix it."""
     from ..simulator.machine.errors import ReportedOnChipWarning
 
     own = re.escape(str(Path(__file__).parent))
@@ -60,16 +61,16 @@ def _hold_back_warnings() -> None:
 
 
 def choose_at_first_import() -> None:
-    """Let this process's first `import nki` make the default choice, if nothing was chosen by then.
+    """Let the first `import nki` of this process make the default choice, if nothing has been selected by then.
 
-    So a kernel's module can be imported by its own path, with or without AWS's package.
+    This allows a kernel's module to be imported by its full path, with or without AWS's package.
     """
     if "nki" not in sys.modules and not any(isinstance(finder, _DefaultChoice) for finder in sys.meta_path):
         sys.meta_path.insert(0, _DefaultChoice())
 
 
 class _DefaultChoice(MetaPathFinder, Loader):
-    """Import hook that answers the first `import nki` through `use_nki`, then removes itself."""
+    """Import hook that resolves the first `import nki` through `use_nki` and then removes itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -80,10 +81,10 @@ class _DefaultChoice(MetaPathFinder, Loader):
         return ModuleSpec("nki", self) if use_nki() == "sim" else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return sys.modules["nki"]  # the simulator's, installed by now
+        return sys.modules["nki"]  # the simulator's module, which is installed by now
 
     def exec_module(self, module: ModuleType) -> None:
-        pass  # it has run already
+        pass  # the module has already been executed
 
 
 def _keep(loaded: ModuleType, backend: str) -> str:
@@ -113,7 +114,7 @@ def path_of_packages() -> list[str]:
 
 
 def _real_nki_is_installed() -> bool:
-    """True if a package ``nki`` with its instruction set is installed; PyPI's placeholder has no ``isa``."""
+    """True if an ``nki`` package that contains the instruction set is installed; PyPI's placeholder has no ``isa``."""
     found = PathFinder.find_spec("nki", path_of_packages())
     if found is None or not found.submodule_search_locations:
         return False

@@ -1,9 +1,9 @@
-"""Normalisation of tiles in SBUF: layer norm and local response norm of each pixel over its channels, and log-softmax
+"""Normalization of tiles in SBUF: layer norm and local response norm of each pixel over its channels, and log-softmax
 of rows.
 
-Channels are on the partitions, and the Tensor Engine sums over partitions: multiplying with a matrix of ones sums all
-channels and leaves the sum on every partition; ones in a band sum the neighbouring channels. Sums are float32; those of
-several tiles of channels accumulate in PSUM.
+Channels are on the partitions, and the Tensor Engine sums over partitions: multiplying by a matrix of ones sums all
+channels and leaves the sum on every partition; a band of ones sums the adjacent channels. Sums are float32 and
+accumulate in PSUM if there are several tiles of channels.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ import nki.language as nl
 
 from .tiling.tiles import sbuf_tile
 
-# elements of a partition in all tiles of channels: 24 KiB, so that about four versions of them fit in SBUF
+# elements per partition over all tiles of channels: 24 KiB, so that about four versions of them fit in SBUF
 NORM_ELEMENTS = 6144
 
 
 def norm_block(tiles):
-    """Return how many pixels, over all images, layer norm computes at a time with `tiles` tiles of channels: at most a
-    PSUM bank."""
+    """Return the number of pixels, over all images, that layer norm processes together with `tiles` tiles of channels:
+    at most a PSUM bank."""
     return max(1, min(nl.tile_size.psum_bank_fmax, NORM_ELEMENTS // tiles))
 
 
@@ -31,11 +31,11 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 
 
 def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
-    """Normalise tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
+    """Normalize tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    ones: two matrices, in the dtype of the tiles and of their squares, with ones where two partitions share an image:
-    [128, 128] for all tiles, or for a single tile with several packed images. channels: of an image. numbers: scales
-    and shifts, float32 columns for each tile, and epsilon, a float32 column [128, 1].
+    ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image:
+    [128, 128] for all tiles, or a matrix for a single tile with several packed images. channels: number of channels of
+    an image. numbers: scales and shifts, as float32 columns for each tile, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -86,10 +86,10 @@ def _sum_over_channels(tiles_of_channels, ones):
 
 
 def write_band(first, channels, onto, count, around):
-    """Return a float32 matrix [channels, count]: 1 where channel `first` + row is at most `around` away from channel
-    `onto` + column, else 0."""
+    """Return a float32 matrix [channels, count]: 1 where the distance between channel `first` + row and channel `onto`
+    + column is at most `around`, else 0."""
     band = _tile_of(1.0, channels, count)
-    distance = first - onto  # channel p is distance + p - j away from output channel j
+    distance = first - onto  # channel p is at distance + p - j relative to output channel j
     above = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.affine_select(
         dst=above,
@@ -114,8 +114,8 @@ def write_band(first, channels, onto, count, around):
 
 
 def response_bands(parts, size):
-    """For each tile of channels, list the tiles within reach (including itself): [index, matrix of the channels that
-    count]."""
+    """For each tile of channels, list the tiles within reach (including the tile itself) as [index, matrix of the
+    channels that contribute]."""
     around = size // 2
     return [
         [
@@ -137,9 +137,9 @@ class Response:
 
 
 def local_response_tiles(results, tiles_of_channels, bands, response):
-    """Divide tiles [channels, images, rows, columns], at most a PSUM bank each, by their responses, into `results`.
+    """Divide tiles [channels, images, rows, columns], each at most a PSUM bank, by their responses, into `results`.
 
-    bands: as `response_bands` returns them. response: a `Response`.
+    bands: the result of `response_bands`. response: a `Response`.
     """
     squares = []
     for tile in tiles_of_channels:
@@ -165,8 +165,8 @@ def _divide_by_response(result, tile, squares, bands, response):
 
 
 def log_softmax_tile(dst, data, largest):
-    """Compute the log-softmax of rows in SBUF: dst and data are [partitions, rows, columns], and `largest` [partitions,
-    rows, 1], float32, holds the rows' maxima."""
+    """Compute the log-softmax of rows in SBUF: dst and data are [partitions, rows, columns], and `largest`, float32
+    [partitions, rows, 1], contains the maxima of the rows."""
     partitions, rows, width = data.shape
     shifted = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=shifted, data1=data, data2=largest.broadcast(2, width), op=nl.subtract)

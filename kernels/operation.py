@@ -1,7 +1,7 @@
-"""The base class of a program's operations, the questions each must answer, and operations that only move or hold a
-value.
+"""The base class of a program's operations, with the properties that each must define, and operations that only move
+or hold a value.
 
-Plain data without `nki`, like program.py.
+Like program.py, the module contains plain data and does not import `nki`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
-Parts = tuple[int, ...]  # operations whose channels are concatenated; negative numbers are inputs of the launch
+Parts = tuple[int, ...]  # operations whose values are concatenated along the channels; negative: inputs of the launch
 Rows = tuple[int, int]  # [first, end)
-Windows = tuple[Pair | None, ...]  # for each part, rows [first, end), None for all
+Windows = tuple[Pair | None, ...]  # for each part, its rows [first, end), or None for all rows
 
 NO_SIDES: Sides = (0, 0, 0, 0)
 
@@ -37,11 +37,12 @@ class Packing(Enum):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The surroundings of an operation in a launch that its memory, beside its value, depends on.
+    """The context of an operation in a launch, which determines its memory in addition to its value.
 
-    `images`: along the free axis of its value; `images_read` of its first operand; `at_once` of the input. `tiles`: of
-    the first operand. `operands`: (channels, rows, columns) of each. `reads_hbm`: the first operand is in HBM.
-    `itemsize`: bytes of an element. `partitions` and `bank_bytes` (of a PSUM bank) describe the chip.
+    `images` is the number of images along the free axis of its value, `images_read` that of its first operand, and
+    `at_once` that of the input. `tiles` is the number of tiles of the first operand. `operands` contains (channels,
+    rows, columns) of each operand. `reads_hbm` is true if the first operand is in HBM. `itemsize` is the number of
+    bytes per element. `partitions` and `bank_bytes` (of a PSUM bank) describe the chip.
     """
 
     images: int
@@ -55,7 +56,7 @@ class Surroundings:
     bank_bytes: int
 
     def loaded_bytes(self, padding: Sides) -> int:
-        """Return the bytes per partition of the whole first operand with zeros around it."""
+        """Return the bytes per partition of the whole first operand, including its zero padding."""
         _, rows, columns = self.operands[0]
         high, wide = rows + padding[0] + padding[2], columns + padding[1] + padding[3]
         return self.tiles * self.at_once * high * wide * self.itemsize
@@ -65,11 +66,12 @@ class Surroundings:
 class Operation:
     """One step of a program; its value is [channels, rows, columns] for each image.
 
-    `name` is the layer it belongs to. `sources`: the parts of each operand. `windows`: of each part of each operand the
-    rows [first, end) that it reads, None for all. `margin`: zeros around its value, for the operations that read it.
-    `into`: a room that it writes to, in place of one of its own. `is_fp8`: its value is in 8 bits, as shares of a scale
-    that is in the constants of the operations that compute and read it. `column_phases`: the number of phases that its
-    columns are in, one after another (`ColumnPhases`).
+    `name` is the layer to which the operation belongs. `sources` contains the parts of each operand. `windows`
+    contains, for each part of each operand, the rows [first, end) that are read, or None for all rows. `margin` is the
+    width of the zeros around the value, which the operations that read it require. `into` is a region of another buffer
+    that the operation writes instead of allocating a buffer. `is_fp8` is true if the value is stored in 8 bits, divided
+    by a scale that is part of the constants of the operations that compute and read it. `column_phases` is the number
+    of phases into which the columns are split; phases are stored consecutively (`ColumnPhases`).
     """
 
     name: str
@@ -84,130 +86,130 @@ class Operation:
     is_fp8: bool = False
     column_phases: int = 1
 
-    # Every kind must set these; tests/kernels/test_program.py names the ones that do not.
-    cuts_channels: ClassVar[bool]  # its value has its own tiling, not that of its first operand
+    # Every kind of operation must set these; tests/kernels/test_program.py lists those that do not.
+    cuts_channels: ClassVar[bool]  # the value is tiled independently of the first operand
     mixes_channels: ClassVar[bool]  # an output channel depends on several channels of the first operand
-    packing: ClassVar[Packing]  # allowed packing of the images of its first operand
-    cuts_rows: ClassVar[bool]  # it can compute some of several rows of its value by themselves
+    packing: ClassVar[Packing]  # permitted packing of the images of the first operand
+    cuts_rows: ClassVar[bool]  # the operation can compute a subset of the rows of its value
 
-    loads_taps: ClassVar[bool] = False  # it loads an image once for each filter column
-    writes_hbm: ClassVar[bool] = False  # it can write its value to HBM by itself
-    is_mean: ClassVar[bool] = False  # means, or sums, of windows
-    is_load: ClassVar[bool] = False  # it loads a value from HBM into SBUF
-    has_answers: ClassVar[bool] = False  # its value is in HBM, and the launch returns it
-    has_scores: ClassVar[bool] = False  # it outputs scores and classes, not classes alone
-    reads_hbm: ClassVar[bool] = False  # it can read its first operand from HBM, as operations with filters can
+    loads_taps: ClassVar[bool] = False  # the operation loads an image once for each filter column
+    writes_hbm: ClassVar[bool] = False  # the operation can write its value directly to HBM
+    is_mean: ClassVar[bool] = False  # the operation computes means, or sums, of windows
+    is_load: ClassVar[bool] = False  # the operation loads a value from HBM into SBUF
+    has_answers: ClassVar[bool] = False  # the value is in HBM and is returned by the launch
+    has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes
+    reads_hbm: ClassVar[bool] = False  # can read the first operand from HBM, as operations with filters can
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True if it can compute some rows of its value alone, reading windows of (rows, columns)."""
+        """Return True if a subset of the rows can be computed, by reading windows of (rows, columns)."""
         return self.cuts_rows and self.rows > 1
 
     def whole_rows(self, rows: Rows) -> Rows:
-        """Extend `rows` to the rows that can only be computed together."""
+        """Extend `rows` to whole groups of rows that can only be computed together."""
         return rows
 
     def rows_read(self, rows: Rows) -> Rows:
-        """Return the rows of its first operand that it reads for some rows of its value; those outside the operand are
-        padding."""
+        """Return the rows of the first operand that are read to compute some rows of the value; rows outside the
+        operand are padding."""
         return rows
 
     def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
-        """Return the fields to replace, besides rows and margin, for an operation that computes only some rows.
+        """Return the fields to replace, in addition to rows and margin, for an operation that computes only some rows.
 
-        `padding`: its padding for these rows. `first`: the first available row of its operand.
+        `padding`: the padding for these rows. `first`: the first available row of the operand.
         """
         return {}
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
-        """Return the rows of an operand that it reads for `own` rows of its value; `read` are those of the first
-        operand."""
+        """Return the rows of an operand that are read to compute the rows `own` of the value; `read` contains the rows
+        of the first operand."""
         return read if operand == 0 else own
 
     def fields_unplaced(self) -> dict[str, Any]:
-        """Return the fields it has before weights and constants are laid out."""
+        """Return the values of fields before weights and constants are laid out."""
         return {}
 
     def keeps_numbers(self, count: int) -> bool:
-        """Return True if its value is its operand's `count` numbers unchanged in HBM, whatever its shape."""
+        """Return True if the value consists of the operand's `count` numbers, unchanged in HBM, whatever its shape."""
         return False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """Estimate the bytes per partition it needs besides its value, its weights and what every operation needs."""
+        """Estimate the bytes per partition that are needed in addition to value, weights and common buffers."""
         return 0
 
     def zeros_around(self, source: Operation) -> Sides:
-        """Return the zeros around the value of `source`, its first operand, that it reads."""
+        """Return the width of the zeros around `source`, the first operand, that the operation reads."""
         return NO_SIDES
 
     def widest_zeros(self, source: Operation) -> Sides:
-        """Return the zeros around the value of `source` that it reads in any form that it can have."""
+        """Return the largest width of the zeros around `source` that the operation reads in any of its forms."""
         return self.zeros_around(source)
 
     def folds_all(self, window: Pair) -> bool:
-        """Return True if it reduces an operand of `window` (rows, columns) to one number for each channel."""
+        """Return True if an operand of size `window` (rows, columns) is reduced to one number per channel."""
         return False
 
     @property
     def combines(self) -> bool:
-        """True if it combines the numbers of operands at the same place, so that their tiles must agree."""
+        """True if elements at the same position of the operands are combined, so that their tiles must match."""
         return False
 
     @property
     def is_product(self) -> bool:
-        """True if it multiplies the numbers of two operands."""
+        """True if the operation multiplies its two operands element by element."""
         return False
 
     @property
     def can_be_combined(self) -> bool:
-        """True if it has filters that minimal filtering can combine."""
+        """True if minimal filtering can be applied to the operation's filters."""
         return False
 
     @property
     def step_between(self) -> Pair:
-        """Distance (rows, columns) of the numbers of an operand in its value."""
+        """Distance (rows, columns) in the value between adjacent elements of an operand."""
         return 1, 1
 
     @property
     def buffer(self) -> Buffer | None:
-        """Itself if it is a room, else None."""
+        """The operation itself if it is a buffer, else None."""
         return None
 
     @property
     def convolved(self) -> Convolution | None:
-        """Itself if it is a convolution, else None."""
+        """The operation itself if it is a convolution, else None."""
         return None
 
     @property
     def folded(self) -> MaxPool | RowFoldPool | None:
-        """Itself if it takes maxima of windows, else None."""
+        """The operation itself if it computes maxima of windows, else None."""
         return None
 
     @property
     def filtered(self) -> Filtered | None:
-        """Itself if it multiplies by filters, else None."""
+        """The operation itself if it multiplies by filters, else None."""
         return None
 
     @property
     def numbered(self) -> Numbered | None:
-        """Itself if it has numbers for each channel or element, else None."""
+        """The operation itself if it has numbers for each channel or element, else None."""
         return None
 
     @property
     def columns_held(self) -> int:
-        """Columns of a row in SBUF, including the zeros around them."""
+        """Number of columns of a row in SBUF, including the zeros around them."""
         return ColumnPhases(self.column_phases, self.columns, self.margin[1], self.margin[3]).total
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of an image."""
+        """Numbers of channels, rows and columns of an image."""
         return self.channels, self.rows, self.columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer(Operation):
-    """A buffer that other operations write to, for the images of a pass or, if `whole_batch`, of the launch.
+    """A buffer that other operations write, for the images of a pass or, if `whole_batch`, of the launch.
 
-    `heights`: partitions of each tile of a buffer in SBUF, as written by those operations.
+    `heights` contains the number of partitions of each tile of a buffer in SBUF, as written by those operations.
     """
 
     memory: Memory = Memory.SBUF
@@ -230,7 +232,7 @@ class Buffer(Operation):
 class Placeholder(Operation):
     """A placeholder value in SBUF with arbitrary contents, for timing the operations that read it.
 
-    `heights`: partitions of each tile.
+    `heights` contains the number of partitions of each tile.
     """
 
     heights: tuple[int, ...]
@@ -244,7 +246,7 @@ class Placeholder(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Operation):
-    """Loads a value from HBM into SBUF as it is."""
+    """An operation that loads a value from HBM into SBUF without changing it."""
 
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
@@ -259,10 +261,12 @@ class Load(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class TapsLoad(Operation):
-    """Loads a small image with zeros around it, once for each filter column: (image, filter column, channel) on the
-    partitions, and copies of that for filter rows.
+    """An operation that loads a small image with zero padding once for each filter column.
 
-    The filter reads `kernel_columns` columns, `dilation` apart. `fills`: one DMA fills all copies, up to the next.
+    (image, filter column, channel) is on the partitions, followed by copies for the filter rows.
+
+    The filter reads `kernel_columns` columns, `dilation` apart. If `fills`, one DMA fills all copies, including the
+    partitions between them.
     """
 
     kernel_columns: int
@@ -280,7 +284,7 @@ class TapsLoad(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
-    """Stores a value from SBUF to a buffer in HBM."""
+    """An operation that stores a value from SBUF to a buffer in HBM."""
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
@@ -289,7 +293,7 @@ class Store(Operation):
 
 
 def aligned(rows: Rows, unit: int, count: int) -> Rows:
-    """Extend rows to multiples of `unit`, or to the end."""
+    """Extend rows to multiples of `unit`, or to the last row."""
     return rows[0] // unit * unit, min(count, ceil_div(rows[1], unit) * unit)
 
 

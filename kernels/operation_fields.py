@@ -1,6 +1,6 @@
-"""The places of an operation's value and weights in a program, the padding of values, and the last step of scores.
+"""Fields of operations: the location of their values and weights, the padding of values, and the last step of scores.
 
-Plain data without `nki`, like program.py.
+Like program.py, the module contains plain data and does not import `nki`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from enum import Enum
 
 from .tensor_names import OpId
 
-ZERO_COLUMNS = 128  # columns of a warm-up matmul of zeros: few, so that work that becomes ready does not wait long
+ZERO_COLUMNS = 128  # columns of a warm-up matmul of zeros: few, so that matmuls that become ready need not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
 
 
 class Memory(Enum):
-    """Memory of a buffer."""
+    """The memory of a buffer."""
 
     SBUF = "sbuf"
     HBM = "hbm"
@@ -25,7 +25,7 @@ class Memory(Enum):
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of a value's only tile further down the partitions, for filters with several taps on the partitions.
+    """Copies of the only tile of a value on later partitions, for filters with several taps on the partition axis.
 
     Copy n starts at partition n * `stride` and is shifted up by n * `shift` rows.
     """
@@ -36,7 +36,7 @@ class Copies:
 
 
 class Border(Enum):
-    """The padding around a value: a number, or rows and columns of the value itself."""
+    """The padding around a value: a constant, or rows and columns of the value."""
 
     NUMBER = "constant"
     EDGE = "edge"
@@ -44,7 +44,7 @@ class Border(Enum):
     WRAP = "wrap"
 
     def position(self, outside: int, extent: int) -> int:
-        """Return which of `extent` rows or columns fills a position `outside` of [0, extent)."""
+        """Return the index of the row or column, out of `extent`, that fills a position `outside` of [0, extent)."""
         if self is Border.EDGE:
             return min(max(outside, 0), extent - 1)
         if self is Border.WRAP:
@@ -54,9 +54,9 @@ class Border(Enum):
 
 @dataclass(frozen=True)
 class RowFold:
-    """Rows of an image on the partitions in groups of `count`: (image, row of the group, channel).
+    """A layout with the rows of an image on the partitions, in groups of `count`: (image, row of the group, channel).
 
-    The first group starts with `above` rows, and the last ends with `below` rows, that are not part of the image and
+    The first group starts with `above` rows and the last group ends with `below` rows that are outside the image and
     zero.
     """
 
@@ -67,8 +67,8 @@ class RowFold:
 
 @dataclass(frozen=True)
 class WriteRegion:
-    """The region that an operation writes: a buffer from `first` (row, column) on in steps of `step`, and from tile
-    `tile` on."""
+    """The region that an operation writes: in a buffer, starting at `first` (row, column) in steps of `step`, and
+    starting at tile `tile`."""
 
     buffer: int
     first: tuple[int, int] = (0, 0)
@@ -78,10 +78,10 @@ class WriteRegion:
 
 @dataclass(frozen=True)
 class Unit:
-    """Weights of an input tile for an output tile: `elements` of a partition, from `first` on in their load.
+    """The weights of an input tile for an output tile: `elements` per partition, starting at `first` in their load.
 
-    `rows`: the partitions that they are on, of those of the load; the others have zeros.
-    `is_diagonal`: one number for each channel and matrix, expanded to diagonal matrices on the chip.
+    `rows` is the number of the load's partitions that contain these weights; the others contain zeros.
+    `is_diagonal`: the unit contains one number per channel and matrix, which the chip expands to diagonal matrices.
     """
 
     out_tile: int
@@ -94,9 +94,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class WeightLoad:
-    """One DMA of weights: `elements` on each of `rows` partitions, from position `offset` in the array of weights.
+    """One DMA of weights: `elements` on each of `rows` partitions, starting at `offset` in the array of weights.
 
-    Output tiles from `out_tile` on need its units.
+    Its units are needed by output tiles from `out_tile` on.
     """
 
     out_tile: int
@@ -106,21 +106,21 @@ class WeightLoad:
 
     @property
     def elements(self) -> int:
-        """Weights on each partition."""
+        """Number of weights on each partition."""
         return sum(unit.elements for unit in self.units)
 
     @property
     def numbers(self) -> int:
-        """All weights."""
+        """Total number of weights."""
         return self.rows * self.elements
 
 
 @dataclass(frozen=True)
 class WeightsAt:
-    """The weights of an operation: the loads that bring them, in the order in which output tiles need them.
+    """The weights of an operation: the loads that fetch them, in the order in which output tiles need them.
 
-    `are_resident`: loaded once in a stage, and kept in SBUF. `is_fp8`: in 8 bits, divided by a scale for each output
-    channel, and loaded from the array of 8-bit weights.
+    `are_resident`: the weights are loaded once per stage and stay in SBUF. `is_fp8`: the weights are 8-bit,
+    divided by a scale for each output channel, and loaded from the array of 8-bit weights.
     """
 
     loads: tuple[WeightLoad, ...] = ()
@@ -140,7 +140,7 @@ class Activation:
 
     @property
     def is_identity(self) -> bool:
-        """True if it changes nothing."""
+        """True if the activation leaves its input unchanged."""
         return self.name == "identity"
 
 
@@ -148,7 +148,7 @@ IDENTITY = Activation()
 
 
 class Ending(Enum):
-    """The last step after scores."""
+    """The last step, applied to scores."""
 
     RAW = ""
     SOFTMAX = "softmax"

@@ -1,5 +1,5 @@
-"""The order of a convolution's outputs, shared by the host that packs filters and the kernels; plain data without
-`nki`."""
+"""The order of a convolution's outputs, shared by the kernels and by the host, which packs filters. The module contains
+plain data and does not import `nki`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class OutputOrder:
     """The order of a convolution's outputs at one position of its input, outermost first: (phase, row, image, channel).
 
     The host packs filters in this order and the kernel reads them in it. The input has `phases * images` images on its
-    partitions, the output `images`; the images of a phase are neighbours in the input. Filters compute `rows` rows of
-    the output at once. Each row of each phase starts a new output tile.
+    partitions and the output has `images`; the images of a phase are adjacent in the input. Filters compute `rows` rows
+    of the output together. Each row of each phase starts a new output tile.
     """
 
     phases: int

@@ -1,4 +1,4 @@
-"""Operations that reduce windows: plain data without `nki`, like program.py."""
+"""Operations that reduce windows. Like program.py, the module contains plain data and does not import `nki`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .operation_fields import NO_ROW_FOLD, Pair, RowFold
 
 @dataclass(frozen=True, kw_only=True)
 class Pool(Operation):
-    """Windows of rows and columns, reduced by `MaxPool` or `AveragePool`."""
+    """The base class of `MaxPool` and `AveragePool`, which reduce windows of rows and columns."""
 
     kernel: Pair
     stride: Pair = (1, 1)
@@ -25,7 +25,7 @@ class Pool(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless a window is all of the operand."""
+        """Return True unless a window covers the whole operand."""
         return self.kernel != window
 
     def folds_all(self, window: Pair) -> bool:
@@ -44,14 +44,14 @@ class Pool(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class MaxPool(Pool):
-    """Maxima of windows."""
+    """Maxima over windows."""
 
     def zeros_around(self, source: Operation) -> Sides:
-        """See `Operation`: if columns are in phases, all columns that windows reach."""
+        """See `Operation`: if columns are in phases, all columns that the windows read."""
         return self.reached(source.rows, source.columns) if source.column_phases > 1 else NO_SIDES
 
     def reached(self, rows: int, columns: int) -> Sides:
-        """Return the rows and columns around an image that its windows reach."""
+        """Return the numbers of rows and columns around an image that the windows read."""
         sizes = [
             (outputs - 1) * stride - before + (kernel - 1) * dilation + 1 - extent
             for outputs, stride, before, kernel, dilation, extent in zip(
@@ -69,7 +69,7 @@ class MaxPool(Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
-    """Means of windows over their elements in the image, or in image and padding; `is_sum`: sums instead."""
+    """Means over windows, counting only elements in the image or also the padding; if `is_sum`, sums."""
 
     count_include_pad: bool = False
     is_sum: bool = False
@@ -77,17 +77,18 @@ class AveragePool(Pool):
     is_mean: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless means at the border are over fewer elements, which a part could not know."""
+        """Return True unless means at the border cover fewer elements, which depends on the position of a row."""
         counts_unevenly = self.ceil_mode or (any(self.padding) and not self.count_include_pad)
         return super().can_cut_rows(window) and not counts_unevenly
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFoldPool(Operation):
-    """Maxima, of numbers that are 0 or more, of windows over rows in groups of two.
+    """Maxima over windows, of nonnegative numbers, with rows in groups of two.
 
-    `start`: the row, counted in the groups of the input, of the first tap of the first output. `offset`: rows above the
-    image in the first group of the output, -1 for single rows. `image_rows`: rows of the output in the image.
+    `start` is the row of the first tap of the first output, counted in the groups of the input. `offset` is the number
+    of rows above the image in the first group of the output, or -1 if rows are not grouped. `image_rows` is the number
+    of rows of the output in the image.
     """
 
     kernel: Pair
@@ -109,7 +110,7 @@ class RowFoldPool(Operation):
         return self.padding
 
     def reached(self, rows: int, columns: int) -> Sides:
-        """Return the rows and columns around an image that its windows reach."""
+        """Return the numbers of rows and columns around an image that the windows read."""
         return self.padding
 
     @property

@@ -1,12 +1,12 @@
 """Maxima and means over windows of images: [B, C, H, W] -> [B, C, H', W'].
 
-A plane (one channel of an image) is on one partition, several small planes to a partition, so that each partition reads
-one contiguous run of HBM. The Vector Engine reduces windows first along columns, a whole row at a time, then along
-rows: a k x k window takes 2k - 2 passes over ever fewer elements instead of k * k, and the first passes read
-neighbours, where 16-bit maxima run at twice the rate. Means are float32 sums; the Scalar Engine multiplies them by the
-reciprocal window size while casting to the output's dtype.
+Each plane (one channel of an image) is on one partition, with several small planes per partition, so that each
+partition reads one contiguous run of HBM. The Vector Engine reduces windows first along columns, processing whole rows,
+and then along rows: a k x k window takes 2k - 2 passes over progressively fewer elements instead of k * k passes, and
+the first passes read adjacent elements, for which 16-bit maxima run at twice the rate. Means are computed from float32
+sums; the Scalar Engine multiplies them by the reciprocal window size while casting to the output's dtype.
 
-`max_pool_tile` and `average_pool_tile` pool tiles in SBUF; `average_pool` is a kernel of its own.
+`max_pool_tile` and `average_pool_tile` pool tiles in SBUF; `average_pool` is a separate kernel.
 """
 
 import nki
@@ -28,20 +28,20 @@ from .tiling.windows import (
     whole,
 )
 
-POOL_ELEMENTS = 2048  # elements of a partition pooled at a time: about 2 us of the Vector Engine
-SUMMED_ELEMENTS = 1024  # elements of a partition summed at a time for the mean of an image
+POOL_ELEMENTS = 2048  # elements of a partition pooled together: about 2 us of the Vector Engine
+SUMMED_ELEMENTS = 1024  # elements of a partition summed together for the mean of an image
 
 
 def pool_band(line, reach, stride):
-    """Return how many output rows a pool in SBUF computes at a time, while the previous operation computes more.
+    """Return the number of output rows that pooling in SBUF computes while the previous operation computes more rows.
 
-    `line`: elements of a partition in a row of the input, over all images; a window spans `reach` rows.
+    `line` is the number of elements of a partition in a row of the input, over all images; a window spans `reach` rows.
     """
     return max(1, (POOL_ELEMENTS // line - reach) // stride + 1)
 
 
 def lowest(dtype):
-    """Return the lowest finite number of a dtype, which pads the input of maxima."""
+    """Return the lowest finite number of a dtype, which is used to pad the input of maxima."""
     if dtype == nl.float32:
         return -3.4028234663852886e38
     if dtype == nl.bfloat16:
@@ -50,10 +50,10 @@ def lowest(dtype):
 
 
 def max_pool_tile(dst, data, rows, columns, band):
-    """Compute the maxima of a band of windows of a tile that includes padding with `lowest`.
+    """Compute the maxima over a band of windows of a tile whose padding is filled with `lowest`.
 
     dst: [partitions, images, rows of the band, W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM,
-    as the two sweeps read them for the outputs of `band`, a range of output rows.
+    as read by the sweeps `rows` and `columns` for the outputs of `band`, a range of output rows.
     """
     down = fold_rows(data, "maximum", rows, band.size, rows.size, data.dtype)
     if columns.size == 1:
@@ -63,14 +63,14 @@ def max_pool_tile(dst, data, rows, columns, band):
 
 
 def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
-    """Compute the means of a band of windows of a tile that includes zero padding. Shapes are those of
+    """Compute the means over a band of windows of a tile that includes zero padding. For the shapes, see
     `max_pool_tile`."""
     sums = _sum_windows(data, rows, columns, band)
     _store_means(dst, sums, rows, columns, OutputBlock(band, whole(columns.outputs)), count_include_pad)
 
 
 def sum_pool_tile(dst, data, rows, columns, band):
-    """Compute the sums of a band of windows without padding, like `average_pool_tile`."""
+    """Compute the sums over a band of windows without padding, like `average_pool_tile`."""
     if _is_whole(data, rows, columns):
         _sum_images(dst, data)
     else:
@@ -83,7 +83,7 @@ def _is_whole(data, rows, columns):
 
 
 def _sum_windows(data, rows, columns, band):
-    """Sum the windows of a band, float32 [partitions, images, rows of the band, W']."""
+    """Compute the sums over a band of windows, float32 [partitions, images, rows of the band, W']."""
     if _is_whole(data, rows, columns):
         sums = nl.ndarray((data.shape[0], data.shape[1], 1, 1), dtype=nl.float32, buffer=nl.sbuf)
         _sum_images(sums, data)
@@ -93,9 +93,9 @@ def _sum_windows(data, rows, columns, band):
 
 
 def _sum_images(sums, data):
-    """Sum over rows and columns of a tile: [partitions, images, 1, 1].
+    """Compute the sum over the rows and columns of a tile: [partitions, images, 1, 1].
 
-    Large images are summed some rows at a time, while later rows are computed.
+    Large images are summed in bands of rows, while later rows are still being computed.
     """
     bands = even_tiles(data.shape[2], max(1, SUMMED_ELEMENTS // (data.shape[1] * data.shape[3])))
     if len(bands) == 1:
@@ -109,7 +109,7 @@ def _sum_images(sums, data):
 
 
 def window_count(sweep, output, count_include_pad):
-    """Count the taps of a window for its mean: those in the image, or in image and padding."""
+    """Count the taps of a window that contribute to its mean: those in the image, or in the image and the padding."""
     first = output * sweep.stride - sweep.before
     end = sweep.extent
     begin = max(0, -first)
@@ -121,7 +121,7 @@ def window_count(sweep, output, count_include_pad):
 
 
 def _uneven_runs(sweep, outputs, count_include_pad):
-    """Return runs [first, end, count] of a tile of outputs whose windows have fewer than the usual taps."""
+    """Return runs [first, end, count] of a tile of outputs whose windows have fewer taps than usual."""
     runs = []
     first = 0
     count = window_count(sweep, outputs.start, count_include_pad)
@@ -141,8 +141,8 @@ def _uneven_runs(sweep, outputs, count_include_pad):
 
 
 def _store_means(dst, sums, rows, columns, block, count_include_pad):
-    """Store the means of a block of windows from their sums [partitions, images, rows, columns]; windows at the border
-    have fewer taps."""
+    """Compute and store the means of a block of windows from their sums [partitions, images, rows, columns]; windows at
+    the border have fewer taps."""
     pixels = rows.size * columns.size
     for run in _uneven_runs(rows, block.rows, count_include_pad):
         part = sums[:, :, run[0] : run[1], :]
@@ -154,7 +154,7 @@ def _store_means(dst, sums, rows, columns, block, count_include_pad):
 
 
 def _sum_block(planes, block, rows, columns, taps):
-    """Sum the windows of a block of planes [partitions, planes of each, H, W] in HBM: same axes, float32."""
+    """Sum the windows of a block of planes [partitions, planes per partition, H, W] in HBM; same axes, float32."""
     across = input_span(columns, block.columns, whole(columns.size))
     down = None
     for piece in taps:
@@ -190,17 +190,17 @@ def _sweeps(x, window, stride, padding, dilation, ceil_mode):
 def average_pool(
     x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False
 ):
-    """Means over windows; a window as large as the image makes it a global pool.
+    """Compute means over windows; a window as large as the image results in a global pool.
 
     Dimensions:
-        B, C, H, W: images, channels, height, width; H' and W' are what the windows leave of H and W.
+        B, C, H, W: images, channels, height, width; H' and W' are the numbers of windows along H and W.
     Args:
         x: [B, C, H, W] in HBM; float32, bfloat16 or float16.
         window, stride, dilation: (rows, columns), each at least 1.
-        padding: (top, left, bottom, right), smaller than the window spans.
-        ceil_mode: a last window may hang over the edge, if it begins in the image or the padding before it.
-        count_include_pad: a window's mean is over its taps in the image and the padding, not in the image alone. What
-            hangs over the padding never counts.
+        padding: (top, left, bottom, right), smaller than the extent of a window.
+        ceil_mode: a last window may extend past the padding if it begins in the image or in the padding before it.
+        count_include_pad: whether the mean of a window includes its taps in the padding, not only those in the image.
+            Taps past the padding are never counted.
     Returns:
         [B, C, H', W'] in HBM, of the dtype of x.
     Notes:
@@ -208,8 +208,8 @@ def average_pool(
     Pseudocode:
         for block of outputs:
             for group of planes:
-                sums = windows added up along the columns' axis, loaded in pieces where a window is larger than a chunk
-                store (sums added up along the rows) / window
+                sums = windows summed over their rows and columns, loaded in pieces if a window is larger than a chunk
+                store sums / number of taps
     """
     _check(x)
     rows, columns = _sweeps(x, window, stride, padding, dilation, ceil_mode)

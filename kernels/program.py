@@ -1,10 +1,11 @@
-"""The operations of a program that `run_network` executes, one frozen dataclass for each.
+"""The operations of a program that `run_network` executes, one frozen dataclass for each kind of operation.
 
-Plain data without `nki`: `lowering/` builds programs before any backend is chosen, kernels read them. Programs are
-hashable, so that they can be arguments of a jitted kernel: TorchNeuron compiles once for each value of them.
+The module contains plain data and does not import `nki`: `lowering/` builds programs before any backend is chosen, and
+kernels read them. Programs are hashable, so that they can be arguments of a jitted kernel: TorchNeuron compiles once
+for each distinct program.
 
 A value is the result of an operation: channels x rows x columns for each image. `packed` images share the partitions:
-image i of a pass has position i % packed on the partitions and i // packed along the free axis.
+image i of a pass has position i % packed on the partitions and position i // packed along the free axis.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ from .value_operations import Rearrange as Rearrange
 from .value_operations import RowSoftmax as RowSoftmax
 from .value_operations import Slope as Slope
 
-LAUNCH_INPUT = -1  # as a part: the first input of the launch; the second is one less, and so on
-MAX_INPUTS = 8  # of a launch: `run_network` has a parameter for each, because TorchNeuron binds operands by name
+LAUNCH_INPUT = -1  # as a part, the first input of the launch; the second input is -2, and so on
+MAX_INPUTS = 8  # inputs of a launch: `run_network` has a parameter for each, because TorchNeuron binds operands by name
 
 
 def input_name(number: int) -> str:
-    """Return the parameter of `run_network` for input `number` of a launch; ValueError if there is none."""
+    """Return the parameter of `run_network` for input `number` of a launch; raise ValueError if there is none."""
     if not 0 <= number < MAX_INPUTS:
         raise ValueError(f"input {number} of a launch; at most {MAX_INPUTS} inputs are allowed")
     return "x" if number == 0 else f"more{number - 1}"
@@ -75,9 +76,10 @@ def input_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Stage:
-    """Operations run together in passes of `at_once` times the images packed in the input.
+    """Operations that are run together, in passes over `at_once` times the images packed in the input.
 
-    `prefetches`: the loads that come before each operation, beside its own; empty if there are none in all the stage.
+    `prefetches` contains, for each operation, the loads of other operations' weights that are issued before it; it is
+    empty if the stage has none.
     """
 
     operations: tuple[Operation, ...]
@@ -87,11 +89,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Program:
-    """A launch: its stages one after another. Operations are numbered through all stages.
+    """A launch, which consists of sequential stages. Operations are numbered across all stages.
 
-    The input is [images, C, H, W], `images` being `pictures` filled up to a multiple of `packed`. Where two cores run
-    it, it has that number of images for each; but if it is `alone`, core 0 runs it and core 1 has nothing to do.
-    `warming`: convolutions, and matmuls of zeros before each.
+    The input is [images, C, H, W], where `images` is `pictures` rounded up to a multiple of `packed`. If two cores run
+    the program, the input contains that number of images for each core; if the program is `alone`, core 0 runs it and
+    core 1 is idle. `warmup_matmuls` contains pairs of a convolution and the number of matmuls of zeros that precede it.
     """
 
     stages: tuple[Stage, ...]
@@ -102,10 +104,10 @@ class Program:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations of all stages, in their order: operation n has the `OpId` n."""
+        """The operations of all stages, in order: operation n has the `OpId` n."""
         return tuple(operation for stage in self.stages for operation in stage.operations)
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layer that each operation belongs to."""
+        """The layer to which each operation belongs."""
         return tuple(operation.name for operation in self.operations)

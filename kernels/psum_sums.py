@@ -1,9 +1,10 @@
-"""Two ways of accumulating in PSUM, as kernels of their own, to check that a chip computes them correctly.
+"""Two ways of accumulating in PSUM, as separate kernels that check whether a chip computes them correctly.
 
 `psum_within`: a convolution accumulates the terms of all filter taps in one PSUM tile, and a tap at the border of an
-image adds to some of the columns only. `psum_side_by_side`: several sums in one bank accumulate in turn. A trn2 device
-is reported to lose terms of the latter, so no other kernel here does it. AWS's simulator and ours compute both exactly.
-`trninfer doctor --selftest` runs both before any other kernel.
+image adds to only some of the columns. `psum_side_by_side`: several sums in one bank accumulate in an interleaved
+order. A trn2 device is reported to lose terms of such sums, so no other kernel of this package uses them. AWS's
+simulator and the simulator of this package compute both exactly. `trninfer doctor --selftest` runs both before any
+other kernel.
 """
 
 import nki
@@ -38,11 +39,11 @@ def _stored(sums, dtype):
 
 @nki.jit
 def psum_side_by_side(lhsT, rhs, slices=4):
-    """Multiply matrices, accumulating slices of the columns in turn: every slice gets its term of a K tile before any
-    gets the next.
+    """Multiply matrices, interleaving the accumulation of slices of the columns: each K tile is added to all slices
+    before the next K tile is processed.
 
     Dimensions:
-        M: up to 128. N: up to 512. K: as long as SBUF holds a column of K tiles.
+        M: up to 128. N: up to 512. K: limited because SBUF must hold a column of K tiles.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
         rhs: [K, N] in HBM, of the dtype of lhsT.
@@ -50,7 +51,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one bank of PSUM.
     Notes:
-        `trninfer lint` refuses it: a trn2 device is reported to lose terms of such sums. No other kernel here has them.
+        `trninfer lint` rejects it: a trn2 device is reported to lose terms of such sums. No other kernel uses them.
     """
     _check(lhsT, rhs)
     rows = lhsT.shape[1]
@@ -71,10 +72,10 @@ def psum_side_by_side(lhsT, rhs, slices=4):
 
 @nki.jit
 def psum_within(lhsT, rhs):
-    """Multiply matrices where K tile i adds to columns i to N - i only: the first to all, each later one to fewer.
+    """Multiply matrices, adding K tile i only to columns i to N - i: the first to all columns, later ones to fewer.
 
     Dimensions and Args:
-        Those of `psum_side_by_side`; N is more than twice the number of K tiles.
+        See `psum_side_by_side`; N must be greater than twice the number of K tiles.
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one tile of PSUM.
     """

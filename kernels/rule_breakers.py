@@ -1,9 +1,9 @@
-"""Kernels that break undocumented rules on purpose, to find out whether a compiler or a chip enforces them.
+"""Kernels that deliberately break undocumented rules, to find out whether a compiler or a chip enforces them.
 
-`psum_half_word` writes an odd number of 16-bit columns to PSUM, `single_column` has 16-bit tiles of one column in SBUF.
-`sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if NKI's own allocation does
-not fit, it fails instead of falling back to neuronx-cc's. `trninfer doctor --selftest` runs them for information; no
-other kernel here does the same.
+`psum_half_word` writes an odd number of 16-bit columns to PSUM; `single_column` uses 16-bit tiles of one column in
+SBUF. `sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if NKI's allocation
+does not fit, compilation fails instead of falling back to the allocation of neuronx-cc. `trninfer doctor --selftest`
+runs them for information; no other kernel of this package breaks these rules.
 """
 
 import nki
@@ -14,7 +14,7 @@ from .tiling.tiles import PARTITIONS, check_matrix, copy_by_hardware, tiles
 
 
 def _jit_without_fallback(function):
-    """Apply `nki.jit` with `nki_alloc_fallback=False`, or without it if this nki has no CompileConfig."""
+    """Apply `nki.jit` with `nki_alloc_fallback=False`, or without that option if this nki has no CompileConfig."""
     try:
         from nki.compiler import CompileConfig
     except ImportError:
@@ -24,8 +24,8 @@ def _jit_without_fallback(function):
 
 @nki.jit
 def psum_half_word(a):
-    """Return the transpose [N, M] of a [M, N] in HBM, both at most 128, by one transpose in the dtype of `a`: for an
-    odd M in 16 bits it ends within a word of PSUM."""
+    """Return the transpose [N, M] of a [M, N] in HBM, both at most 128, by one transpose in the dtype of `a`: if M is
+    odd and `a` is 16-bit, the rows of the transpose end within a word of PSUM."""
     check_matrix("a", a)
     rows, columns = a.shape
     assert max(rows, columns) <= PARTITIONS, f"a must have at most {PARTITIONS} rows and columns, got {a.shape}"
@@ -57,8 +57,8 @@ def single_column(a):
 
 @_jit_without_fallback
 def sbuf_without_fallback(a):
-    """Return the blocks of 128 rows of a [128 * blocks, N] in HBM in reverse order, holding all of them in SBUF at
-    once."""
+    """Return the blocks of 128 rows of a [128 * blocks, N] in HBM in reverse order, holding all of them in SBUF
+    simultaneously."""
     check_matrix("a", a)
     assert a.shape[0] % PARTITIONS == 0, f"a must have a multiple of {PARTITIONS} rows, got {a.shape[0]}"
     result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

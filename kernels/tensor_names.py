@@ -1,20 +1,20 @@
-"""Names of a launch's tensors that know their operation.
+"""Names of a launch's tensors that carry a reference to their operation.
 
-To NKI a name is a string. The simulator keeps the object itself, so that a timeline can ask a tensor's name which
-operation and pass an instruction writes or loads for. Nothing is parsed.
+For NKI a name is a string. The simulator keeps the object itself, so that a timeline can determine, from the name of a
+tensor, the operation and the pass for which an instruction computes or loads. No text is parsed.
 """
 
 from __future__ import annotations
 
 from typing import NewType
 
-OpId = NewType("OpId", int)  # number of an operation through all stages of a program
+OpId = NewType("OpId", int)  # number of an operation, counted across all stages of a program
 
 
 class TensorName(str):
-    """A name, unique in its launch, of a tensor that `operation` computes in pass `pass_number`.
+    """The name, unique in its launch, of a tensor that `operation` computes in pass `pass_number`.
 
-    `is_early`: it holds weights loaded before an earlier operation.
+    `is_early`: the tensor contains weights that were loaded before an earlier operation.
     """
 
     operation: OpId

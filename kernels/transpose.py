@@ -1,7 +1,7 @@
 """Matrix transposition on the Tensor Engine: [M, N] -> [N, M].
 
-The matrix moves in square blocks whose rows are 2 KiB long on the way in and on the way out. Inside a block, 128x128
-tiles are transposed into PSUM; a bank holds as many adjacent tiles as form one long row, and is copied to SBUF in one
+The matrix is moved in square blocks whose rows are 2 KiB long in both directions. Inside a block, 128x128 tiles are
+transposed into PSUM; a bank contains the adjacent tiles that form one long row, and is copied to SBUF by one
 instruction.
 """
 
@@ -32,7 +32,7 @@ def _transpose_block(out, a):
     block = sbuf_tile((PARTITIONS, ceil_div(rows, PARTITIONS), columns), a.dtype)
     load_rows(block, a)
     dtype = transposed_dtype(a.dtype)
-    if whole_words(rows, dtype) > rows:  # the last row once more: PSUM is written in whole words
+    if whole_words(rows, dtype) > rows:  # duplicate the last row, because PSUM is written in whole words
         last = rows // PARTITIONS
         beside = rows - last * PARTITIONS
         copy_by_hardware(dst=block[beside : beside + 1, last, :], src=a[rows - 1 : rows, :])
@@ -53,8 +53,8 @@ def _transpose_block(out, a):
 
 
 def transpose_into(out, a):
-    """The transpose of a matrix in HBM, [M, N], into another, [N, M]."""
-    block = DMA_ROW_BYTES // itemsize(a.dtype)  # 2 KiB of a PSUM partition too: one bank
+    """Write the transpose of a matrix in HBM, [M, N], to another matrix in HBM, [N, M]."""
+    block = DMA_ROW_BYTES // itemsize(a.dtype)  # also 2 KiB of a PSUM partition: one bank
     for r in tiles(a.shape[0], block):
         for c in tiles(a.shape[1], block):
             _transpose_block(out[c.start : c.end, r.start : r.end], a[r.start : r.end, c.start : c.end])
@@ -65,14 +65,15 @@ def transpose(a):
     """Transpose a matrix.
 
     Dimensions:
-        M, N: rows and columns, any.
+        M, N: rows and columns, any number.
     Args:
         a: [M, N] in HBM; float32, bfloat16 or float16.
     Returns:
         [N, M] in HBM, of the dtype of a.
     Notes:
-        Exact for finite numbers. On NeuronCore-v2 the Tensor Engine transposes by multiplying with the identity, so
-        there an infinity or NaN spoils the other elements of its 128x128 tile's rows; later ones move bits.
+        Exact for finite numbers. On NeuronCore-v2 the Tensor Engine transposes by multiplying with the identity, so an
+        infinity or NaN corrupts the other elements in the same row of the transposed 128x128 tile; later cores copy the
+        bits.
     """
     check_matrix("a", a)
     rows, columns = a.shape

@@ -1,4 +1,4 @@
-"""Operations that combine, scale, normalise or move values: plain data without `nki`, like program.py."""
+"""Operations that combine, scale, normalize or move values: plain data without `nki`, like program.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
 from .operation_fields import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
 
-SEARCHED_BYTES = 8 * 1024  # of a partition: numbers of the pixels whose classes are found at a time
+SEARCHED_BYTES = 8 * 1024  # bytes of a partition for the numbers of pixels whose classes are determined together
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
@@ -49,7 +49,7 @@ class Combine(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbered(Operation):
-    """An operation with numbers for each channel or element, in the constants from column `constants` on."""
+    """An operation with numbers for each channel or element, starting at column `constants` of the constants."""
 
     constants: int = 0
 
@@ -67,7 +67,7 @@ class Numbered(Operation):
 class Affine(Numbered):
     """activation(x * scale + shift), with numbers for each channel, or for each element of an image.
 
-    Constants from column `constants` on: scale and shift of each tile of channels, alternating.
+    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
     """
 
     by_element: bool = False
@@ -83,13 +83,13 @@ class Affine(Numbered):
         return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless each element has its own numbers."""
+        """Return True unless the constants differ by element."""
         return not self.by_element
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slope(Numbered):
-    """x, below 0 x * slope: a slope for each channel, or for each element of an image, from column `constants` on."""
+    """x, or x * slope where x < 0, with a slope per channel or per element of an image, from column `constants` on."""
 
     by_element: bool = False
 
@@ -103,13 +103,13 @@ class Slope(Numbered):
         return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless each element has its own numbers."""
+        """Return True unless the constants differ by element."""
         return not self.by_element
 
 
 @dataclass(frozen=True, kw_only=True)
 class Norm(Numbered):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift, the constants as those of `Affine`."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`."""
 
     epsilon: float = 1e-5
 
@@ -121,21 +121,21 @@ class Norm(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerNorm(Norm):
-    """Statistics of each pixel over its channels."""
+    """A normalization with the statistics of each pixel over its channels."""
 
     cuts_rows: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupNorm(Norm):
-    """Statistics of groups of channels over an image."""
+    """A normalization with the statistics of groups of channels over an image."""
 
     groups: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSoftmax(Operation):
-    """softmax of each pixel over axis `length` of its channels, seen as [outer, length, inner]; or its logarithm."""
+    """Softmax of each pixel over axis `length` of its channels, viewed as [outer, length, inner]; or its logarithm."""
 
     length: int
     inner: int = 1
@@ -153,7 +153,7 @@ class ChannelSoftmax(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class RowSoftmax(Operation):
-    """softmax over the columns of each row, or its logarithm."""
+    """Softmax over the columns of each row, or its logarithm."""
 
     log: bool = False
 
@@ -169,7 +169,7 @@ class RowSoftmax(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalResponseNorm(Operation):
-    """x / (bias + alpha / size * sum of the squares of the `size` channels around it) ** beta."""
+    """x / (bias + alpha / size * sum of the squares of the `size` surrounding channels) ** beta."""
 
     size: int
     alpha: float
@@ -184,7 +184,7 @@ class LocalResponseNorm(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Pad(Operation):
-    """Adds rows and columns of `value`, or of the value's own by `border`, around a value; negative `padding` crops."""
+    """Padding with rows and columns of `value`, or of the operand as `border` specifies; negative `padding` crops."""
 
     padding: Sides
     value: float = 0.0
@@ -196,7 +196,7 @@ class Pad(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless it wraps rows around from the other end."""
+        """Return True unless padding wraps rows around from the opposite border."""
         return self.rows > 1 and self.border is not Border.WRAP
 
     def whole_rows(self, rows: Rows) -> Rows:
@@ -236,7 +236,7 @@ class PixelShuffle(Operation):
         return self.step
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
-        """See `Operation`: all operands are alike."""
+        """See `Operation`: all operands have the same rows."""
         return read
 
     def whole_rows(self, rows: Rows) -> Rows:
@@ -250,7 +250,7 @@ class PixelShuffle(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class PixelArgmax(Operation):
-    """The channel with the largest number at each pixel, of equals the first, as int32 in HBM: a class map."""
+    """The channel with the largest number at each pixel (the first, if equal), as int32 in HBM: a class map."""
 
     has_answers: ClassVar[bool] = True
     reads_hbm: ClassVar[bool] = True

@@ -1,11 +1,13 @@
-"""Vector addition, c = a + b: a ladder from one number a tile to explicit SBUF addresses.
+"""Vector addition, c = a + b, in four versions: from one number per tile to explicit SBUF addresses.
 
-1. `vector_add_naive`: one number a tile. Two loads, an addition and a store for each; DMA issue is all it does.
-2. `vector_add_tiled`: `rows` numbers a tile, one a partition. At 128 every lane works, on one number an instruction.
-3. `vector_add_stream`: the vector is folded over the 128 partitions and each tile takes `free` numbers of each
+1. `vector_add_naive`: one number per tile. Each requires two loads, an addition and a store; the kernel is entirely
+   bound by issuing DMAs.
+2. `vector_add_tiled`: `rows` numbers per tile, one per partition. With 128 rows every lane is used, but each
+   instruction processes only one number per lane.
+3. `vector_add_stream`: the vector is folded over the 128 partitions and each tile contains `free` numbers of each
    partition, so that DMAs and instructions are long.
 4. `vector_add_direct_allocation`: the same tiles at addresses that the kernel chooses, `tiles` of them in rotation,
-   so that loads, additions and stores of successive tiles overlap in a bounded piece of SBUF.
+   so that loads, additions and stores of successive tiles overlap in a bounded part of SBUF.
 """
 
 import nki
@@ -15,7 +17,7 @@ import nki.language as nl
 from .tiling.tiles import PARTITIONS, ceil_div, check_dtype, itemsize, sbuf_tile, usable_sbuf_bytes
 from .tiling.tiles import tiles as cover
 
-ADDRESS_ALIGNMENT = 64  # bytes between starts of explicitly placed tiles: a multiple of every target's requirement
+ADDRESS_ALIGNMENT = 64  # alignment in bytes of explicitly placed tiles: a multiple of every target's requirement
 
 
 def _check_vectors(a, b):
@@ -38,7 +40,7 @@ def _add_tile(out, a, b):
 
 
 def _add_columns(out, a, b, rows):
-    """Add vectors `rows` numbers a tile, one number on each partition."""
+    """Add vectors with `rows` numbers per tile, one on each partition."""
     column = (a.shape[0], 1)
     out_column, a_column, b_column = out.reshape(column), a.reshape(column), b.reshape(column)
     for tile in cover(a.shape[0], rows):
@@ -59,13 +61,13 @@ def _add_placed(out, a, b, turn, tiles, place):
 
 
 def _fold(vector, columns):
-    """Columns of the vector folded over the partitions, [128, n // 128]: consecutive numbers stay on one partition."""
+    """Return columns of the vector folded to [128, n // 128], such that consecutive numbers are on one partition."""
     share = vector.shape[0] // PARTITIONS
     return vector[0 : PARTITIONS * share].reshape((PARTITIONS, share))[:, columns[0] : columns[1]]
 
 
 def _rest(vector):
-    """Return what is left of the vector when 128 partitions have taken equal shares: up to 127 numbers, in one row."""
+    """Return the remainder of a vector after it is divided evenly over 128 partitions: up to 127 numbers in a row."""
     n = vector.shape[0]
     done = n // PARTITIONS * PARTITIONS
     return vector[done:n].reshape((1, n - done))
@@ -73,16 +75,16 @@ def _rest(vector):
 
 @nki.jit
 def vector_add_naive(a, b):
-    """Add two vectors, one number a tile.
+    """Add two vectors, with one number per tile.
 
     Dimensions:
-        n: length of the vectors, any.
+        n: length of the vectors; arbitrary.
     Args:
-        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
+        a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
     Returns:
-        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+        [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        The rung to measure the others against: three DMAs for every number.
+        The baseline for the other versions: three DMAs for every number.
     """
     _check_vectors(a, b)
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
@@ -92,17 +94,17 @@ def vector_add_naive(a, b):
 
 @nki.jit
 def vector_add_tiled(a, b, rows=128):
-    """Add two vectors, `rows` numbers a tile, one on each partition.
+    """Add two vectors with `rows` numbers per tile, one on each partition.
 
     Dimensions:
-        n: length of the vectors, any.
+        n: length of the vectors; arbitrary.
     Args:
-        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
-        rows: numbers to a tile, 1 to 128.
+        a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
+        rows: numbers per tile, 1 to 128.
     Returns:
-        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+        [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Every number is a DMA descriptor of its own: one partition, one element.
+        Every number requires a separate DMA descriptor, for one element on one partition.
     """
     _check_vectors(a, b)
     assert rows >= 1 and rows <= PARTITIONS, f"rows must be between 1 and {PARTITIONS}, got {rows}"
@@ -113,17 +115,17 @@ def vector_add_tiled(a, b, rows=128):
 
 @nki.jit
 def vector_add_stream(a, b, free=1000):
-    """Add two vectors folded over the 128 partitions, `free` numbers of each partition a tile.
+    """Add two vectors folded over the 128 partitions, with `free` numbers of each partition per tile.
 
     Dimensions:
-        n: length of the vectors, any; the remaining n % 128 numbers are added in a row of their own.
+        n: length of the vectors; arbitrary; the remaining n % 128 numbers are added in a separate row.
     Args:
-        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
-        free: numbers of each partition to a tile; three tiles must fit in SBUF.
+        a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
+        free: numbers of each partition per tile; three tiles must fit in SBUF.
     Returns:
-        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+        [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Long tiles make efficient DMAs, short ones overlap better: at n = 256,000 two tiles of 1,000 beat one of 2,000.
+        Long tiles make DMAs efficient; short tiles overlap better: at n = 256,000 two tiles of 1,000 beat one of 2,000.
     """
     _check_vectors(a, b)
     most = usable_sbuf_bytes() // (3 * itemsize(a.dtype))
@@ -141,19 +143,19 @@ def vector_add_stream(a, b, free=1000):
 
 @nki.jit
 def vector_add_direct_allocation(a, b, free=1000, tiles=4):
-    """Add two vectors through tiles at explicit SBUF addresses, `tiles` of each operand in rotation.
+    """Add two vectors through tiles at explicit SBUF addresses, with `tiles` tiles of each operand in rotation.
 
     Dimensions:
-        n: length of the vectors, any; the remaining n % 128 numbers are added in a row of their own.
+        n: length of the vectors; arbitrary; the remaining n % 128 numbers are added in a separate row.
     Args:
-        a, b: [n] in HBM; float32, bfloat16 or float16, both the same.
-        free: numbers of each partition to a tile.
-        tiles: places for each of a, b and the sum; 3 * tiles * free numbers must fit in a partition of SBUF.
+        a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
+        free: numbers of each partition per tile.
+        tiles: number of places for each of a, b and the sum; 3 * tiles * free numbers must fit in an SBUF partition.
     Returns:
-        [n] in HBM, of the dtype of a. The sum is made in float32 and rounded once.
+        [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Tile i lives in place i % tiles, so its load may begin as soon as tile i - tiles has been added, and its sum
-        waits for that tile's store. With one place nothing overlaps. Nothing else of SBUF is touched.
+        Tile i is stored in place i % tiles, so its load may begin as soon as tile i - tiles has been added, and its sum
+        waits for the store of that tile. With one place nothing overlaps. No other part of SBUF is used.
     """
     _check_vectors(a, b)
     assert free >= 1, f"free must be at least 1, got {free}"

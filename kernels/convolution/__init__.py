@@ -1,1 +1,1 @@
-"""Parts of conv2d.py: how a convolution is cut up, its loads, its forms and its sums."""
+"""The parts of conv2d.py: the tiling of a convolution, its loads, its forms and its sums."""

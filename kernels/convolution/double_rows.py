@@ -1,9 +1,10 @@
 """Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, in the same time.
 
-From NeuronCore-v3 on, a matmul in `double_row` mode takes two planes, stationary [K, 2, M] and moving [K, 2, N]
-(trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they and their weights share a
-tensor; two steps of a filter form two planes of one input tile, shifted by some rows and columns. If the number of
-tiles is odd, the last tile is multiplied by pairs of steps; if the number of steps is odd, the last step runs alone.
+From NeuronCore-v3 on, a matmul in `double_row` mode contracts over two planes, stationary [K, 2, M] and moving
+[K, 2, N] (trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they share a tensor, and
+their weights do too; alternatively, two steps of a filter form two planes of one input tile, shifted by some rows and
+columns. If the number of tiles is odd, the last tile is multiplied by pairs of steps; if the number of steps is odd,
+the last step runs as a single matmul.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import nki.language as nl
 from .plan import begins_pair
 from .weights import weights_of
 
-FREE_DIMENSIONS = 3  # free dimensions that most instructions can read (nki-aps, "Hardware Capability")
+FREE_DIMENSIONS = 3  # number of free dimensions that most instructions can read (nki-aps, "Hardware Capability")
 
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul of one input tile with the `weights` of one filter step, or of two planes, the second `inputs_apart` and
-    `weights_apart` elements of a partition after the first."""
+    """A matmul of one input tile with the `weights` of one filter step, or a matmul over two planes.
+
+    The second plane starts `inputs_apart` and `weights_apart` elements of a partition after the first.
+    """
 
     weights: nl.NkiTensor
     tile: int
@@ -32,12 +35,12 @@ class Matmul:
 
     @property
     def is_double(self):
-        """True if it contracts over two planes."""
+        """True if the matmul contracts over two planes."""
         return self.inputs_apart > 0
 
 
 def matmuls_of(stream, out_tile, tiles):
-    """Yield the matmuls of one output tile, starting with one that reaches all outputs; weights are fetched as
+    """Yield the matmuls of one output tile, starting with one that contributes to all outputs; weights are fetched as
     needed."""
     plan = stream.plan
     count = len(plan.steps)
@@ -59,7 +62,7 @@ def matmuls_of(stream, out_tile, tiles):
 
 
 def _apart(plan, t, tile, unit):
-    """Return the distance, in elements of a partition, from an input tile to the next and between their weights; 0 if
+    """Return the distances, in elements of a partition, from an input tile to the next and between their weights; 0 if
     they are in different tensors."""
     if not plan.problem.images.in_planes:
         return plan.pairs[t]
@@ -69,18 +72,18 @@ def _apart(plan, t, tile, unit):
 
 
 def doubled(tile, apart):
-    """View [K, ...] as [K, 2, ...], the second plane `apart` elements of a partition after the first."""
+    """View [K, ...] as [K, 2, ...], with the second plane `apart` elements of a partition after the first."""
     lanes, *free = tile.get_pattern()
     return tile.ap([lanes, [apart, 2], *_joined(free)])
 
 
 def can_be_doubled(tile):
-    """True if an instruction can step through two planes of [K, ...], which leaves two other dimensions."""
+    """True if an instruction can step through two planes of [K, ...]; two free dimensions remain for the rest."""
     return len(_joined(tile.get_pattern()[1:])) < FREE_DIMENSIONS
 
 
 def _joined(free):
-    """Return (stride, count) of dimensions, outer ones first, merging contiguous ones."""
+    """Return [stride, count] of each dimension, outermost first, after merging contiguous dimensions."""
     found: list[list[int]] = []
     for stride, count in free:
         if found and found[-1][0] == stride * count:
@@ -91,17 +94,17 @@ def _joined(free):
 
 
 def takes_two_planes(dtype):
-    """True if the mode supports a dtype, on a core that has the mode."""
+    """True if the core has the `double_row` mode and the mode supports the dtype."""
     return dtype == nl.float8_e4m3 and nisa.get_nc_version() != nisa.nc_version.gen2
 
 
 def _is_narrow(tile, unit):
-    """True if the mode supports both operands, on a core that has the mode."""
+    """True if the core has the `double_row` mode and the mode supports both operands."""
     return takes_two_planes(tile.dtype) and takes_two_planes(unit.dtype)
 
 
 def _of_steps(plan, t, tile, unit):
-    """Return the matmuls of one input tile, pairing steps that read equally many partitions."""
+    """Return the matmuls of one input tile, pairing steps that read the same number of partitions."""
     rows, columns = (pair[0] for pair in tile.get_pattern()[2:4])
     between = unit.get_pattern()[1][0]
     found: list[Matmul] = []

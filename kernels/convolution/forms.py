@@ -1,23 +1,23 @@
-"""The forms in which filters are multiplied, and their sizes. For 3x3 filters:
+"""The algorithms ("forms") by which filters are multiplied, and their sizes. For 3x3 filters:
 
     direct    9 matmuls over all output columns
-    pairs     12 matmuls over half of them: two thirds of the work (pairs.py)
-    squares   16 matmuls over a quarter: four ninths (squares.py)
+    pairs     12 matmuls over half of the columns: two thirds of the work (pairs.py)
+    squares   16 matmuls over a quarter of the outputs: four ninths of the work (squares.py)
 
-Minimal filtering (pairs, squares) saves matmuls but adds on the input, once for all output channels, and on the sums of
-each tile of output channels. With many channels, matmuls hide these additions, more easily in float32, where a column
-takes four cycles.
+Minimal filtering (pairs, squares) needs fewer matmuls but more additions: on the input, once for all output channels,
+and on the sums of each tile of output channels. With many channels, matmuls hide the latency of these additions, more
+easily in float32, where a column takes four cycles.
 
-Its errors are larger than those of the direct form: in float32 by 1.3 times (pairs) and 1.7 times (squares); in 16
-bits, to which combinations are rounded, by 1.9 times (pairs). Squares are not used in 16 bits: errors would be two and
-a half times as large, and the Vector Engine would take longer than the Tensor Engine saves (docs/convolutions.md). In
-float16 the sum of two inputs must be in range.
+Its errors are larger than those of the direct form: in float32 by a factor of 1.3 (pairs) or 1.7 (squares); in 16 bits,
+to which combinations are rounded, by a factor of 1.9 (pairs). Squares are not used in 16 bits: the errors would be two
+and a half times as large, and the Vector Engine would lose more time than the Tensor Engine saves
+(docs/convolutions.md). In float16 the sum of two inputs must not overflow.
 
-In networks, depthwise filters of any size have forms of their own, rows of 2 and of 4 (row_blocks.py). They compute the
-same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices may be
-made on the chip from one number for each channel and tap instead of being loaded.
+In networks, depthwise filters of any size have additional forms, rows of 2 and rows of 4 (row_blocks.py). They compute
+the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
+be generated on the chip from one number for each channel and tap instead of being loaded.
 
-Pure arithmetic without `nki`: the host chooses forms by predicted time (`lowering/`).
+This module is pure arithmetic and does not import `nki`: the host chooses the form by the predicted time (`lowering/`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..tiling.packing import ceil_div, round_up
 
 
 class Form(str, Enum):
-    """A form in which filters are multiplied."""
+    """A form in which filters are multiplied, as described in the module's docstring."""
 
     DIRECT = "direct"
     PAIRS = "pairs"
@@ -47,22 +47,22 @@ class Form(str, Enum):
 
     @property
     def rows(self) -> int:
-        """Rows of a channel that share the partitions, for depthwise filters only (row_blocks.py)."""
+        """Number of rows of a channel that share the partition axis, for depthwise filters only (row_blocks.py)."""
         return {Form.ROWS_2: 2, Form.ROWS_4: 4}.get(self, 1)
 
 
-QUICKEST = "quickest"  # a kernel argument that leaves the choice of the form to the kernel
+QUICKEST = "quickest"  # a kernel argument that lets the kernel choose the form
 FORMS = (QUICKEST, Form.DIRECT.value, *(form.value for form in Form if form.is_minimal))
 ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
 DEPTHWISE = (*ROW_BLOCKS, Form.MADE)
-RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and pooling scratch
+RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and the scratch space of pooling
 
 
 def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
-    """Return the forms, besides the direct one, whose errors are small enough to use them without being asked.
+    """Return the forms, in addition to the direct one, whose errors are small enough for them to be chosen by default.
 
-    NeuronCore-v2 takes two cycles to add two tiles, and its Vector Engine shares ports with other engines: nothing is
-    gained there in 16 bits, and nothing by squares in float32.
+    NeuronCore-v2 takes two cycles to add two tiles, and its Vector Engine shares ports with other engines: there,
+    minimal filtering gains nothing in 16 bits, and squares gain nothing in float32.
     """
     if item_bytes == 2:
         return () if gen2 else (Form.PAIRS,)
@@ -77,12 +77,12 @@ def matrices(form: Form, steps: int) -> int:
 
 
 def most_columns(form: Form, bank_columns: int) -> int:
-    """Return the columns of a matmul: a PSUM bank, or half of one for squares."""
+    """Return the maximum number of columns of a matmul: those of a PSUM bank, or half of them for squares."""
     return bank_columns // 2 if form is Form.SQUARES else bank_columns
 
 
 def matmul_columns(form: Form, rows: int, columns: int) -> int:
-    """Return the columns of the matmuls for a block of outputs."""
+    """Return the number of columns of the matmuls for a block of outputs."""
     if form is Form.PAIRS:
         return rows * ceil_div(columns, 2)
     if form is Form.SQUARES:
@@ -91,24 +91,24 @@ def matmul_columns(form: Form, rows: int, columns: int) -> int:
 
 
 def rows_together(form: Form, pool_size: int) -> int:
-    """Return how many output rows are computed together."""
+    """Return the number of output rows that are computed together."""
     return 2 if form is Form.SQUARES else pool_size
 
 
 def input_room(form: Form) -> int:
-    """Return the SBUF of the input and its combinations, as a multiple of the input's size."""
+    """Return the SBUF space of the input and its combinations, as a multiple of the input's size."""
     if form is Form.PAIRS:
         return 3
-    return 6 if form is Form.SQUARES else 1  # squares have one copy of the combined rows, and two of everything else
+    return 6 if form is Form.SQUARES else 1  # squares keep one copy of the row combinations, two of everything else
 
 
 def piece_of(
     form: Form, pool_size: int, shape: tuple[int, int], rows_fitting: int, bank_columns: int
 ) -> tuple[int, int, int]:
-    """Return (images, rows, columns) of the largest output piece for a PSUM tile, evenly cut.
+    """Return (images, rows, columns) of the largest output piece for a PSUM tile, such that the pieces have even sizes.
 
-    `shape`: (rows, columns) of the outputs. `rows_fitting`: rows that fit in SBUF at a time. Images are 0 if one
-    exceeds a bank.
+    `shape` is (rows, columns) of the outputs, and `rows_fitting` is the number of rows that fit in SBUF together. The
+    number of images is 0 if a single image exceeds a bank.
     """
     rows, columns = shape
     most = most_columns(form, bank_columns)
@@ -122,19 +122,19 @@ def piece_of(
 
 
 def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> int:
-    """Return the elements per partition of the combinations of one tile of input channels.
+    """Return the number of elements per partition of the combinations of one tile of input channels.
 
-    `shape`: (rows, columns) of the outputs.
+    `shape` is (rows, columns) of the outputs.
     """
     rows, columns = shape
     if form is Form.PAIRS:
         return 4 * (rows + filter_rows - 1) * ceil_div(columns, 2)
     squares = ceil_div(rows, 2)
-    return 16 * squares * ceil_div(columns, 2) + 4 * squares * (columns + 3)  # rows are combined first
+    return 16 * squares * ceil_div(columns, 2) + 4 * squares * (columns + 3)  # the second term: combined rows
 
 
 def rows_combined(form: Form, shape: tuple[int, int], filter_rows: int, pool_size: int, elements: int) -> int:
-    """Return how many output rows' combinations fit in `elements` of a partition: all, or at least a few."""
+    """Return the number of output rows whose combinations fit in `elements` of a partition: all, or at least a few."""
     rows, columns = shape
     unit = rows_together(form, pool_size)
     fitting = round_up(rows, unit)

@@ -1,9 +1,9 @@
-"""Loads the input of a convolution into SBUF, a group of rows or images at a time, one group ahead.
+"""Loading of a convolution's input into SBUF in groups of rows or images, prefetching the next group.
 
 load(group 0)
 for group:
     for out_tile:
-        before the last one: load(group + 1), keeping on chip the rows that both groups need
+        before the last out_tile: load(group + 1), copying on chip the rows that both groups need
         ...
 """
 
@@ -19,28 +19,28 @@ from .pairs import pair_inputs
 from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
 
-ZEROED_TILES = 4  # one multiplied, two loaded, one waiting for its loads
+ZEROED_TILES = 4  # one being multiplied, two loaded, one waiting for its loads
 
 
 @dataclass
 class InputStream:
-    """The groups of an input, [B, Cin, H, W] in HBM, passing through SBUF; or an input that is in SBUF already."""
+    """The groups of an input, [B, Cin, H, W] in HBM, streamed through SBUF; or an input that is already in SBUF."""
 
     x: nl.NkiTensor | None
     plan: Conv2dPlan
-    resident: list[nl.NkiTensor]  # tiles of an input in SBUF, with padding
-    # zeroed buffers for tiles with gaps between the blocks of taps, used in turn
+    resident: list[nl.NkiTensor]  # tiles of an input in SBUF, including padding
+    # zeroed buffers for tiles with gaps between the blocks of taps, used in rotation
     zeroed: list[nl.NkiTensor] = field(default_factory=list)
-    # the current group, one tile for each tile of input channels
+    # the current group, with one tile for each tile of input channels
     loaded: list[nl.NkiTensor] = field(default_factory=list)
-    tiles: list[nl.NkiTensor] = field(default_factory=list)  # the same as read by matmuls
+    tiles: list[nl.NkiTensor] = field(default_factory=list)  # the current group in the form that matmuls read
     next_loaded: list[nl.NkiTensor] = field(default_factory=list)
     next_tiles: list[nl.NkiTensor] = field(default_factory=list)
-    second: nl.NkiTensor | None = None  # the second half of the last tile's tensor
+    second: nl.NkiTensor | None = None  # the second half of the tensor that was allocated for the last tile
 
 
 def open_inputs(x, plan, resident=()):
-    """Return a stream for x, or for `resident` tiles; `load_first` then loads the first group tile by tile."""
+    """Return a stream for x, or for `resident` tiles; afterwards, `load_first` loads the first group tile by tile."""
     return InputStream(x, plan, resident)
 
 
@@ -50,7 +50,7 @@ def load_first(stream, t):
 
 
 def load_input(x, plan):
-    """Return the tiles of an input that is a single group."""
+    """Load an input that consists of a single group, and return its tiles."""
     stream = open_inputs(x, plan)
     for t in range(len(plan.channel_tiles)):
         load_first(stream, t)
@@ -58,13 +58,13 @@ def load_input(x, plan):
 
 
 def start_inputs(stream, zeroed):
-    """Start after the first group is complete; `zeroed` are the buffers of `zeroed_inputs`."""
+    """Prepare the first group for its matmuls once it is loaded; `zeroed` contains the buffers from `zeroed_inputs`."""
     stream.zeroed = zeroed
     stream.tiles = _as_multiplied(stream.plan, stream.loaded)
 
 
 def look_ahead(stream, index, tile, out_tiles):
-    """Load and combine the next group ahead of longer matmuls."""
+    """Load and combine the next group before the longer matmuls are issued."""
     if index == len(stream.plan.groups) - 1:
         return
     if tile == (out_tiles - 1 if stream.plan.form is Form.DIRECT else 0):
@@ -77,7 +77,7 @@ def look_ahead(stream, index, tile, out_tiles):
 
 
 def advance(stream, index):
-    """Move on to the group after `index`."""
+    """Advance to the group after `index`."""
     if index == len(stream.plan.groups) - 1:
         return
     stream.loaded = stream.next_loaded
@@ -95,8 +95,8 @@ def _as_multiplied(plan, loaded):
 
 
 def zeroed_inputs(x, plan):
-    """Allocate zeroed tiles for the largest groups, reused in turn by all but the first group: they keep zeros between
-    the blocks of taps."""
+    """Allocate zeroed tiles for the largest groups, reused in rotation by all but the first group: the gaps between the
+    blocks of taps stay zero."""
     tiles: list[nl.NkiTensor] = []
     if not has_space(plan):
         return tiles
@@ -120,9 +120,9 @@ def zeroed_inputs(x, plan):
 
 
 def _load_tile(stream, index, t):
-    """Return input tile `t` of a group as [taps and channels, images, rows, columns], with zeros for padding.
+    """Return input tile `t` of a group as [taps and channels, images, rows, columns], with zero padding.
 
-    Rows shared with the previous group are copied from its tile.
+    Rows shared with the previous group are copied from the corresponding tile of that group.
     """
     x = stream.x
     plan = stream.plan
@@ -163,7 +163,7 @@ def _load_tile(stream, index, t):
 
 
 def _new_tile(stream, t, shape):
-    """Allocate input tile `t` of a group; two tiles that form the planes of a matmul share a tensor."""
+    """Allocate input tile `t` of a group; two tiles that form the planes of one matmul share a tensor."""
     plan = stream.plan
     if t > 0 and begins_pair(plan, t - 1):
         return stream.second
@@ -176,15 +176,15 @@ def _new_tile(stream, t, shape):
 
 
 def _load_taps(tile, images, plan, kept, first):
-    """Load the rows from `kept` on, for each tap that has a block of partitions.
+    """Load the rows from `kept` on for each tap that has a block of partitions.
 
-    images: [images, channels, H, W] in HBM. first: image row and column of the tile's first element.
+    images: [images, channels, H, W] in HBM. first: the image row and column of the tile's first element.
     """
     top, left = first
     problem = plan.problem
     pitch = plan.reach.row_pitch
-    # Generating descriptors for one DMA per tap takes longer than moving the data and delays weights in a network's
-    # launch, so these are prepared by the runtime.
+    # Generating descriptors for one DMA per tap takes longer than moving the data and would delay the weights in the
+    # launch of a network, so the runtime prepares these descriptors in advance.
     many = problem.filters.come_from_network and problem.filters.taps.count > 1 and len(plan.groups) > 1
     for i in range(problem.filters.taps.rows):
         # image row: element (r, c) reads image row `row + r * pitch`, column `column + c`
@@ -211,7 +211,7 @@ def _load_taps(tile, images, plan, kept, first):
 
 
 def _zero_border(tile, kept, plan, top, left):
-    """Zero the padding that any tap reads in a tile whose first `kept` rows are there already."""
+    """Zero the padding that any tap reads in a tile whose first `kept` rows are already present."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]

@@ -1,13 +1,13 @@
-"""Output columns in pairs: 3x3 filters with two thirds of the matmuls, by the minimal filtering algorithm F(2, 3).
+"""Output columns in pairs: 3x3 filters with two thirds of the matmul work, by the minimal filtering algorithm F(2, 3).
 
-For neighbouring outputs y0, y1 of a filter row (g0, g1, g2) over inputs d0 to d3 (S. Winograd, Arithmetic Complexity of
+For adjacent outputs y0, y1 of a filter row (g0, g1, g2) over inputs d0 to d3 (S. Winograd, Arithmetic Complexity of
 Computations, 1980):
 
     m0 = (d0 - d2) * g0          m1 = (d1 + d2) * (g0 + g1 + g2)
     m3 = (d1 - d3) * g2          m2 = (d2 - d1) * (g0 - g1 + g2)
     y0 = m0 + (m1 + m2) / 2      y1 = (m1 - m2) / 2 - m3
 
-The products sum over channels and filter rows before the outputs are formed, so that the four m are four matmuls that
+The products are summed over channels and filter rows before the outputs are formed, so m0 to m3 are four matmuls that
 accumulate in four PSUM banks. The additions on the input run on the Vector Engine, once for all output channels.
 """
 
@@ -19,15 +19,15 @@ from ..tiling.tiles import even_tiles, itemsize, reshaped
 from ..tiling.warm_up import psum_tile
 from .plan import rows_of_taps
 
-ORDER = (1, 2, 0, 3)  # order of the sums: the ones evicted first come first
+ORDER = (1, 2, 0, 3)  # order in which the sums are computed: those evicted first come first
 FIRST = 1
-BAND_ELEMENTS = 512  # elements of a combination computed at a time
+BAND_ELEMENTS = 512  # elements of a combination computed per instruction
 
 
 def pair_inputs(tile, plan):
-    """Compute the four combinations of an input tile [K, images, rows, columns], as [K, 4, images, rows, pairs].
+    """Compute the four combinations of an input tile [K, images, rows, columns] as [K, 4, images, rows, pairs].
 
-    Bands of rows are combined one after another, so that matmuls of the first rows need not wait for the last.
+    Bands of rows are combined sequentially, so that matmuls of the first rows need not wait for the last rows.
     """
     partitions, images, rows = tile.shape[:3]
     pairs = ceil_div(plan.problem.output[1], 2)
@@ -41,9 +41,9 @@ def pair_inputs(tile, plan):
 def _combine(combined, tile, from_host):
     """Compute the combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
 
-    16-bit columns are first split into even and odd ones, which the Vector Engine adds at two elements a cycle
-    (trainium2_arch). Filters that are rounded twice, as given and combined, get part of the input's rounding error
-    compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other two combinations.
+    16-bit columns are first split into even and odd columns, which the Vector Engine adds at two elements per cycle
+    (trainium2_arch). If the filters are rounded twice, as given and again after being combined, the rounding error of
+    the input is partly compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other two combinations.
     """
     partitions, images, rows, columns = tile.shape
     pairs = combined.shape[4]
@@ -98,10 +98,10 @@ def pair_filters(weights):
 
 
 def multiply_pairs(count, units, combined, plan, piece, warm):
-    """Return the four sums [count, rows of all images, pairs] of an output piece, in PSUM.
+    """Compute the four sums [count, rows of all images, pairs] of an output piece, in PSUM.
 
-    units: weights combined by `pair_filters`, for each tile of input channels, computed as needed; combined: inputs
-    likewise. `warm` is the second sum, if not None.
+    units: weights combined by `pair_filters` for each tile of input channels, computed as needed; combined: inputs
+    combined by `pair_inputs`. `warm`, if not None, is the zeroed PSUM tile of the sum that is computed first.
     """
     shape = (count, piece.images * piece.rows, ceil_div(piece.columns, 2))
     sums = [psum_tile(shape, warm if m == FIRST else None) for m in range(4)]
@@ -122,8 +122,8 @@ def multiply_pairs(count, units, combined, plan, piece, warm):
 
 
 def join_pairs(sums, columns, pooled):
-    """Return the outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; if `pooled`, the maxima
-    of column pairs, [count, rows, pairs]."""
+    """Return the outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; if `pooled`, return the
+    maxima of column pairs, [count, rows, pairs]."""
     count, rows, pairs = sums[0].shape
     half1 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
     half2 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)

@@ -1,7 +1,7 @@
-"""Tiling of a convolution: what stays in SBUF, what is loaded at a time, and what fills a PSUM bank.
+"""Tiling of a convolution: the data that stays in SBUF, the size of each load, and the contents of a PSUM bank.
 
-Pure arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions. `tiling/packing.py` decides
-which filter taps share the partition axis.
+The module is pure arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions.
+`tiling/packing.py` determines which filter taps share the partition axis.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from .problem import Block, Chunk, Problem, Step, bank_columns, row_pitch, steps
 from .quickest import forms, quickest
 
 WEIGHT_BYTES = 96 * 1024  # bytes of a partition for resident weights
-STAGING_BYTES = 48 * 1024  # bytes of a partition for weights being laid out
+STAGING_BYTES = 48 * 1024  # bytes of a partition for weights that are being rearranged
 STAGING_CHUNK_BYTES = 16 * 1024
 LOAD_BYTES = 16 * 1024  # bytes of a partition per load; DMA engines saturate at 4 KiB
-LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels of a load if the whole filter shares the partition axis
-# images of up to this many bytes a partition are loaded whole, larger ones in groups of rows
+LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels per load if the whole filter shares the partition axis
+# Images of up to this many bytes per partition are loaded whole, larger ones in groups of rows.
 WHOLE_IMAGE_BYTES = 4 * 1024
-FILTERING_BYTES = 36 * 1024  # for the original filters, and sums before they are combined
+FILTERING_BYTES = 36 * 1024  # for the original filters, and for sums before they are combined
 
 
 @dataclass
 class Weights:
-    """Layout of filters in SBUF."""
+    """The layout of filters in SBUF."""
 
-    out_tiles: list[Tile]  # tiles of output channels, a PSUM tile each
-    resident_tiles: int  # number of output tiles whose weights are in SBUF at a time
+    out_tiles: list[Tile]  # tiles of output channels, each computed in one PSUM tile
+    resident_tiles: int  # number of output tiles whose weights are in SBUF at the same time
     chunks: list[Chunk]
-    staged_chunks: int  # chunks loaded ahead of the layout step
-    used_bytes: int  # of a partition
-    block: int  # output channels in a block of packed weights
+    staged_chunks: int  # number of chunks loaded ahead of the layout step
+    used_bytes: int  # bytes used per partition
+    block: int  # output channels per block of packed weights
 
 
 @dataclass
 class Reach:
-    """Layout of the input in SBUF. SBUF rows are `row_pitch` image rows apart, and a matmul reads every `row_step`-th
-    of them; all columns are present."""
+    """The layout of the input in SBUF. Adjacent SBUF rows are `row_pitch` image rows apart, and a matmul reads every
+    `row_step`-th SBUF row; all columns are present."""
 
     row_pitch: int
     row_step: int
-    rows: int  # extra SBUF rows and columns that a group needs besides those of the first tap
+    rows: int  # SBUF rows and columns that a group needs in addition to those of the first tap
     columns: int
-    pads_columns: bool  # True if SBUF holds the padding left and right of an image (above and below, it always does)
+    pads_columns: bool  # True if SBUF holds the padding left and right of an image; padding rows are always in SBUF
     first_step: int  # a step that contributes to every output pixel; it must come first
 
 
@@ -66,22 +66,22 @@ class Conv2dPlan:
 
     problem: Problem
     form: Form  # the form in which filters are multiplied (forms.py)
-    channel_tiles: list[Tile]  # tiles of input channels, an SBUF tile each
+    channel_tiles: list[Tile]  # tiles of input channels, each stored in one SBUF tile
     steps: list[Step]
     reach: Reach
     weights: Weights
-    psum: Block  # the most images, rows and columns that a PSUM tile holds
-    groups: list[Block]  # the outputs of each load
+    psum: Block  # the largest numbers of images, rows and columns that fit in a PSUM tile
+    groups: list[Block]  # the outputs computed from each load
     # For each input tile, the distances to the next tile and between their weights, in elements of a partition; 0 if
     # they are in different tensors.
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def ramp(total, smallest, largest, rising, falling):
-    """Return group sizes that add up to `total`, at most `largest` each.
+    """Return group sizes that add up to `total` and are at most `largest`.
 
-    If `rising`, they double from `smallest`, so that compute starts early; if `falling`, they halve down to it, so that
-    little is left to store at the end.
+    If `rising`, the sizes double from `smallest`, so that computation starts early; if `falling`, they halve down to
+    `smallest`, so that little remains to be stored at the end.
     """
     sizes = []
     size = smallest if rising else largest
@@ -97,7 +97,7 @@ def ramp(total, smallest, largest, rising, falling):
 
 
 def reach_of(problem, steps, form, resident):
-    """Return the layout of the input in SBUF. `resident`: it is in SBUF with its padding, from an earlier layer."""
+    """Return the layout of the input in SBUF. `resident` is true if an earlier layer left it in SBUF with padding."""
     images, filters, movement = problem.images, problem.filters, problem.movement
     stride_columns = movement.stride[1]
     left = movement.padding[1]
@@ -106,8 +106,8 @@ def reach_of(problem, steps, form, resident):
     pads_columns = form is not Form.DIRECT or resident or filters.taps.columns > 1 or images.in_planes
     first_step = 0
     if not pads_columns:
-        # Without padding columns in SBUF, images are contiguous there as in HBM and load with few descriptors; a matmul
-        # then skips the output columns whose tap falls on padding. One tap must never do so.
+        # Without padding columns, images are as contiguous in SBUF as in HBM and are loaded with few descriptors; a
+        # matmul then skips the output columns whose tap reads padding. At least one tap must never read padding.
         pads_columns = True
         for n in range(len(steps) - 1, -1, -1):
             shift = steps[n].right - left
@@ -117,7 +117,7 @@ def reach_of(problem, steps, form, resident):
     columns = steps[len(steps) - 1].right
     if form is not Form.DIRECT:
         columns += problem.output[1] % 2
-    elif filters.taps.columns == 1 and not resident:  # include unread columns, so that whole rows are contiguous in HBM
+    elif filters.taps.columns == 1 and not resident:  # load unread columns too, so that rows are contiguous in HBM
         columns += max(0, images.columns + left + movement.padding[3] - last - 1 - columns)
     pitch = row_pitch(problem)
     rows = steps[len(steps) - 1].down
@@ -127,10 +127,10 @@ def reach_of(problem, steps, form, resident):
 
 
 def plan_conv2d(problem, sbuf_bytes):
-    """Return the plan of a convolution whose input is in HBM; it may use `sbuf_bytes` of an SBUF partition.
+    """Return the plan of a convolution whose input is in HBM, using at most `sbuf_bytes` of an SBUF partition.
 
-    AssertionError if not even one output row or output channel fits in SBUF, or if the convolution cannot take the
-    form.
+    Raises AssertionError if not even one output row or output channel fits in SBUF, or if the convolution does not
+    support the requested form.
     """
     images, kernel = problem.images, problem.filters.kernel
     asked = [problem.form] if problem.form in forms(problem) else []
@@ -146,24 +146,24 @@ def plan_conv2d(problem, sbuf_bytes):
 
 def plan_groups(problem, block, sbuf_bytes):
     """Return the plan of a convolution whose input is in HBM and whose packed weights, in blocks of `block` output
-    channels, are in SBUF; input and output may take `sbuf_bytes` of a partition."""
+    channels, are in SBUF; input and output may occupy `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
     return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 
 
 def resident_weights(problem, block, steps):
-    """Return the layout of packed weights that are all in SBUF."""
+    """Return the layout of packed weights that are entirely in SBUF."""
     out_tiles = tiles(problem.filters.out_channels, block)
     chunks = [Chunk(0, problem.filters.kernel[0], 0, len(steps))]
     return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
 
 
 def _plan(problem, sbuf_bytes, form, weights=None):
-    """Return the plan in a form. Minimal filtering needs all filters and whole rows at a time in SBUF: None if they do
-    not fit."""
+    """Return the plan for a form, or None if the form does not fit: minimal filtering requires all filters and whole
+    rows in SBUF."""
     images, filters, movement = problem.images, problem.filters, problem.movement
     steps = steps_of(problem)
-    channel_tiles = tiles(filters.in_channels, nl.tile_size.pmax)  # a single tile if taps share the partition axis
+    channel_tiles = tiles(filters.in_channels, nl.tile_size.pmax)  # one tile if taps share the partition axis
     stay = weights is not None
     element_bytes = len(channel_tiles) * images.item_bytes
     if not stay:
@@ -174,7 +174,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.finish.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
-        held = held // 2  # fewer output channels at a time leave more for the input
+        held = held // 2  # fewer resident output channels leave more space for the input
         weights = _plan_weights(problem, channel_tiles, steps, form, held)
     free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.output[0] - 1) * movement.stride[0] + (filters.kernel[0] - 1) * movement.dilation[0] + 2
@@ -211,13 +211,13 @@ def _plan(problem, sbuf_bytes, form, weights=None):
 
 
 def _free_bytes(weights, sbuf_bytes):
-    """Bytes of a partition for input and output of a group: two groups are in SBUF, one computed while the next
-    loads."""
+    """Return the bytes per partition for the input and output of a group. SBUF holds two groups: one is computed while
+    the next one is loaded."""
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
-    """Keep the weights of as many output channels as fit in `held_bytes` of a partition."""
+    """Return a layout that keeps the weights of as many output channels as fit in `held_bytes` of a partition."""
     filters = problem.filters
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.images.item_bytes
     tile_channels = nl.tile_size.pmax
@@ -236,7 +236,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
         chunks, chunk_bytes = _weight_chunks(problem, channel_tiles[0].size, len(steps))
     used_bytes = resident_tiles * tile_channels * channel_bytes
     if filters.are_stationary and form is Form.DIRECT:
-        staged_chunks = resident_tiles * len(channel_tiles)  # loaded to their final position
+        staged_chunks = resident_tiles * len(channel_tiles)  # loaded directly to their final position
     else:
         staged_chunks = min(4, max(1, STAGING_BYTES // chunk_bytes))
         used_bytes += (staged_chunks + 1) * chunk_bytes
@@ -246,7 +246,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
 
 
 def _weight_chunks(problem, channels, steps):
-    """Return the chunks in which a tile of filters is laid out, and the bytes of the largest."""
+    """Return the chunks by which a tile of filters is rearranged, and the number of bytes of the largest chunk."""
     filters = problem.filters
     kernel_rows = filters.kernel[0]
     tap_rows = filters.taps.rows
@@ -261,19 +261,19 @@ def _weight_chunks(problem, channels, steps):
 
 
 def _row_bytes(problem, reach, columns, element_bytes, form):
-    """Return the bytes per partition of output rows that are computed together, with their input, and of the extra rows
-    that a filter reaches."""
+    """Return the bytes per partition of the output rows that are computed together, including their input, and of the
+    halo rows that a filter reads."""
     pool_size = problem.finish.pool_size
     rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes
     row_bytes = rows * reach.row_step * pitch * input_room(form)
     row_bytes += rows // pool_size * (columns // pool_size) * problem.images.item_bytes
-    halo_room = 1 if form is Form.SQUARES else input_room(form)  # for squares, the combined rows
+    halo_room = 1 if form is Form.SQUARES else input_room(form)  # for squares, the row combinations
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 
 def psum_block(problem, columns, rows_fitting, form):
-    """Return the rows and columns that fill a bank; images are set with the groups."""
+    """Return the rows and columns that fill a bank; the number of images is determined together with the groups."""
     images, rows, wide = piece_of(
         form, problem.finish.pool_size, (problem.output[0], columns), rows_fitting, bank_columns()
     )
@@ -281,11 +281,11 @@ def psum_block(problem, columns, rows_fitting, form):
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
-    """Return the outputs of each load, `columns` and up to `rows_fitting` rows or `images_fitting` whole images at a
-    time."""
+    """Return the outputs of each load, which cover `columns` columns and either up to `rows_fitting` rows or up to
+    `images_fitting` whole images."""
     load_bytes = LOAD_BYTES
     smallest_part = nl.tile_size.pmax  # the first and last groups are small, down to one PSUM tile,
-    if problem.filters.taps.columns > 1:  # except if a group takes a load for each tap, each with a fixed cost
+    if problem.filters.taps.columns > 1:  # unless a group requires one load per tap, each with a fixed cost
         load_bytes = LOAD_PIXELS_OF_TAPS * problem.images.item_bytes
         smallest_part = 4
     out_rows = problem.output[0]
@@ -312,7 +312,7 @@ def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
 
 
 def row_groups(problem, columns, psum_rows, smallest, largest):
-    """Return groups of rows of one image each, in blocks of `columns`; sizes are in PSUM tiles."""
+    """Return groups of rows of one image each, in blocks of `columns`; the sizes are multiples of a PSUM tile."""
     groups = []
     for image in range(problem.images.count):
         for block in tiles(problem.output[1], columns):
@@ -327,12 +327,12 @@ def row_groups(problem, columns, psum_rows, smallest, largest):
 
 
 def rows_of_taps(plan, t, taps):
-    """Return the partitions of `taps` blocks of input tile `t`."""
+    """Return the number of partitions that `taps` blocks of input tile `t` occupy."""
     return (taps - 1) * plan.problem.filters.taps.stride + plan.channel_tiles[t].size
 
 
 def begins_pair(plan, t):
-    """True if input tile `t` and the next one are planes of one tensor."""
+    """True if input tile `t` and the next one are the two planes of one tensor."""
     tiles_of = plan.channel_tiles
     return (
         plan.problem.images.in_planes
@@ -343,18 +343,18 @@ def begins_pair(plan, t):
 
 
 def has_space(plan):
-    """True if there are zero partitions between the blocks of taps."""
+    """True if there are zeroed partitions between the blocks of taps."""
     taps = plan.problem.filters.taps
     return taps.count > 1 and taps.stride > plan.channel_tiles[0].size
 
 
 def input_rows(plan, group):
-    """Return the SBUF rows of a group's input."""
+    """Return the number of SBUF rows of a group's input."""
     return (group.rows - 1) * plan.reach.row_step + 1 + plan.reach.rows
 
 
 def input_columns(plan, group):
-    """Return the (first, end) input columns in SBUF for a group; negative or beyond the width for padding."""
+    """Return the (first, end) input columns in SBUF for a group; padding is negative or beyond the width."""
     problem = plan.problem
     reach = plan.reach.columns
     if problem.filters.taps.columns == 1 and group.column + group.columns < problem.output[1]:
@@ -367,7 +367,7 @@ def input_columns(plan, group):
 
 
 def psum_pieces(plan, group):
-    """Return the pieces of a group, one for each PSUM tile."""
+    """Return the pieces of a group, one per PSUM tile."""
     pieces = []
     for i in tiles(group.images, plan.psum.images):
         for r in tiles(group.rows, plan.psum.rows):
@@ -384,10 +384,10 @@ def sum_columns(plan):
 
 
 def halve_last(pieces, plan):
-    """Cut the last piece of a group in halves, repeatedly while it has rows and columns, so that the kernel's end waits
-    for less."""
+    """Halve the last piece of a group repeatedly, as long as it has enough rows and columns, which shortens the wait at
+    the end of the kernel."""
     unit = rows_together(plan.form, plan.problem.finish.pool_size)
-    least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for loading weights
+    least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for the weight loads
     halves = pieces[0 : len(pieces) - 1]
     last = pieces[len(pieces) - 1]
     rows = round_up(ceil_div(last.rows, 2), unit)

@@ -1,4 +1,4 @@
-"""The description of one convolution, and the pieces in which it is computed."""
+"""The description of a convolution, and the pieces in which it is computed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .forms import QUICKEST, Form
 
 
 class FilterSource(Enum):
-    """The origin of filters, which decides their layout."""
+    """The origin of filters, which determines their layout."""
 
-    FRAMEWORK = "framework"  # as frameworks store them: laid out on the chip
-    PACKED = "packed"  # in stationary layout, as an argument of a kernel
-    NETWORK = "network"  # likewise in a network, where the host has also combined them for minimal filtering
+    FRAMEWORK = "framework"  # as frameworks store them; rearranged on the chip
+    PACKED = "packed"  # in stationary layout, passed as a kernel argument
+    NETWORK = "network"  # in stationary layout in a network; the host has also combined them for minimal filtering
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Images:
     rows: int
     columns: int
     item_bytes: int
-    in_planes: bool = False  # 8-bit input tiles come from HBM in pairs, planes of matmuls over two (double_rows.py)
+    in_planes: bool = False  # pairs of 8-bit input tiles are loaded from HBM as the two planes of a matmul
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Filters:
     in_channels: int
     out_channels: int
     kernel: tuple[int, int]
-    taps: Taps  # that share the partitions
+    taps: Taps  # taps that share the partition axis
     source: FilterSource
 
     @property
     def are_stationary(self) -> bool:
-        """True if they come in stationary layout."""
+        """True if the filters are already in stationary layout."""
         return self.source is not FilterSource.FRAMEWORK
 
     @property
     def come_from_network(self) -> bool:
-        """True in a network: the host has combined them, and rounded them once."""
+        """True for filters of a network: the host has combined them and rounded them only once."""
         return self.source is FilterSource.NETWORK
 
 
@@ -64,7 +64,7 @@ class Movement:
 
 @dataclass(frozen=True)
 class Finish:
-    """Pooling and activation of a convolution's sums."""
+    """The pooling and activation applied to a convolution's sums."""
 
     pool_size: int
     activation: str
@@ -75,7 +75,7 @@ class Finish:
 class Problem:
     """One convolution of one section of channels.
 
-    `output`: (rows, columns) before pooling, without the odd last row and column that pooling drops. `form` may be
+    `output` is (rows, columns) before pooling, without a last odd row or column that pooling drops. `form` may be
     "quickest".
     """
 
@@ -89,7 +89,7 @@ class Problem:
 
 @dataclass
 class Block:
-    """A block of the output before pooling: of all images, or of a group of them and relative to it."""
+    """A block of the output before pooling: of all images, or of a group of images and relative to that group."""
 
     image: int
     images: int
@@ -102,9 +102,9 @@ class Block:
 @dataclass(frozen=True)
 class Step:
     """One matmul of a filter: it reads the input tile shifted by `down` rows and `right` columns, and contracts over
-    `taps`.
+    `taps` taps.
 
-    `filter_row` and `filter_column` are the position of the first tap.
+    `filter_row` and `filter_column` give the position of the first tap.
     """
 
     down: int
@@ -116,7 +116,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Filter rows, and their steps, that are loaded and laid out together."""
+    """Filter rows, with their steps, that are loaded and rearranged together."""
 
     row: int
     rows: int
@@ -125,7 +125,7 @@ class Chunk:
 
 
 def movement_of(stride, dilation, padding):
-    """Check a kernel's arguments and return the movement; `padding` is one number or four."""
+    """Check the arguments of a kernel and return the movement; `padding` is one number or four."""
     assert min(stride) >= 1 and min(dilation) >= 1, (
         f"conv2d: stride and dilation must be at least 1, came {stride} and {dilation}"
     )
@@ -137,7 +137,7 @@ def movement_of(stride, dilation, padding):
 
 
 def make_problem(x, filters, movement, finish, form, in_planes=False):
-    """Check and return the problem of a whole convolution; `in_planes` only for 8-bit images."""
+    """Check and return the problem of a whole convolution; `in_planes` is for 8-bit images only."""
     kernel, pool_size = filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
     if not in_planes:
@@ -168,7 +168,7 @@ def is_gen2():
 
 
 def output_extent(size, kernel, stride, dilation, zeros):
-    """Return the number of outputs along one axis of `size` inputs and `zeros` padding; below 1 if there are none."""
+    """Return the number of outputs along an axis of `size` inputs and `zeros` padding elements; below 1 if none."""
     return (size + zeros - dilation * (kernel - 1) - 1 + stride) // stride
 
 
@@ -193,5 +193,5 @@ def row_pitch(problem):
 
 
 def bank_columns():
-    """Return the float32 columns of a PSUM bank."""
+    """Return the number of float32 columns of a PSUM bank."""
     return nl.tile_size.psum_bank_fmax

@@ -1,8 +1,8 @@
-"""The forms that a convolution can take, and the default of kernels called without a choice.
+"""The forms that a convolution supports, and the default form of kernels that are called without one.
 
-In a network, the host chooses by predicted time (`lowering/`). Otherwise a rule by shapes applies: minimal filtering if
-channels fill the array and outputs fill many PSUM banks, so that matmuls hide the additions and make up for the
-combinations before the first matmul.
+In a network, the host chooses the form by the predicted time (`lowering/`). Otherwise a rule based on shapes applies:
+minimal filtering is used if the channels fill the systolic array and the outputs fill many PSUM banks, so that matmuls
+hide the additions and compensate for the combinations that precede the first matmul.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..tiling.packing import ceil_div, matmul_passes
 from .forms import Form, matmul_columns, most_columns, worthwhile
 from .problem import bank_columns, is_gen2
 
-FEWEST_BANKS = 10  # least number of PSUM banks, per filter and tile of input channels, for a form to pay
+FEWEST_BANKS = 10  # PSUM banks, per filter and tile of input channels, from which on minimal filtering is worthwhile
 
 
 def forms(problem):
-    """Return the forms that a convolution can take, the direct one first.
+    """Return the forms that a convolution supports, starting with the direct one.
 
-    The others need 3x3 filters of stride 1, none of whose matmuls covers whole rows of taps.
+    The other forms require 3x3 filters of stride 1, none of whose matmuls covers whole rows of taps.
     """
     plain = (
         max(problem.movement.stride) == 1 and max(problem.movement.dilation) == 1 and problem.filters.kernel == (3, 3)
@@ -33,7 +33,7 @@ def forms(problem):
 
 
 def quickest(problem):
-    """Return the forms to try by the rule above, in order; the direct one comes last."""
+    """Return the forms to try according to the rule above, in order; the direct one comes last."""
     taken = worthwhile(is_gen2(), problem.images.item_bytes)
     partitions = nl.tile_size.pmax
     least = partitions // 2 if problem.images.item_bytes == 4 else partitions
@@ -42,6 +42,6 @@ def quickest(problem):
     columns = problem.images.count * matmul_columns(Form.DIRECT, problem.output[0], problem.output[1])
     columns *= ceil_div(problem.filters.out_channels, partitions) * matmul_passes(problem.images.item_bytes)
     banks = columns // bank_columns()
-    fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # squares combine more inputs beforehand
+    fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # squares combine more inputs in advance
     found = [form for form in forms(problem) if form in taken and banks >= fewest[form]]
     return [*found[::-1], Form.DIRECT]

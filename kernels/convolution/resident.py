@@ -9,9 +9,10 @@ from .problem import Block, steps_of
 def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_rows=False):
     """Return the plan of a convolution whose packed weights and padded input are in SBUF.
 
-    `block`: output channels of a tile. `channels`: of each input tile. `keeps_rows`: the input has all its rows,
-    including those that no tap reads, as the previous operation wrote them. `combined_bytes`: bytes of a partition for
-    the combinations of minimal filtering at a time. `by_rows`: all outputs of some rows precede those of the next.
+    `block` is the number of output channels of a tile, and `channels` contains the number of channels of each input
+    tile. If `keeps_rows`, the input has all rows that the previous operation wrote, including those that no tap reads.
+    `combined_bytes` limits the bytes of a partition that the combinations of minimal filtering occupy at any time. If
+    `by_rows`, all outputs of a group of rows are computed before those of the next.
     """
     form = problem.form
     steps = steps_of(problem)

@@ -1,13 +1,14 @@
 """Depthwise filters as matrices of several rows: the geometry of the forms "rows of 2" and "rows of 4".
 
-With one diagonal matrix for each tap, only one in 128 products of the Tensor Engine is useful. In these forms a tile
-holds several rows of fewer channels, (row of a group, channel) on the partitions: 2 rows of 64 channels or 4 of 32. A
-Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. For 4 output rows, 3x3 filters take 6
-matmuls instead of 9 for each row, 5x5 filters 10 instead of 25, and 7x7 filters 21 instead of 49.
+With one diagonal matrix per tap, only one in 128 products of the Tensor Engine is useful. In these forms a tile
+contains several rows of fewer channels, with (row of a group, channel) on the partition axis: 2 rows of 64 channels or
+4 rows of 32. A Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. For 4 output rows,
+3x3 filters take 6 matmuls instead of 9 for each row, 5x5 filters 10 instead of 25, and 7x7 filters 21 instead of 49.
 
-Groups begin with the padding above the image: row r of the padded input is row r % F of group r // F.
+The first group begins with the padding above the image: row r of the padded input is row r % F of group r // F, where F
+is the number of rows per group.
 
-Pure arithmetic without `nki`, like tiling/packing.py.
+Like tiling/packing.py, this module is pure arithmetic and does not import `nki`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """Channels [first, first + size) of a value's tile, which form tile `index` in the grouped layout."""
+    """Channels [first, first + size) of a tile of a value, which form tile `index` in the grouped layout."""
 
     index: int
     tile: int
@@ -35,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """A depthwise filter of `kernel_rows`, moving by `stride` rows, with taps `dilation` rows apart, that computes
+    """A depthwise filter of `kernel_rows` rows, moving by `stride` rows, with taps `dilation` rows apart, that computes
     groups of `rows` output rows."""
 
     rows: int
@@ -47,7 +48,7 @@ class RowBlocks:
 
     @property
     def channels(self) -> int:
-        """Channels of a tile."""
+        """Number of channels per tile."""
         return self.partitions // self.rows
 
     @property
@@ -67,7 +68,7 @@ class RowBlocks:
         return (self.out_groups - 1) * self.stride + self.steps
 
     def blocks(self, heights: list[int]) -> list[Block]:
-        """Return the grouped tiles for a value with tiles of `heights` channels."""
+        """Return the grouped tiles of a value whose tiles have `heights` channels."""
         found: list[Block] = []
         for tile, height in enumerate(heights):
             for first in range(0, height, self.channels):
@@ -75,19 +76,19 @@ class RowBlocks:
         return found
 
     def taps(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (output row, input row, step, filter row) for each tap, rows counted within their groups."""
+        """Yield (output row, input row, step, filter row) for each tap; rows are counted within their groups."""
         for output in range(self.rows):
             for row in range(self.kernel_rows):
                 step, side = divmod(output * self.stride + row * self.dilation, self.rows)
                 yield output, side, step, row
 
     def rows_in_place(self, row: int, rows: int) -> int:
-        """Return in how many groups row `row` of the group is one of the `rows` rows."""
+        """Return the number of groups in which row `row` of the group is one of the `rows` rows."""
         return max(0, ceil_div(rows - row, self.rows))
 
 
 def on_row_blocks(operation: Convolution, blocks: int, partitions: int) -> Convolution:
-    """Return the depthwise convolution in grouped layout on `blocks` tiles, a channel group each."""
+    """Return the depthwise convolution in grouped layout on `blocks` tiles, each of which is a channel group."""
     geometry = operation.row_blocks(partitions)
     return replace(
         operation,

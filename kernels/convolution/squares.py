@@ -1,22 +1,22 @@
-"""Outputs in 2x2 squares: 3x3 filters with four ninths of the matmuls, by minimal filtering F(2x2, 3x3).
+"""Outputs in 2x2 squares: 3x3 filters with four ninths of the matmul work, by minimal filtering F(2x2, 3x3).
 
 The scheme of pairs.py is applied to the rows of a square and then to its columns (A. Lavin and S. Gray, Fast Algorithms
-for Convolutional Neural Networks, 2016). Four rows of the input become four combinations, and four columns of each
-another four:
+for Convolutional Neural Networks, 2016). Four rows of the input are combined into four combinations, and then so are
+four columns of each:
 
     c0 = d0 - d2        c1 = d1 + d2        c2 = d2 - d1        c3 = d1 - d3
 
-and so do three taps, halves included:
+Three taps are combined likewise, with the factors of one half included:
 
     f0 = g0             f1 = (g0 + g2 + g1) / 2     f2 = (g0 + g2 - g1) / 2     f3 = g2
 
-The products of c and f sum over the channels in 16 PSUM tiles m, four for each combination of columns. Rows, and then
-columns, of the output come from four of them each:
+The products of c and f are summed over the channels in 16 PSUM tiles m, four for each column combination. Each pair of
+output rows, and then of output columns, is computed from four of them:
 
     y0 = m0 + (m1 + m2)         y1 = (m1 - m2) - m3
 
-Four banks hold half of the 16; while the Tensor Engine fills them, the Scalar, GpSimd and Vector Engines evict the
-other half. GpSimd cannot read PSUM, so it adds what the Scalar Engine has evicted.
+Four banks hold half of the 16 tiles; while the Tensor Engine fills them, the Scalar, GpSimd and Vector Engines evict
+the other half. GpSimd cannot read PSUM, so it adds values that the Scalar Engine has evicted.
 """
 
 import nki.isa as nisa
@@ -26,12 +26,12 @@ from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped
 from ..tiling.warm_up import psum_tile
 
-ROW_ORDER = (1, 2, 0, 3)  # order of the row combinations: the ones evicted first come first
+ROW_ORDER = (1, 2, 0, 3)  # order of the row combinations: those evicted first come first
 
 
 def square_inputs(tile):
-    """Compute the 16 combinations of an input tile [K, images, rows, columns], as [K, 4 (columns), 4 (rows), images,
-    squares, squares of a row]."""
+    """Compute the 16 combinations of an input tile [K, images, rows, columns] as [K, 4 (columns), 4 (rows), images,
+    squares per column, squares per row]."""
     partitions, images, height, width = tile.shape
     rows = height // 2 - 1  # ignores an odd last row that no square needs
     columns = width // 2 - 1
@@ -72,7 +72,7 @@ def square_filters(weights):
 
 
 def _combine_taps(combined, taps):
-    """Compute f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2, of three taps g."""
+    """Compute f0 = g0, f1 = (g0 + g2 + g1) / 2, f2 = (g0 + g2 - g1) / 2, f3 = g2 from three taps g."""
     (f0, f1, f2, f3), (g0, g1, g2) = combined, taps
     outer = nl.ndarray(g0.shape, dtype=nl.float32, buffer=nl.sbuf)
     inner = nl.ndarray(g1.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -87,7 +87,8 @@ def _combine_taps(combined, taps):
 def multiply_squares(count, units, combined, piece, warm):
     """Return the outputs [count, rows of all images, columns] of a piece in SBUF, float32.
 
-    units: weights combined by `square_filters`, for each tile of input channels; combined: inputs likewise.
+    units: weights combined by `square_filters` for each tile of input channels; combined: inputs combined by
+    `square_inputs`.
     """
     rows = ceil_div(piece.rows, 2)
     columns = combined[0].shape[5]
@@ -133,7 +134,7 @@ def _join_rows(target, banks):
 
 
 def _join_columns(halves, shape):
-    """Compute the outputs [count, rows, columns] from output rows by column combinations, [count, 2, 4, squares]."""
+    """Compute the outputs [count, rows, columns] from column combinations of output rows, [count, 2, 4, squares]."""
     count, rows, columns = shape
     total = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
     difference = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)

@@ -1,12 +1,12 @@
-"""The inner part of a convolution, in SBUF and PSUM only: sums of an output tile, then pool, bias and activation.
+"""The inner part of a convolution, in SBUF and PSUM only: the sums of an output tile, pooling, bias and activation.
 
     for piece of up to 512 pixels:              # a PSUM bank
         for tile of up to 128 input channels:
             sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
         result[piece] = finish(sums)            # pool, scale, bias, activation
 
-Minimal filtering computes its sums in pairs.py and squares.py. In 8 bits a matmul contracts over two input tiles, or
-two steps of the filter (double_rows.py).
+Minimal filtering computes its sums in pairs.py and squares.py. In 8 bits, a matmul contracts over two input tiles or
+over two steps of the filter (double_rows.py).
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from .problem import Block
 from .squares import multiply_squares
 from .weights import units_of, weights_of
 
-QUICK_MATMULS = 2  # a piece with at most this many matmuls takes no longer than its eviction
+QUICK_MATMULS = 2  # a piece with at most this many matmuls is computed no slower than it is evicted
 
 
 @dataclass
 class OutputTile:
-    """A tile of output channels of a group, [channels, images, rows, columns] as a view of SBUF, or with columns in
-    phases, [channels, images, rows, phases, columns of a phase]."""
+    """A tile of output channels of a group: a view of SBUF, [channels, images, rows, columns] or, with columns split
+    into phases, [channels, images, rows, phases, columns of a phase]."""
 
     result: nl.NkiTensor
     group: Block
-    number: int = 0  # its position in the stream of weights
-    pieces: list[Block] | None = None  # the pieces of the group; None: those of the plan
-    turn: int = 0  # number of the operation's pieces before these
-    is_last: bool = False  # no more tiles of the operation follow
+    number: int = 0  # position of the tile in the stream of weights
+    pieces: list[Block] | None = None  # pieces of the group, or None to use the pieces of the plan
+    turn: int = 0  # number of the operation's pieces that precede this tile
+    is_last: bool = False  # True for the last tile of the operation
 
 
 @dataclass
 class Epilogue:
-    """The end of a tile of output channels, with columns [channels, 1] in float32: activation(sums * scale + bias).
+    """The epilogue of a tile of output channels: activation(sums * scale + bias), with float32 columns [channels, 1].
 
-    With an `addend` (in SBUF, of the result's shape) nothing is pooled. The Vector Engine computes activation((sums *
-    before + addend) * after + bias); with a `diagonal` of the column `inverse`, the Tensor Engine adds:
-    activation((sums + diagonal @ addend) * scale + bias). Columns that are None are ones. If no sums are scaled, the
-    diagonal is the identity, and pieces alternate between the engines as `adding` says. `bounds`: two columns in place
-    of the numbers of a clip.
+    With an `addend` (in SBUF, of the result's shape), pooling is not supported. The Vector Engine computes
+    activation((sums * before + addend) * after + bias); with a `diagonal` matrix of the column `inverse`, the Tensor
+    Engine adds: activation((sums + diagonal @ addend) * scale + bias). Columns that are None represent ones. If no sums
+    are scaled, the diagonal is the identity, and pieces alternate between the engines as `adding` specifies. `bounds`
+    contains two columns that replace the bounds of a clip.
     """
 
     bias: nl.NkiTensor
@@ -72,7 +72,7 @@ class Epilogue:
 
 
 def diagonal_of(column, dtype):
-    """Return a diagonal matrix of `dtype` from a column [channels, 1]."""
+    """Return a diagonal matrix in `dtype` from a column [channels, 1]."""
     count = column.shape[0]
     diagonal = nl.ndarray((count, count), dtype=dtype, buffer=nl.sbuf)
     nisa.affine_select(
@@ -89,9 +89,9 @@ def diagonal_of(column, dtype):
 def convolve_tile(output, tiles, weights, epilogue, warm=None):
     """Convolve input tiles in SBUF into a tile of output channels in SBUF.
 
-    output: an `OutputTile`. tiles: [taps and channels, images, rows, columns] for each tile of input channels, of the
-    output's group. weights: a stream. epilogue: an `Epilogue`. warm: a PSUM tile of zeros for the first sums
-    (warm_up.py).
+    output: an `OutputTile`. tiles: for each tile of input channels, the input of the output's group, [taps and
+    channels, images, rows, columns]. weights: a stream. epilogue: an `Epilogue`. warm: a PSUM tile of zeros for the
+    first sums (warm_up.py).
     """
     plan, result, group = weights.plan, output.result, output.group
     pool_size = plan.problem.finish.pool_size
@@ -136,7 +136,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         else:
             target = part[:, :, :, left : left + piece.columns // pool_size]
         quick = other is None and pool_size == 1 and count <= QUICK_MATMULS
-        quick = quick and epilogue.bias.dtype == nl.float32  # the dtype in which that engine reads columns
+        quick = quick and epilogue.bias.dtype == nl.float32  # the Vector Engine reads columns only in float32
         quick = quick and (epilogue.addend is None or epilogue.scale is not None)
         if quick and _is_for_vector_engine(plan.problem.finish.activation, epilogue, group.row // plan.psum.rows + n):
             _finish_on_vector_engine(target, reshaped(sums, target.shape), epilogue, plan.problem)
@@ -148,8 +148,8 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
 
 
 def _summed_at_once(plan, group, piece, tiles):
-    """Cut a piece into parts that are summed one after another: single images if a matmul of two planes cannot step
-    through several."""
+    """Cut a piece into parts that are summed sequentially: single images if a matmul over two planes cannot step
+    through several images."""
     if piece.images == 1 or not plan.reach.pads_columns or not takes_two_planes(tiles[0].dtype):
         return [piece]
     index = _window(plan, group, piece, Matmul(tiles[0], 0, 0))[1]
@@ -159,7 +159,7 @@ def _summed_at_once(plan, group, piece, tiles):
 
 
 def _sum(sums, weights, output, tiles, piece, warm):
-    """Sum a piece [channels, images, rows, columns] in PSUM; return the number of its matmuls."""
+    """Sum a piece [channels, images, rows, columns] in PSUM; return the number of matmuls."""
     count = 0
     for matmul in matmuls_of(weights, output.number, tiles):
         window = _window(weights.plan, output.group, piece, matmul)
@@ -171,14 +171,14 @@ def _sum(sums, weights, output, tiles, piece, warm):
 
 
 def _in_phases(sums, target):
-    """View sums [channels, rows of all images, columns] with columns in phases, like the target: [channels, images,
-    rows, phases, columns of a phase]."""
+    """View sums [channels, rows of all images, columns] with columns split into phases, like the target: [channels,
+    images, rows, phases, columns of a phase]."""
     channels, images, rows, phases, columns = target.shape
     return reshaped(sums, (channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
 
 
 def _piece_of(added, piece, top, left):
-    """Return the addend of a piece that is not pooled; None if there is none."""
+    """Return the addend of a piece that is not pooled; None if there is no addend."""
     if added is None:
         return None
     rows = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]
@@ -186,8 +186,8 @@ def _piece_of(added, piece, top, left):
 
 
 def _window(plan, group, piece, matmul):
-    """Return the output columns of a piece that a matmul adds to (None: all), and the index of the input that it reads;
-    None if it reads only padding."""
+    """Return the output columns of a piece to which a matmul contributes (None for all columns), and the index of the
+    input that the matmul reads; return None if it reads only padding."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.movement.stride[1]
@@ -219,7 +219,7 @@ def _window(plan, group, piece, matmul):
 def _accumulate(sums, matmul, tile, columns, index, adds):
     """Add a matmul to the sums [channels, images, rows, columns] of a piece in PSUM."""
     stationary = matmul.weights[index[0], matmul.step, :]
-    if stationary.shape[1] < sums.shape[0]:  # a single column, twice
+    if stationary.shape[1] < sums.shape[0]:  # duplicate a single column
         stationary = stationary.broadcast(1, sums.shape[0])
     moving = tile[index]
     target = sums if columns is None else sums[:, :, :, columns]
@@ -237,8 +237,8 @@ def _accumulate(sums, matmul, tile, columns, index, adds):
 
 
 def _finish(target, sums, epilogue, problem):
-    """Pool, scale, add the bias and apply the activation: [channels, rows of all images, columns] of PSUM or SBUF to
-    [channels, images, rows, columns] of SBUF."""
+    """Pool, scale, add the bias and apply the activation, from [channels, rows of all images, columns] in PSUM or SBUF
+    to [channels, images, rows, columns] in SBUF."""
     name, parameters = problem.finish.activation, epilogue.parameters(problem)
     bias, scale = epilogue.bias, epilogue.scale
     if problem.finish.pool_size == 1:
@@ -246,14 +246,14 @@ def _finish(target, sums, epilogue, problem):
         return
     count, rows, width = sums.shape
     largest = nl.ndarray((count, rows // 2, target.shape[3]), dtype=nl.float32, buffer=nl.sbuf)
-    if name in NEVER_DECREASE and width == target.shape[3]:  # of two columns each already
+    if name in NEVER_DECREASE and width == target.shape[3]:  # pairs of columns are already pooled
         tops, bottoms = sums[:, 0:rows:2], sums[:, 1:rows:2]
         nisa.tensor_tensor(dst=largest, data1=tops, data2=bottoms, op=nl.maximum, engine=nisa.engine.vector)
         activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
         activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
-    else:  # the activation may decrease, so its maximum may be elsewhere
+    else:  # the activation may decrease, so it may not attain its maximum at the largest sum
         activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
         activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
@@ -261,8 +261,8 @@ def _finish(target, sums, epilogue, problem):
 
 
 def _is_for_vector_engine(activation, epilogue, turn):
-    """True if this piece goes to the Vector Engine. When matmuls outpace the Scalar Engine, pieces alternate between
-    the two; an epilogue of two instructions gets fewer."""
+    """True if the Vector Engine processes this piece. When matmuls outpace the Scalar Engine, pieces alternate between
+    the two engines; if the Vector Engine needs two instructions, it receives fewer pieces."""
     if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
     return turn % 2 == 1 and activation in ("relu", "identity")
@@ -294,7 +294,7 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
 def _finish_sum(target, sums, epilogue, added, problem, is_alone):
     """Add the bias and another tensor, in one instruction if there is no scale, and apply the activation.
 
-    `is_alone`: the Vector Engine does all of it, if there is no scale.
+    `is_alone`: the Vector Engine performs all steps if there is no scale.
     """
     name, parameters = problem.finish.activation, epilogue.parameters(problem)
     is_alone = is_alone and epilogue.before is None
@@ -302,7 +302,7 @@ def _finish_sum(target, sums, epilogue, added, problem, is_alone):
     total = target
     if not is_alone:
         total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    elif name != "identity":  # relu of a rounded number is the rounded relu
+    elif name != "identity":  # relu and rounding commute
         total = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=total, data=reshaped(sums, target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added

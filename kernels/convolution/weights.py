@@ -1,8 +1,8 @@
-"""The filters and biases of a convolution on their way into SBUF.
+"""Loading of a convolution's filters and biases into SBUF.
 
-A stream returns the weights unit by unit; a unit is a tile of output channels by a tile of input channels. Chunks of
-filters are loaded ahead. Filters in a framework's layout are transposed on the Tensor Engine while earlier units are
-multiplied; packed filters are used as they are.
+A stream returns the weights unit by unit; a unit contains the weights of one tile of output channels and one tile of
+input channels. Chunks of filters are prefetched. Filters in a framework's layout are transposed on the Tensor Engine
+while earlier units are multiplied; packed filters are used without rearrangement.
 """
 
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ from .pairs import pair_filters
 from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
 from .squares import square_filters
 
-WIDE_STRIDE = 16  # stride in bytes from which an engine gets half of a memory's bandwidth (A1)
+WIDE_STRIDE = 16  # stride in bytes from which on an engine gets only half of a memory's bandwidth (A1)
 
 
 @dataclass
 class WeightStream:
-    """The weights of the output tiles that are in SBUF at a time: [taps and channels, matrices, output channels]."""
+    """The weights of the resident output tiles: [taps and channels, matrices, output channels]."""
 
     w: nl.NkiTensor  # in HBM
     plan: Conv2dPlan
-    first: int  # of the output tiles
-    units: int
+    first: int  # index of the first output tile
+    units: int  # number of units
     staged: list[nl.NkiTensor]  # chunks being loaded
     ready: list[nl.NkiTensor]  # units in stationary layout
 
 
 def open_weights(w, plan, first, out_tiles):
-    """Return a stream of the units of `out_tiles` output tiles from `first` on; nothing is loaded yet."""
+    """Return a stream of the units of `out_tiles` output tiles, starting with `first`; nothing is loaded yet."""
     staged: list[nl.NkiTensor] = []
     ready: list[nl.NkiTensor] = []
     return WeightStream(w, plan, first, out_tiles * len(plan.channel_tiles), staged, ready)
 
 
 def weights_of(stream, tile, t):
-    """Return the weights of output tile `tile`, counted from the stream's first, and input tile `t`.
+    """Return the weights of output tile `tile`, counted from the stream's first tile, and input tile `t`.
 
-    The next unit is prepared too, so that the Tensor Engine multiplies while that unit is copied out of PSUM.
+    The next unit is prepared too, so that the Tensor Engine can multiply while that unit is evicted from PSUM.
     """
     unit = tile * len(stream.plan.channel_tiles) + t
     while len(stream.ready) < min(unit + 2, stream.units):
@@ -58,7 +58,7 @@ def units_of(stream, tile):
 
 
 def stage_weights(stream, last):
-    """Load chunks until `last` are loaded: units if packed, else [output channels, channels, rows, columns]."""
+    """Load chunks until `last` are loaded: units if packed, otherwise [output channels, channels, rows, columns]."""
     plan = stream.plan
     chunks = len(plan.weights.chunks)
     input_tiles = len(plan.channel_tiles)
@@ -97,7 +97,7 @@ def load_packed(w_packed, plan, out_tile, channels, room=None):
 
 
 def _make_ready(stream, unit):
-    """Bring a unit into stationary layout while the chunks of later ones load."""
+    """Convert a unit to stationary layout while the chunks of later units are loaded."""
     plan = stream.plan
     chunks = len(plan.weights.chunks)
     ahead = plan.weights.staged_chunks
@@ -121,7 +121,7 @@ def _make_ready(stream, unit):
 
 
 def _transpose_chunk(laid_out, chunk, plan, part):
-    """Transpose the taps of a chunk; a PSUM bank takes several before it is evicted."""
+    """Transpose the taps of a chunk; several of them share a PSUM bank and are evicted together."""
     tap_columns, stride = plan.problem.filters.taps.columns, plan.problem.filters.taps.stride
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))
@@ -143,7 +143,7 @@ def _transpose_chunk(laid_out, chunk, plan, part):
     partitions = plan.problem.filters.taps.count * taps_first.shape[3]
     for piece in even_tiles(part.steps, nl.tile_size.psum_bank_fmax_bytes // (pitch * itemsize(dtype))):
         bank = nl.ndarray((partitions, piece.size, pitch), dtype=dtype, buffer=nl.psum)
-        rows = 0  # most rows used by a step of this bank
+        rows = 0  # maximum number of rows used by a step in this bank
         for s in range(piece.size):
             step = plan.steps[part.step + piece.start + s]
             row = step.filter_row - part.row

@@ -1,1 +1,1 @@
-"""The bodies of a program's operations (../program.py), a file for each family, and what they share."""
+"""The implementations of a program's operations (../program.py), one file per family, and the code that they share."""

@@ -1,15 +1,15 @@
 """Operations that move values without computing: padding, pixel shuffle, and reordering.
 
     for tile of channels:
-        result[inside] = value; result[border] = a number, or rows and columns of the value      # Pad
-        result[:, :, row::step, column::step] = operand of that phase                            # Interleave
+        result[inside] = value; result[border] = a constant, or rows and columns of the value    # Pad
+        result[:, :, row::step, column::step] = operand of that phase                            # PixelShuffle
         result = pixels of each channel, reshaped or permuted                                    # ReshapePixels
     out = elements of each image, permuted from HBM to HBM                                       # Rearrange
 
 | tile | shape | bounds |
 |---|---|---|
 | result, operands | [channels, images, rows, columns] | 128 channels |
-| copy without margin | [channels, images, rows, columns] | only if the operand has a margin |
+| copy without its margin | [channels, images, rows, columns] | only if the operand has a margin |
 """
 
 import math
@@ -26,11 +26,11 @@ from ..tiling.windows import Span, fill_border
 from .load import load_tiles
 from .value import stored_value, value_in_hbm
 
-ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # that share copies
+ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # engines that share copies
 
 
 def pad(launch, number, operation: Pad, operands):
-    """Pad a value with a number, or with rows and columns of its own."""
+    """Pad a value with a constant, or with its own rows and columns."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     top, left, bottom, right = operation.padding
@@ -55,7 +55,7 @@ def pad(launch, number, operation: Pad, operands):
 
 
 def copy_border(data, border: Border, down: Span, across: Span, engine):
-    """Fill the padding of a tile [partitions, images, rows, columns] with copies of its own rows and columns."""
+    """Fill the padding of a tile [partitions, images, rows, columns] with copies of the tile's rows and columns."""
     inside = data[:, :, down.head : down.size - down.tail]
     for column, source in border_copies(border, across):
         nisa.tensor_copy(
@@ -66,14 +66,14 @@ def copy_border(data, border: Border, down: Span, across: Span, engine):
 
 
 def border_copies(border: Border, span: Span):
-    """Return (position in the padding, position copied there) along an axis."""
+    """Return (position in the padding, position that is copied there) along an axis."""
     extent = span.size - span.head - span.tail
     around = [*range(span.head), *range(span.size - span.tail, span.size)]
     return [(at, span.head + border.position(at - span.head, extent)) for at in around]
 
 
 def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
-    """Copy values to rows and columns at equal distances."""
+    """Interleave values by copying each to rows and columns at equal distances."""
     output = launch.output_of(operation, operands[0].heights)
     down, across = operation.step
     for phase, value in enumerate(operands):
@@ -104,8 +104,8 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
 
 
 def _permute_pixels(target, pixels, operation: ReshapePixels):
-    """Permute pixels [channels, images, pixels] into [channels, images, rows, columns]; two engines copy half of each
-    image each."""
+    """Permute pixels [channels, images, pixels] into [channels, images, rows, columns]; two engines each copy half of
+    each image."""
     split = operation.split
     shape = tuple(split[axis] for axis in operation.order)
     rows = next((count for count in range(1, len(shape)) if math.prod(shape[:count]) == operation.rows), 0)

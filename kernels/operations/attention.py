@@ -1,11 +1,11 @@
-"""Attention of a launch: the products of queries and keys, and of weights and values, head by head.
+"""Attention in a launch: the products of queries and keys, and of weights and values, head by head.
 
-The scores of up to 128 queries lie on the partitions, all keys along the free axis, so that the softmax is one maximum,
-one exponential and one sum of rows. The second product contracts over keys, so the Tensor Engine transposes the weights
-to put keys on the partitions. Its output has the layout of every other value: channels on the partitions, tokens along
-the free axis.
+The scores of up to 128 queries are on the partitions and all keys along the free axis, so that the softmax requires one
+maximum, one exponential and one sum per row. The second product contracts over keys, so the Tensor Engine transposes
+the weights to move keys to the partitions. Its output has the layout of every other value: channels on the partitions
+and tokens along the free axis.
 
-    for image, block of queries, unit (a sequence and a head), several at a time where keys are few:
+    for image, block of queries, unit (a sequence and a head), several together if there are few keys:
         for tile of queries:
             scores[q, unit, k] = queries[d, q]^T keys[d, k]                 # PSUM
             weights[q, unit, k] = exp(scale * scores - largest) / sum       # SBUF
@@ -15,8 +15,8 @@ the free axis.
 
 | tile | shape | bounds |
 |---|---|---|
-| scores | [queries, units, keys] | 128 queries; a bank of PSUM, 512 keys; more are copied to SBUF |
-| weights, turned | [queries, units, keys], [keys, key tile, units, queries] | of the dtype of the values |
+| scores | [queries, units, keys] | 128 queries; a PSUM bank, 512 keys; more keys are copied to SBUF |
+| weights, turned | [queries, units, keys], [keys, key tile, units, queries] | in the dtype of the values |
 | turned values | [keys, key tile, heads of a tile, channels] | zeros in the columns of other heads |
 | sums | [channels, sequences, queries] | a bank: 512 queries |
 """
@@ -46,16 +46,16 @@ from .attention_bias import Bias, Unit
 from .attention_operands import Tokens, head_pieces
 from .attention_values import TurnedValues
 
-GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies others
-FEW_KEYS = PARTITIONS  # below which one instruction computes the softmax of several heads
-BANKS_OF_SCORES = 2  # score tiles in PSUM awaiting their exponentials; further ones wait in SBUF
+GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies other groups
+FEW_KEYS = PARTITIONS  # below this number of keys, one instruction computes the softmax of several heads
+BANKS_OF_SCORES = 2  # score tiles that wait in PSUM for their exponentials; additional tiles wait in SBUF
 
 
 def attend(launch, number, operation: Attention, operands):
-    """Compute softmax(scale * queries^T keys + bias) values."""
+    """Compute softmax(scale * queries^T keys + bias), times the values."""
     output = launch.output_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
     work = _Work(launch, operation, operands, output, Bias(launch, operation))
-    waiting: list[Any] = []  # second halves, delayed behind the first halves of later groups
+    waiting: list[Any] = []  # second halves, delayed until after the first halves of later groups
     for image in range(output.images):
         for finish in _Image(work, image).halves():
             waiting.append(finish)
@@ -67,7 +67,7 @@ def attend(launch, number, operation: Attention, operands):
 
 
 def _of_whole_words(parts, dtype):
-    """Return tiles of even sizes for 16-bit transposes; an odd tile is extended by one at its start or end."""
+    """Extend odd tiles by one element, at their start or end, because 16-bit transposes require even sizes."""
     if itemsize(dtype) == 4 or len(parts) == 1:
         return parts
     even = []
@@ -80,8 +80,8 @@ def _of_whole_words(parts, dtype):
 
 @dataclass(frozen=True)
 class _Work:
-    """Attention over all images of a pass. `masks`: for each unaligned piece, a column with ones on its partitions;
-    keyed by its first and last partition and the tile's."""
+    """The attention over all images of a pass. `masks` contains, for each unaligned piece, a column with ones on its
+    partitions; the keys are the first and the end partition of the piece, and the number of partitions of the tile."""
 
     launch: Any
     operation: Attention
@@ -92,7 +92,7 @@ class _Work:
 
 
 class _Image:
-    """Attention of one image."""
+    """The attention of one image."""
 
     def __init__(self, work: _Work, image) -> None:
         launch, operation, output = work.launch, work.operation, work.output
@@ -111,13 +111,13 @@ class _Image:
         self._out_heads = head_pieces([tile.shape[0] for tile in output.tiles], operation.heads)
         self._key_tiles = tiles(self._keys.count, PARTITIONS)
         self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
-        self._sums: dict[int, nl.NkiTensor] = {}  # by output tile, for the current sequences
+        self._sums: dict[int, nl.NkiTensor] = {}  # for each output tile, for the current sequences
         self._turn = 0
         self._result = self._open_result()
 
     def halves(self):
-        """Compute the attention weights of a block of queries, some units at a time, and yield them as operands for the
-        values."""
+        """Compute the attention weights of a block of queries for some units together, and yield functions that
+        multiply the values by these weights."""
         each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
         count = each if self._keys.count < FEW_KEYS else min(each, 2)
         groups = self._groups(max(1, count))
@@ -130,7 +130,7 @@ class _Image:
                 yield partial(self._multiply_values, own, block, (parts, weights), is_last)
 
     def _groups(self, most):
-        """Return groups of at most `most` units: all heads of some sequences, or some heads of one."""
+        """Return groups of at most `most` units: all heads of some sequences, or some heads of one sequence."""
         heads = self._operation.heads
         if most >= heads:
             return [
@@ -155,14 +155,14 @@ class _Image:
             self._put_result()
 
     def _block(self):
-        """Return how many queries have their transposed weights in SBUF at a time: one bank of sums, or fewer if there
-        are many keys."""
+        """Return the number of queries whose transposed weights are in SBUF together: one bank of sums, or fewer if
+        there are many keys."""
         most = nl.tile_size.psum_bank_fmax
         wide = len(self._key_tiles) * itemsize(self._launch.dtype)
         return max(PARTITIONS, min(most, 32 * 1024 // wide // PARTITIONS * PARTITIONS))
 
     def _turn_over(self, dst, weights, keys: Tile):
-        """Transpose weights [queries, units, keys] of a tile of keys: [keys, units, queries]."""
+        """Transpose weights [queries, units, keys] for a tile of keys: [keys, units, queries]."""
         wide, units, _ = weights.shape
         dtype = transposed_dtype(self._launch.dtype)
         most = nl.tile_size.psum_bank_fmax * 4 // itemsize(dtype) // wide
@@ -214,7 +214,7 @@ class _Image:
             nisa.activation(dst=dst, op=nl.copy, data=bank, scale=self._operation.scale)
 
     def _exponentials_of_units(self, units, queries: Tile, weights, sums):
-        """Compute the exponentials of several units and their sums, with one instruction for all units."""
+        """Compute the exponentials of several units, and their sums, with each instruction covering all units."""
         shape = (queries.size, len(units), self._keys.count)
         scores = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
         for n, unit in enumerate(units):
@@ -233,7 +233,7 @@ class _Image:
         nisa.tensor_reduce(dst=sums, op=nl.add, data=weights, axis=2, keepdims=True)
 
     def _exponentials(self, units, queries: Tile, weights, sums):
-        """Compute exponentials and their sums, unit by unit: the largest score is the bias of an activation."""
+        """Compute the exponentials and their sums unit by unit; the largest score is the bias of the activation."""
         blocks = even_tiles(self._keys.count, nl.tile_size.psum_bank_fmax)
         scale = self._operation.scale if self._bias.is_empty else 1.0
         extreme = nl.maximum if scale >= 0 else nl.minimum
@@ -262,7 +262,7 @@ class _Image:
         nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=2, keepdims=True)
 
     def _scores(self, units, queries: Tile, blocks):
-        """Return the scores [queries, units, keys] of each block of keys: in PSUM, or in SBUF with their bias."""
+        """Return the scores [queries, units, keys] of each block of keys: in PSUM, or in SBUF with the bias added."""
         scores = []
         in_sbuf = len(blocks) > BANKS_OF_SCORES or not self._bias.is_empty
         for block in blocks:
@@ -282,13 +282,13 @@ class _Image:
         return scores
 
     def _add_bias(self, dst, scores, bias):
-        """dst = scale * scores + bias."""
+        """Compute dst = scale * scores + bias."""
         nisa.scalar_tensor_tensor(
             dst=dst, data=scores, op0=nl.multiply, operand0=self._operation.scale, op1=nl.add, operand1=bias
         )
 
     def _multiply(self, dst, unit: Unit, queries: Tile, keys: Tile):
-        """dst [queries, keys] = the product of a head's queries and keys."""
+        """Compute dst [queries, keys], the product of a head's queries and keys."""
         pieces = self._heads[unit.head]
         for n, piece in enumerate(pieces):
             left = self._queries.of_piece(piece, unit.row)
@@ -320,7 +320,7 @@ class _Image:
                 self._store(piece.tile, unit.row - place, block)
 
     def _store(self, tile, row, block: Tile):
-        """Copy the sums of an output tile, for a block of queries or for several sequences, to the output."""
+        """Copy the sums of an output tile to the output, for a block of queries or for several sequences."""
         sums = self._sums[tile][0 : self._output.tiles[tile].shape[0]]
         count = min(
             block.size, self._operation.rows * self._operation.columns if self._rows == 1 else self._operation.columns
@@ -332,7 +332,7 @@ class _Image:
             self._evict(self._result[tile][:, block.start : block.start + count], sums[:, 0, 0:count])
 
     def _open_result(self):
-        """Return the target of each output tile: the output buffer, or a temporary tile without its margin."""
+        """Return the target of each output tile: the output buffer, or a temporary tile without a margin."""
         inside = [self._output.inside(t)[:, self._image] for t in range(len(self._output.tiles))]
         if self._operation.by_rows:
             return inside
@@ -344,7 +344,7 @@ class _Image:
         return [sbuf_tile((tile.shape[0], tokens), tile.dtype) for tile in inside]
 
     def _put_result(self):
-        """Copy results in temporary tiles to the output buffer."""
+        """Copy the results from temporary tiles to the output buffer."""
         if self._operation.by_rows or self._operation.rows == 1:
             return
         if self._operation.margin == NO_SIDES and set(self._output.margins) == {NO_SIDES}:

@@ -1,4 +1,4 @@
-"""The bias of attention: relative positions and masks, [heads, sequences, queries, keys] in HBM, a tile at a time."""
+"""The bias of attention: relative positions and masks, [heads, sequences, queries, keys] in HBM, loaded by tile."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ import nki.language as nl
 from ..attention_operation import Attention
 from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile
 
-KEPT_BYTES = 24 * 1024  # bytes of a partition up to which the whole bias stays in SBUF for the next image
+KEPT_BYTES = 24 * 1024  # up to this many bytes per partition, the whole bias stays in SBUF for the next image
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A head of a sequence."""
+    """One head of one sequence."""
 
     row: int
     head: int
 
 
 class Bias:
-    """The bias in HBM, and its tiles cached in SBUF: [queries, keys], float32, for each head and sequence."""
+    """The bias in HBM, with its tiles cached in SBUF: [queries, keys], float32, for each head and sequence."""
 
     def __init__(self, launch, operation: Attention) -> None:
         self._launch, self._operation = launch, operation
@@ -32,11 +32,11 @@ class Bias:
 
     @property
     def is_empty(self):
-        """True if there is none."""
+        """True if there is no bias."""
         return not self._operation.bias_shape
 
     def tile(self, unit: Unit, queries: Tile):
-        """Return the bias of a tile of queries: [queries, keys], of the dtype of the launch."""
+        """Return the bias of a tile of queries: [queries, keys], in the dtype of the launch."""
         heads, rows, count, keys = self.shape
         key = unit.head % heads, unit.row % rows, queries.start
         if key in self._kept:
@@ -53,7 +53,7 @@ class Bias:
         return tile
 
     def tile_of_units(self, units, queries: Tile):
-        """Load the bias of a tile of queries for consecutive heads, or for all heads of several sequences, by one DMA:
+        """Load the bias of a tile of queries, for adjacent heads or for all heads of several sequences, with one DMA:
         [queries, units, keys]."""
         heads, rows, count, keys = self.shape
         key = units[0].head, len(units), units[0].row % rows, queries.start
@@ -72,7 +72,7 @@ class Bias:
         part = own[:, start : start + sequences, queries.start : queries.start + some].permute((2, 1, 0, 3))
         if sequences * own.shape[0] == len(units):
             copy_by_hardware(dst=tile[0:some].reshape_dim(1, (sequences, own.shape[0])), src=part)
-        else:  # the same for all sequences, or heads
+        else:  # the bias is the same for all sequences, or for all heads
             alike = sbuf_tile((queries.size, sequences, own.shape[0], keys), self._launch.dtype)
             copy_by_hardware(dst=alike[0:some], src=part)
             wide = (last.row - first.row + 1, len(units) // (last.row - first.row + 1))

@@ -1,4 +1,4 @@
-"""The operands of attention: which partitions a head is on, and the tokens of an image along the free axis."""
+"""The operands of attention: the partitions of each head, and the tokens of an image along the free axis."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ import nki.language as nl
 from ..program import NO_SIDES
 from ..tiling.tiles import itemsize, sbuf_tile
 
-QUADRANT = 32  # partitions that operands begin at multiples of
-MASKED_BYTES = 20 * 1024  # bytes of a partition up to which zero-padded queries stay for the next tile of queries
+QUADRANT = 32  # operands begin at partitions that are multiples of this
+MASKED_BYTES = 20 * 1024  # up to this many bytes per partition, zero-padded queries stay for the next tile of queries
 
 
 @dataclass(frozen=True)
 class Piece:
     """Partitions [first, end) of a tile of channels that belong to one head.
 
-    `size`: partitions of the tile.
+    `size` is the number of partitions of the tile.
     """
 
     head: int
@@ -29,20 +29,20 @@ class Piece:
 
     @property
     def is_aligned(self):
-        """True if operands can begin at the piece: engines start at 0, at 64 for up to 64, at 32 or 96 for up to 32."""
+        """True if operands can begin at the piece: at 0, at 64 with up to 64, at 32 or 96 with up to 32 partitions."""
         count = self.end - self.first
         most = {0: self.size, QUADRANT: QUADRANT, 2 * QUADRANT: 2 * QUADRANT, 3 * QUADRANT: QUADRANT}
         return count <= most.get(self.first, 0)
 
     @property
     def rows(self):
-        """The partitions that are multiplied: the piece's own if it is aligned, otherwise the whole tile with zeros
-        elsewhere."""
+        """The partitions that are multiplied: only those of the piece if it is aligned, otherwise the whole tile with
+        zeros on all other partitions."""
         return slice(self.first, self.end) if self.is_aligned else slice(0, self.size)
 
 
 def head_pieces(heights, heads):
-    """Return the pieces of each head, for channels in tiles of the given heights."""
+    """Return the pieces of each head, given the number of channels of each tile."""
     each = sum(heights) // heads
     found: list[list[Piece]] = [[] for _ in range(heads)]
     start = 0
@@ -57,10 +57,10 @@ def head_pieces(heights, heads):
 
 
 class Tokens:
-    """The tokens of an image, or with `by_rows` of one row: [channels, tokens] for each tile.
+    """The tokens of an image, or of one row if `by_rows`: [channels, tokens] for each tile.
 
-    `is_padded`: a single 16-bit token is padded with zeros to be a valid stationary operand. `masks`: of the pieces,
-    shared by all images.
+    If `is_padded`, a single 16-bit token is padded with a zero token to form a valid stationary operand. `masks`
+    contains the masks of the pieces, shared by all images.
     """
 
     def __init__(self, value, image, by_rows, is_padded=False, masks=None) -> None:
@@ -91,7 +91,7 @@ class Tokens:
         return self._copied[t]
 
     def of_piece(self, piece: Piece, row):
-        """Return the partitions of a piece; if it is not aligned, all of its tile with zeros in place of others."""
+        """Return the partitions of a piece, or its whole tile with zeros on all other partitions if not aligned."""
         tokens = self.of_tile(piece.tile, row)
         if piece.is_aligned:
             return tokens[piece.rows]
@@ -121,7 +121,7 @@ class Tokens:
 
 
 def _mask(piece: Piece):
-    """Return a column [partitions, 1], float32: ones on the partitions of a piece, zeros on the others."""
+    """Return a float32 column [partitions, 1] with ones on the partitions of a piece and zeros on the others."""
     column = nl.ndarray((piece.size, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=column, value=1.0, engine=nisa.engine.gpsimd)
     bounds = ((nl.greater_equal, -piece.first), (nl.less_equal, 1 - piece.end))

@@ -1,4 +1,4 @@
-"""The values of attention with keys on the partitions, since the second product contracts over keys."""
+"""The values of attention, transposed so that keys are on the partitions: the second product contracts over keys."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -6,12 +6,12 @@ import nki.language as nl
 from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
 from .attention_operands import Piece, Tokens, head_pieces
 
-KEPT_BYTES = 32 * 1024  # bytes of a partition up to which transposed values stay for the next queries
+KEPT_BYTES = 32 * 1024  # up to this many bytes per partition, transposed values are kept for the next queries
 
 
 class TurnedValues:
-    """Values of an image: [keys, channels] of each head, with zeros in the columns of a tile's other heads, so that the
-    products of all heads of a tile add up to the whole tile."""
+    """The values of an image, [keys, channels] for each head, with zeros in the columns of the tile's other heads, so
+    that the products of all heads of a tile add up to the whole tile."""
 
     def __init__(self, launch, tokens: Tokens, heads, key_tiles) -> None:
         self._launch, self._tokens, self._key_tiles = launch, tokens, key_tiles
@@ -34,7 +34,7 @@ class TurnedValues:
         return self._made[key][0 : keys.size, keys.index, piece.head - self._pieces[piece.tile][0].head]
 
     def _turned(self, t, row):
-        """Return [keys, key tile, heads, channels] of a tile of channels."""
+        """Return the values of a tile of channels as [keys, key tile, heads, channels]."""
         pieces, size = self._pieces[t], self._tokens.heights[t]
         wide = several_columns(size, self._launch.dtype)
         turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(pieces), wide), self._launch.dtype)
@@ -60,7 +60,7 @@ class TurnedValues:
         return turned
 
     def _of_whole_words(self, tokens):
-        """Return tokens, with one more channel of zeros for an odd number: transposes write whole words of PSUM."""
+        """Return tokens, with a zero channel appended if their number is odd: transposes write whole words of PSUM."""
         channels, count = tokens.shape
         wide = whole_words(channels, self._launch.dtype)
         if wide == channels:

@@ -1,17 +1,17 @@
-"""The scores of one picture with classes on the partitions, 128 of them a column, and the first of the largest.
+"""The scores of one picture with classes on the partitions, 128 per column, and the first class with the largest score.
 
-A single picture makes a poor stationary operand: each matmul would stream up to 512 weights for one row of the array,
-and all later instructions would use one partition. Here the weights are stationary:
+A single picture is inefficient as a stationary operand: each matmul would stream up to 512 weights through one row of
+the array, and all later instructions would use one partition. In this module, the weights are stationary:
 
     for tile of up to 128 classes:
         logits[:, tile] = weights[:, tile] @ picture + bias         # a matmul of one column for each tile of inputs
-    largest of each partition, and its class
-    transpose both to rows; the first of the classes with the largest score
+    find the largest score of each partition, and its class
+    transpose both to rows; find the first of the classes with the largest score
 
 | tile | shape | bounds |
 |---|---|---|
-| weights | [inputs, steps, classes] | 128 inputs, 128 classes of a matmul |
-| logits | [classes, tiles of classes] | float32, 128 classes a column |
+| weights | [inputs, steps, classes] | 128 inputs and 128 classes per matmul |
+| logits | [classes, tiles of classes] | float32, 128 classes per column |
 """
 
 import nki.isa as nisa
@@ -21,20 +21,20 @@ from ..argmax import SEARCH_WIDTH
 from ..program import DenseHead
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, evict, sbuf_tile, several_columns, tiles
 
-BEYOND = float(1 << 24)  # larger than any class number, also after rounding
+BEYOND = float(1 << 24)  # larger than any class number, even after rounding
 
 
 def compute_column_scores(launch, number, operation: DenseHead, value, multiplied):
-    """Compute the scores of one picture and the first class with the largest score, into HBM.
+    """Compute the scores of one picture and the first class with the largest score, and store them to HBM.
 
-    `multiplied`: the steps of the filter, and of each input tile the weights [partitions, steps, classes].
+    `multiplied` contains the steps of the filter, and the weights [partitions, steps, classes] of each input tile.
     """
     assert value.images == value.packed == 1, (
         f"{operation.name}: scores by columns are of one picture, got {value.images} images of {value.packed}"
     )
     parts = tiles(operation.channels, PARTITIONS)
     count = len(parts)
-    constants = launch.constants(PARTITIONS, operation.bias, count + 1)  # a column each of biases, then the partitions
+    constants = launch.constants(PARTITIONS, operation.bias, count + 1)  # bias columns, then the partition numbers
     sums = nl.ndarray((PARTITIONS, count), dtype=nl.float32, buffer=nl.psum)
     logits = nl.ndarray((PARTITIONS, max(SEARCH_WIDTH, count)), dtype=nl.float32, buffer=nl.sbuf)
     for part in parts:
@@ -49,8 +49,8 @@ def compute_column_scores(launch, number, operation: DenseHead, value, multiplie
 
 
 def _add_column(logits, sums, other, part, count):
-    """Compute a column of logits. In the last column, partitions without a class are copies of the first column, which
-    wins ties."""
+    """Compute a column of logits. In the last column, partitions without a class contain copies of the first column,
+    which is preferred among equal values."""
     column, here = slice(part.index, part.index + 1), slice(0, part.size)
     if part.index == count - 1:
         first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
@@ -65,7 +65,7 @@ def _multiply_column(sums, value, multiplied, part, dtype):
         top, left = value.margins[t][0], value.margins[t][1]
         for s, step in enumerate(steps):
             stationary = unit[:, s, part.start : part.end]
-            if several_columns(part.size, dtype) > part.size:  # a single column, twice
+            if several_columns(part.size, dtype) > part.size:  # duplicate a single column
                 stationary = stationary.broadcast(1, 2)
             nisa.nc_matmul(
                 dst=sums[0 : stationary.shape[1]],
@@ -76,10 +76,10 @@ def _multiply_column(sums, value, multiplied, part, dtype):
 
 
 def _find_first_of_largest(found, logits, partitions, last):
-    """Find the class of the largest logit in [partitions, columns], int32 [1, 1]; of equals, the first.
+    """Find the class of the largest logit in [partitions, columns], int32 [1, 1]; of equal logits, the first.
 
-    Class c is in partition c % 128 of column c // 128. `partitions`: their numbers in float32, [partitions, 1]. `last`:
-    the last class.
+    Class c is in partition c % 128 of column c // 128. `partitions` contains the partition numbers in float32,
+    [partitions, 1]. `last` is the last class.
     """
     values = nl.ndarray((PARTITIONS, SEARCH_WIDTH), dtype=nl.float32, buffer=nl.sbuf)
     columns = nl.ndarray((PARTITIONS, SEARCH_WIDTH), dtype=nl.uint32, buffer=nl.sbuf)
@@ -103,7 +103,7 @@ def _find_first_of_largest(found, logits, partitions, last):
     behind = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=behind, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
     left = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(  # NaN compares unequal to everything; clamp to the last class
+    nisa.scalar_tensor_tensor(  # NaN compares unequal to everything, so the result is clamped to the last class
         dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=behind
     )
     nisa.tensor_reduce(dst=found, op=nl.minimum, data=left, axis=1)

@@ -1,16 +1,16 @@
-"""A convolution of a launch: from SBUF or HBM to SBUF or HBM.
+"""A convolution in a launch: from SBUF or HBM to SBUF or HBM.
 
 for group of rows or images:
     for tile of outputs:                    # up to 128 channels of some of the packed images
-        result = a region of the output buffer, or a tile that goes to HBM
+        result = a region of the output buffer, or a tile that is stored to HBM
         convolve_tile(result, weights, inputs)
-copy the result down the partitions, if the next operation reads copies
+copy the result to later partitions, if the next operation reads copies
 
 | tile | shape | bounds |
 |---|---|---|
 | inputs | [taps and channels, images, rows, columns] | 128 partitions; two groups in SBUF |
 | weights | [taps and channels, steps, output channels] | 128 output channels |
-| result | [output channels, images, rows, columns] | a PSUM bank of pixels at a time |
+| result | [output channels, images, rows, columns] | one PSUM bank of pixels per piece |
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ from .value import copy_down
 
 
 def plan_convolution(operation: Convolution, value, item_bytes):
-    """Return the tiling of a convolution."""
+    """Return the plan of a convolution."""
     order = operation.output_order(value.packed)
     pool_size = operation.pool_size
     problem = Problem(
@@ -62,7 +62,7 @@ def plan_convolution(operation: Convolution, value, item_bytes):
 
 
 def convolve(launch, number, operation: Convolution, operands):
-    """Run a convolution; its second operand, if any, is added to the sums."""
+    """Run a convolution; its second operand, if present, is added to the sums."""
     if operation.form.rows > 1:
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
@@ -73,7 +73,7 @@ def convolve(launch, number, operation: Convolution, operands):
 
 
 def _convolve_tiles(launch, number, operation, operands, plan):
-    """Run a convolution, one tile of output channels after the other."""
+    """Run a convolution, processing the tiles of output channels sequentially."""
     value = operands[0]
     weights = launch.weights_of(operation, plan)
     out_tiles = plan.weights.out_tiles
@@ -95,13 +95,13 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             first = group.image * order.phases + phase
             own_rows = ceil_div(operation.rows * operation.pool_size - row, order.rows)
             filled = _filled(group, ceil_div(out.images - first, order.phases), own_rows)
-            if filled is None:  # the group has no pictures or rows here
+            if filled is None:  # the group contains no pictures or rows for this tile
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = WriteRegion(place.buffer, (row, 0), (order.rows, 1))
             down, (step, _) = place.first[0] + place.step[0] * row, place.step
             target = replace(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
-            at = place.tile + part  # of the room's tiles
+            at = place.tile + part  # index among the tiles of the buffer
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if out.hbm is None:
                 whole = out.in_phases(at) if out.column_phases > 1 else out.inside(at)
@@ -121,7 +121,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             end = replace(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             if index == len(plan.groups) - 1 and not operation.weights.are_resident:
-                weights.units[out_tile.index] = {}  # the simulator keeps referenced tiles
+                weights.units[out_tile.index] = {}  # drop the reference, or the simulator keeps the tiles
             turn += len(pieces)
             warm = None
             if out.hbm is not None:
@@ -134,7 +134,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
 
 
 def _epilogues(launch, operation, plan, order, reads, out):
-    """Return the constants for the outputs of each write region's parts."""
+    """Return the epilogue of each part of the region that the outputs are written to."""
     ends: list[Epilogue] = []
     for out_tile in plan.weights.out_tiles:
         part = order.position(out_tile.index, PARTITIONS)[2]
@@ -145,7 +145,7 @@ def _epilogues(launch, operation, plan, order, reads, out):
 
 
 def _epilogue(launch, operation, part, rows, adds_by_matmul):
-    """Return the constants for the `part` of a write region's outputs."""
+    """Return the epilogue of part `part` of the region that the outputs are written to."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
     columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
@@ -164,7 +164,7 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
 
 def _adds_by_matmul(operation, plan, reads, out):
     """True if the Tensor Engine adds the addend to scaled sums: with few matmuls it would otherwise wait for the Vector
-    Engine. One bank of outputs repays making a diagonal matrix."""
+    Engine. Making a diagonal matrix is worthwhile from one bank of outputs on."""
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
     enough = out.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
@@ -172,7 +172,7 @@ def _adds_by_matmul(operation, plan, reads, out):
 
 
 def _inputs(operation, value, plan):
-    """Return the input of a convolution, in the groups of its plan."""
+    """Return the input of a convolution in the groups of its plan."""
     resident = [value.inside(t, operation.padding) for t in range(len(value.tiles))]
     inputs = open_inputs(value.hbm, plan, resident)
     if value.hbm is not None and operation.group_bytes == 0:
@@ -185,22 +185,22 @@ def _inputs(operation, value, plan):
 
 
 def _blanked(operation, group):
-    """Return the rows outside the image within one group of outputs."""
+    """Return the rows outside the image within a group of outputs."""
     groups = operation.row_fold
     is_first, is_last = group.row == 0, group.row + group.rows == operation.rows * operation.pool_size
     return RowFold(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
 
 
 def _filled(group, images, rows):
-    """Return a group with at most `images` images, and rows up to `rows`; None if it is empty."""
+    """Return a group limited to `images` images and to rows below `rows`; None if it is empty."""
     if images < 1 or rows <= group.row:
         return None
     return replace(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))
 
 
 def _window(tile, images, place, group, pool_size):
-    """Return a group's images, rows and columns, pooled, at a place of [channels, images, rows, columns], or of
-    [channels, images, rows, phases, columns of a phase]."""
+    """View the pooled rows and columns of a group's images in a tile, [channels, images, rows, columns] or [channels,
+    images, rows, phases, columns of a phase], into which the operation writes at `place`."""
     (row, column), (row_step, column_step) = place.first, place.step
     rows, columns = group.rows // pool_size, group.columns // pool_size
     top = row + group.row // pool_size * row_step

@@ -1,14 +1,14 @@
-"""Operations that compute each element by itself: sums, products, scales, slopes and activations.
+"""Elementwise operations: sums, products, scales, slopes and activations.
 
     for tile of channels:
         result = activation(first arithmetic second)            # Combine
         result = activation(value * scale + shift)              # Affine
-        result = value, or value * slope below 0                # Slope
+        result = value, or value * slope where value < 0        # Slope
 
 | tile | shape | bounds |
 |---|---|---|
 | result, operands | [channels, images, rows, columns] | 128 channels |
-| constants | [channels, 1], or [channels, pixels] by element | float32 |
+| constants | [channels, 1], or [channels, pixels] if by element | float32 |
 """
 
 import nki.isa as nisa
@@ -18,7 +18,7 @@ from ..activation_functions import activate, slope_below_zero
 from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
 from ..program import Affine, Combine, Slope
 
-MANY_PIXELS = 96  # pixels from which an instruction per image beats one on tensors
+MANY_PIXELS = 96  # from this many pixels on, one instruction per image is faster than one for the whole tensor
 
 
 def combine(launch, number, operation: Combine, operands):
@@ -46,7 +46,7 @@ def scale_and_shift(launch, number, operation: Affine, operands):
 
 
 def slope(launch, number, operation: Slope, operands):
-    """Multiply the numbers below zero by their slopes."""
+    """Multiply negative elements by their slopes."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     for t in range(len(value.tiles)):
@@ -62,7 +62,7 @@ def _numbers(launch, operation, index, data):
 
 
 def _on_all(numbers, data):
-    """Broadcast the constants of a tile over its images and, if they are a column, over pixels."""
+    """Broadcast the constants of a tile over its images and, if they are a column, over its pixels."""
     _, images, rows, columns = data.shape
     if numbers.shape[1] == 1:
         return numbers.expand_dim(2).expand_dim(3).broadcast(1, images).broadcast(2, rows).broadcast(3, columns)
@@ -70,9 +70,9 @@ def _on_all(numbers, data):
 
 
 def _combine_tile(operation, result, a, b):
-    """result = activation(a arithmetic b)."""
+    """Compute result = activation(a arithmetic b)."""
     name, arithmetic = operation.activation.name, operation.arithmetic
-    exact = name in ("identity", "relu")  # relu of a rounded number is the rounded relu
+    exact = name in ("identity", "relu")  # relu and rounding commute
     total = result if exact else nl.ndarray(result.shape, dtype=nl.float32, buffer=nl.sbuf)
     if b.shape == a.shape:
         combine_tiles(total, a, b, arithmetic)

@@ -1,8 +1,8 @@
 """Channel gates, which are convolutions of single pixels: all tiles of channels share one tensor.
 
-For one number per partition, starting an instruction takes longer than executing it. So the sums of all tiles are
-adjacent in one PSUM tile, each completed before the next starts, and bias and activation are applied to all of them at
-once. They stay float32, the dtype of per-partition scalars:
+For one number per partition, issuing an instruction takes longer than executing it. Therefore the sums of all tiles are
+adjacent in one PSUM tile, where each sum is completed before the next one starts, and bias and activation are applied
+to all of them in one instruction each. The gates stay float32, the dtype of per-partition scalars:
 
     sums[:, t] = a matmul for each input tile
     gates = activation(sums + bias)
@@ -21,11 +21,11 @@ from ..program import NO_SIDES
 from ..tiling.tiles import PARTITIONS, sbuf_tile
 from .value import value_in_tiles
 
-MANY_TILES = 4  # tiles of channels from which a one-instruction activation is also applied to all tiles at once
+MANY_TILES = 4  # from this many tiles on, a one-instruction activation is also applied to all tiles together
 
 
 def has_gates(operation, operands, plan):
-    """True if all tiles of a convolution can be computed at once, and that pays."""
+    """True if all tiles of a convolution can be computed together, and doing so is worthwhile."""
     value, tiles = operands[0], plan.weights.out_tiles
     if not operation.is_gate or operation.into is not None or len(operands) > 1 or operation.is_scaled:
         return False
@@ -39,7 +39,7 @@ def has_gates(operation, operands, plan):
 
 
 def convolve_gates(launch, number, operation, value, plan):
-    """Return the value of a convolution, float32."""
+    """Compute the value of a convolution in float32."""
     weights, tiles = launch.weights_of(operation, plan), plan.weights.out_tiles
     count, images = len(tiles), value.images
     sums = _sums(launch, number, operation, value, weights, tiles)

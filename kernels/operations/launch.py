@@ -1,8 +1,8 @@
 """The state of a running program: its values, its constants, and the weights being loaded into SBUF.
 
 Weights are loaded just before their first matmul, unless the program issues the load before an earlier operation. A
-load starts as soon as SBUF has space, so that weights stream in during the preceding operations. Resident weights are
-loaded once per stage.
+load starts as soon as SBUF has space, so that weights are streamed in during the preceding operations. Resident weights
+are loaded once per stage.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .value import Value, allocate_value, join, value_in_hbm
 
 @dataclass
 class LoadedWeights:
-    """The weights of one operation that are loaded so far.
+    """The weights of one operation that have been loaded so far.
 
-    `units`: by output tile and input tile, [partitions, matrices, channels]. `pitches`: elements of a partition from a
-    unit to that of the next input tile, if one load brings both. `next_load`: number of the next load. `ahead`: loads
-    issued early.
+    `units` contains [partitions, matrices, channels] for each output tile and input tile. `pitches` contains the
+    distance in elements of a partition from a unit to the unit of the next input tile, if one load fetches both.
+    `next_load` is the number of the next load, and `ahead` contains the loads that were issued early.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -47,7 +47,7 @@ class LoadedWeights:
     def of_tile(self, tile, early=False):
         """Return the units of an output tile, in the order of the input tiles that it reads.
 
-        `prefetches`: they are the first of a launch.
+        If `early`, they are the first weights of a launch.
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
@@ -75,8 +75,8 @@ def load_weights(load, w, copy, name=""):
 
 
 def make_diagonals(numbers, identity, turn):
-    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1]; by `turn`, GpSimd and
-    the Vector Engine alternate."""
+    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1]; GpSimd and the Vector
+    Engine alternate, depending on `turn`."""
     channels, matrices, _ = numbers.shape
     made = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(
@@ -94,7 +94,7 @@ class Launch:
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self._core = nl.program_id(0)
-        self._shares = 1 if program.alone else nl.num_programs(0)  # of the pictures
+        self._shares = 1 if program.alone else nl.num_programs(0)  # number of shares of the pictures
         self.program = program
         self._operations = program.operations
         self.stages = () if program.alone and self._core > 0 else program.stages
@@ -105,11 +105,11 @@ class Launch:
         self._constants: Any = None
         self._diagonal: Any = None
         self._zeros: Any = None
-        self.loads_early = True  # the first weights beside the input, triggered by the Scalar Engine
+        self.loads_early = True  # True if the Scalar Engine triggers the first weight load, in parallel with the input
         self._warmup_matmuls = dict(program.warmup_matmuls)
         self._resident_weights: dict[WeightsAt, LoadedWeights] = {}
-        self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # by whether they are in 8 bits
-        self._kept: dict[int, Value] = {}  # buffers for the whole batch, and the scores and classes of the last layer
+        self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # True for 8-bit weights
+        self._kept: dict[int, Value] = {}  # buffers for the whole batch, including outputs
         self._inputs = [self._seen(x) for x in inputs]
         self._answers: dict[int, tuple[nl.NkiTensor, ...]] = {}
         self._values: dict[int, Value] = {}
@@ -120,21 +120,21 @@ class Launch:
 
     @property
     def _share(self) -> int:
-        """Index of this core's share."""
+        """The index of this core's share."""
         return self._core if self._shares > 1 else 0
 
     @property
     def images(self) -> int:
-        """Images of the input along the free axis."""
+        """The number of images of the input along the free axis."""
         return self._inputs[0].images
 
     @property
     def is_starting(self) -> bool:
-        """True until constants are first requested."""
+        """True until the constants are requested for the first time."""
         return self._constants is None
 
     def begin_pass(self, first, end, number):
-        """Start pass `number` of a stage, on images [first, end) of the input; drop values kept for earlier passes."""
+        """Start pass `number` of a stage on images [first, end) of the input; discard the values of earlier passes."""
         self._first, self._end, self._pass = first, end, number
         self._values = {buffer: self._of_pass(value) for buffer, value in self._kept.items()}
         for position, value in enumerate(self._inputs):
@@ -143,9 +143,9 @@ class Launch:
             self._resident_weights = {}
 
     def warm_bank(self, number, partitions, columns):
-        """Return a PSUM tile of zeros, at least `columns` columns, for the first sums of operation `number`: the Tensor
-        Engine multiplies zeros while it waits for its operands, as it does at the start for the first loads. None if it
-        does not."""
+        """Return a PSUM tile of zeros, with at least `columns` columns, for the first sums of operation `number`, or
+        None if no warm-up is needed. The Tensor Engine multiplies zeros while it waits for its operands, for example
+        for the first loads of a launch."""
         count, widest = self._warmup_matmuls.get(number, 0), nl.tile_size.psum_bank_fmax
         if not is_throttled() or not (count or self.is_starting):
             return None
@@ -166,19 +166,19 @@ class Launch:
         self._number = number
 
     def label(self, operation):
-        """Return a unique tensor name from which timelines learn the operation that computes the tensor."""
+        """Return a unique tensor name that identifies, in timelines, the operation that computes the tensor."""
         self._named += 1
         return TensorName(f"{operation.name}.{self._named}", self._number, self._pass)
 
     def load_constants(self):
-        """Load all constants by one DMA, unless they are loaded, after the loads that the first matmuls wait for."""
+        """Load all constants with one DMA, unless they are loaded, after the loads that the first matmuls require."""
         if self._constants is None:
             assert self._constants_in_hbm is not None, "network: the program reads constants, and none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
             load_early(self._constants, self._constants_in_hbm)
 
     def load_ahead(self, loads):
-        """Load weights of later operations of the pass."""
+        """Load weights of later operations of the pass in advance."""
         for early in loads:
             operation = self._operations[early.operation]
             weights, load = operation.weights, operation.weights.loads[early.load]
@@ -209,11 +209,11 @@ class Launch:
         self._values[number] = value
 
     def pictures(self):
-        """Return the pictures of the pass."""
+        """Return the number of pictures of the pass."""
         return self._values[LAUNCH_INPUT].pictures
 
     def open_buffer(self, number, buffer):
-        """Return a buffer for the images of the pass: a new one, or its part of a buffer for the whole batch."""
+        """Return a buffer for the images of the pass: a new buffer, or a part of a buffer for the whole batch."""
         if buffer.memory is Memory.OUTPUT:
             return self._of_pass(self._kept[number])
         if not buffer.whole_batch:
@@ -233,15 +233,15 @@ class Launch:
         return buffer.of_rows(first, first + operation.rows)
 
     def answers(self, number, operation):
-        """Return the outputs of an operation in HBM for the pass's pictures: (scores, classes) for `ClassifierHead`,
-        (classes,) for `PixelArgmax`."""
+        """Return the outputs of an operation in HBM for the pictures of the pass: (scores, classes) for
+        `ClassifierHead`, (classes,) for `PixelArgmax`."""
         answers = self._answers[number]
         first = self._first * self.program.packed
         end = min(answers[0].shape[0], self._end * self.program.packed)
         return tuple(each[first:end] for each in answers)
 
     def weights_of(self, operation, plan):
-        """Return the weights of an operation; resident weights are those of an earlier pass."""
+        """Return the weights of an operation; resident weights may have been loaded in an earlier pass."""
         found = self._resident_weights.get(operation.weights)
         if found is not None:
             return found
@@ -265,14 +265,14 @@ class Launch:
         return opened
 
     def identity(self):
-        """Return the identity matrix, loaded once."""
+        """Return the identity matrix, which is loaded only once."""
         if self._diagonal is None:
             self._diagonal = nl.shared_identity_matrix(PARTITIONS, dtype=self.dtype)
         return self._diagonal
 
     def _seen(self, x):
-        """Return this core's images of an input [images, C, H, W] as a value; the previous launch may have left more
-        images than are read."""
+        """Return this core's images of an input [images, C, H, W] as a value; the input may contain more images than
+        are read, if an earlier launch produced it."""
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
         images, each = round_up(pictures, packed), given // self._shares
@@ -319,8 +319,8 @@ class Launch:
 
 
 def stream_of(weights, plan, tile, pitches):
-    """Return the units of an output tile for `convolve_tile`: a stream of that tile only. `pitches`: of the input
-    tiles."""
+    """Return the units of an output tile as a stream of only that tile, for `convolve_tile`. `pitches`: the distances
+    between the input tiles."""
     units = weights.of_tile(tile)
     reads = weights.reads[tile]
     pairs = [(pitches[t] if pitches else 0, weights.pitches[tile].get(t, 0)) for t in reads]

@@ -1,4 +1,4 @@
-"""Loads the input of a launch into SBUF, and stores values to HBM."""
+"""Loading of a launch's input into SBUF, and storing of values to HBM."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -19,8 +19,8 @@ from ..tiling.tiles import (
 )
 from .value import Value, store_value
 
-MOST_AXES = 5  # of an access pattern
-FEW_ROWS = 1  # rows of features up to which a descriptor for each number costs less than transposing them
+MOST_AXES = 5  # maximum number of axes of an access pattern
+FEW_ROWS = 1  # up to this many rows of features, a descriptor per number is cheaper than transposing the rows
 
 
 def load(seen, plan):
@@ -42,7 +42,7 @@ def load_plain(launch, number, operation: Load, operands):
 
 
 def load_tiles(output, value):
-    """Load a value in HBM into the tiles of a room."""
+    """Load a value from HBM into the tiles of a buffer."""
     first = 0
     for t, size in enumerate(value.heights):
         copy_by_hardware(dst=output.inside(t), src=value.hbm[:, first : first + size].permute((1, 0, 2, 3)))
@@ -50,7 +50,7 @@ def load_tiles(output, value):
 
 
 def store(launch, number, operation: Store, operands):
-    """Store a value."""
+    """Store a value to HBM."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     store_value(value, output.hbm)
@@ -61,9 +61,9 @@ def load_taps(launch, number, operation: TapsLoad, operands):
     """Load a small image, stored with its padding, in the layout of the first convolution: (image, filter column,
     channel) on the partitions, followed by copies shifted by rows, one for each filter row.
 
-    There is one DMA per filter row, in which each partition reads one run per image; or one DMA for all filter rows,
-    which also fills the partitions between them. In the first pass the matmuls wait for a single image or half an
-    image.
+    Either there is one DMA per filter row, in which each partition reads one run per image; or there is one DMA for all
+    filter rows, which also fills the partitions between them. In the first pass, the matmuls wait only for a single
+    image or half an image.
     """
     (value,) = operands
     seen = value.hbm
@@ -91,7 +91,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
                 moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
                 if end < run:
                     load_early(own, moved)
-                    launch.loads_early = False  # the filters: first of the other queue
+                    launch.loads_early = False  # so that the filters are first in the other queue
                 else:
                     copy_by_hardware(dst=own, src=moved)
             continue
@@ -117,14 +117,14 @@ def load_taps(launch, number, operation: TapsLoad, operands):
 
 
 def _without_ones(pattern):
-    """Return an access pattern, [step, extent] each, without the extents of one."""
+    """Return an access pattern of [step, extent] pairs without the axes of extent 1."""
     return [each for each in pattern if each[1] > 1]
 
 
 def _load_features(seen):
-    """Return rows of features [images, F], transposed on the Tensor Engine: tiles [up to 128 features, images, 1, 1].
+    """Return rows of features [images, F], transposed by the Tensor Engine: tiles [up to 128 features, images, 1, 1].
 
-    A DMA that put each number on its partition would need a descriptor for each number.
+    A DMA that moved each number to its partition would need a descriptor for each number.
     """
     images, features = seen.shape
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)

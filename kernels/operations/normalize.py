@@ -1,15 +1,15 @@
-"""Operations of a launch that normalise: each pixel over its channels, or groups of channels over an image.
+"""Normalization in a launch: of each pixel over its channels, or of groups of channels over an image.
 
-Images packed along the partitions are groups of channels too: each has its own sums.
+Images packed along the partitions are treated as groups of channels too: each image has separate sums.
 
-    for some pixels of all tiles:
+    for block of pixels across all tiles:
         sums = ones^T @ values, ones^T @ values^2               # PSUM; over the channels of each pixel
         result = (values - mean) / sqrt(variance + epsilon) * scale + shift
 
 | tile | shape | bounds |
 |---|---|---|
 | ones | [channels, channels] | one for each dtype that is summed |
-| values, result | [channels, images, rows, columns] of each tile | pixels of a PSUM bank |
+| values, result | [channels, images, rows, columns] of each tile | as many pixels as fit in a PSUM bank |
 | scale, shift | [channels, 1] | float32 |
 """
 
@@ -26,7 +26,7 @@ from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A norm of a value: the tiles read and written, their channels, and the columns of constants."""
+    """A normalization of a value: the tiles read and written, their channels, and the columns of constants."""
 
     sources: list[nl.NkiTensor]
     targets: list[nl.NkiTensor]
@@ -37,7 +37,7 @@ class _Normalized:
 
 
 def normalize_groups(launch, number, operation: GroupNorm, operands):
-    """Normalise groups of channels over each image."""
+    """Normalize groups of channels over each image."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
@@ -47,7 +47,7 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
 
 
 def normalize_pixels(launch, number, operation: LayerNorm, operands):
-    """Normalise each pixel over its channels, some pixels of all tiles at a time."""
+    """Normalize each pixel over its channels, processing blocks of pixels across all tiles."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
@@ -58,7 +58,7 @@ def normalize_pixels(launch, number, operation: LayerNorm, operands):
 
 
 def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
-    """Divide each channel by the response of those around it, some pixels of all tiles at a time."""
+    """Divide each channel by the response of the surrounding channels, in blocks of pixels across all tiles."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     sizes = value.heights
@@ -100,9 +100,9 @@ def _open(launch, operation, value, output):
 
 
 def _ones(value, parts):
-    """Return the matrices for `layer_norm_tiles`. A single channel uses those of 128, since a single 16-bit column
-    cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine takes four passes for
-    float32 and rounding hardly affects their sum."""
+    """Return the matrices for `layer_norm_tiles`. A single channel uses matrices for 128 channels, since a single
+    16-bit column cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine needs
+    four passes for float32 and rounding hardly affects their sum."""
     is_alone = len(parts) == 1 and parts[0].size > 1
     same = group_matrices(parts, value.channels)[0][0][1] if is_alone else None
     own, ones = value.tiles[0].dtype, []

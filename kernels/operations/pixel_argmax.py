@@ -1,8 +1,8 @@
 """The class of each pixel: the channel with the largest number, found with pixels on the partitions.
 
-    for 128 pixels at a time:
+    for block of 128 pixels:
         numbers[pixels, channels] = channels x pixels, transposed by the Tensor Engine
-        found[pixels] = the first of the largest of each row                            # max8, nc_find_index8
+        found[pixels] = index of the first of the largest numbers of each row           # max8, nc_find_index8
     transpose `found` of several blocks back, and store it in runs of 128
 
 16-bit values are transposed by a matmul with the identity, which is exact: the result in PSUM is float32, so that any
@@ -10,7 +10,7 @@ number of channels fills whole words.
 
 | tile | shape | bounds |
 |---|---|---|
-| numbers | [pixels, packed, blocks, at least 8 channels] | float32; SEARCHED_BYTES of a partition |
+| numbers | [pixels, packed, blocks, at least 8 channels] | float32; SEARCHED_BYTES per partition |
 | found | [pixels, packed, blocks] | transposed to [blocks, pixels] for the store |
 """
 
@@ -50,8 +50,8 @@ def find_pixel_classes(launch, number, operation: PixelArgmax, operands):
 
 
 def _full_blocks(pixels, most):
-    """Return parts of up to `most` blocks of 128 pixels and one of the remaining pixels. A single remaining pixel is
-    extended to two, since a single 16-bit column cannot be a Tensor Engine operand."""
+    """Return parts of up to `most` blocks of 128 pixels, and one part with the remaining pixels. A single remaining
+    pixel is extended to two, since a single 16-bit column cannot be a Tensor Engine operand."""
     whole = pixels // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * most)
     first = whole - 1 if pixels == whole + 1 > 1 else whole
@@ -59,8 +59,8 @@ def _full_blocks(pixels, most):
 
 
 def _reader(value, image):
-    """Return a function that returns [channels, pixels] of each tile for some pixels of an image, from SBUF or loaded
-    from HBM."""
+    """Return a function that returns [channels, pixels] of each tile for some pixels of an image, either from SBUF or
+    loaded from HBM."""
     if value.hbm is None:
         tokens = Tokens(value, image, by_rows=False, is_padded=True)
         return lambda part: [
@@ -85,7 +85,7 @@ def _reader(value, image):
 
 
 def _turn(launch, numbers, value, data):
-    """Transpose tiles [channels, pixels] of an image: numbers [pixels, packed, blocks, at least the channels]."""
+    """Transpose tiles [channels, pixels] of an image into numbers [pixels, packed, blocks, at least the channels]."""
     count, _, blocks, _ = numbers.shape
     first = 0
     for t, size in enumerate(value.heights):
@@ -101,7 +101,7 @@ def _turn(launch, numbers, value, data):
 
 
 def _transpose(launch, dst, data):
-    """Transpose [channels, pixels] into PSUM, float32 [pixels, channels], or two columns of a single 16-bit one."""
+    """Transpose [channels, pixels] into PSUM, float32 [pixels, channels]; a single 16-bit column becomes two."""
     if itemsize(data.dtype) == 4:
         nisa.nc_transpose(dst=dst, data=data, engine=nisa.engine.tensor)
     else:
@@ -110,14 +110,14 @@ def _transpose(launch, dst, data):
 
 
 def _put(numbers, bank, lanes, some, channels):
-    """Store lanes [first, end) of some blocks of pixels in each picture's class map."""
+    """Copy lanes [first, end) of some blocks of pixels from PSUM to the numbers of each picture."""
     first, end = lanes
     for picture in range(first // channels, (end - 1) // channels + 1):
         low, high = max(first, picture * channels), min(end, (picture + 1) * channels)
         evict(
             dst=numbers[:, picture, some.start : some.end, low - picture * channels : high - picture * channels],
             src=bank[:, :, low - first : high - first],
-            turn=1,  # the Vector Engine searches
+            turn=1,  # the Scalar Engine, because the Vector Engine searches
         )
 
 

@@ -1,4 +1,4 @@
-"""Pools, from SBUF to SBUF, some rows at a time.
+"""Pooling from SBUF to SBUF, in bands of rows.
 
     for some images, tile of channels:
         for band of output rows:
@@ -7,7 +7,7 @@
 
 | tile | shape | bounds |
 |---|---|---|
-| part | [channels, images, input rows, columns] | POOL_ELEMENTS of a partition at a time |
+| part | [channels, images, input rows, columns] | POOL_ELEMENTS of a partition per band |
 | result | [channels, images, band, output columns] | 128 channels |
 """
 
@@ -23,7 +23,7 @@ from ..tiling.windows import Window, fill_border, input_span, make_sweep, whole
 
 
 def pool_maxima(launch, number, operation: MaxPool, operands):
-    """Take the maxima of windows."""
+    """Compute the maxima of windows."""
     fill = lowest(launch.dtype)
 
     def fold(target, data, rows, columns, band):
@@ -33,7 +33,7 @@ def pool_maxima(launch, number, operation: MaxPool, operands):
 
 
 def pool_means(launch, number, operation: AveragePool, operands):
-    """Take the means of windows."""
+    """Compute the means of windows."""
 
     def fold(target, data, rows, columns, band):
         if operation.is_sum:
@@ -54,10 +54,10 @@ def _pool(launch, operation, value, fill, fold):
     columns = replace(make_sweep("columns", value.columns, window), phases=value.column_phases)
     across = input_span(columns, whole(columns.outputs), whole(columns.size))
     end = across.size - across.head - across.tail
-    is_apart = value.column_phases > 1  # so that the zero margin is never the maximum
+    is_apart = value.column_phases > 1  # True if the padding is the value's zero margin, which is never the maximum
     tail = input_span(rows, whole(rows.outputs), whole(rows.size)).tail
     around = (top, 0, tail, 0) if is_apart else NO_SIDES
-    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images pooled at a time, while the others are computed
+    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images pooled together, while others are computed
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
@@ -76,7 +76,7 @@ def _pool(launch, operation, value, fill, fold):
 
 
 def _padded(data, rows, columns, fill):
-    """Return a copy of [partitions, images, rows, columns] with the padding of two spans."""
+    """Return a copy of [partitions, images, rows, columns] with the padding that two spans specify."""
     copy = nl.ndarray((*data.shape[:2], rows.size, columns.size), dtype=data.dtype, buffer=nl.sbuf)
     fill_border(copy, rows, columns, fill)
     bottom, right = rows.size - rows.tail, columns.size - columns.tail

@@ -1,9 +1,9 @@
-"""A depthwise convolution in groups of rows: by matrices of several rows of few channels (convolution/row_blocks.py).
+"""A depthwise convolution in groups of rows, with matrices of several rows of few channels (convolution/row_blocks.py).
 
 for tile of 64 or 32 channels:
     grouped = rows of a group stacked along the partitions                     # copies, one tile ahead
     sums = a matmul for each step of groups and each filter column             # convolve_tile
-    result = rows of a group side by side again                                # copies
+    result = rows of each group, adjacent again                                # copies
 
 | tile | shape | bounds |
 |---|---|---|
@@ -27,7 +27,7 @@ from .launch import stream_of
 from .problems import filters_of, finish_of, images_of
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd makes one copy out of this many, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd makes one of this many copies, since it is about this many times slower
 
 
 def convolve_row_blocks(launch, number, operation: Convolution, operands):
@@ -73,7 +73,7 @@ def _gather(launch, value, operation, geometry, block):
     data = value.inside(block.tile, operation.padding)[block.first : block.first + block.size]
     shape = (PARTITIONS, value.images, geometry.in_groups, data.shape[3])
     tile = sbuf_tile(shape, launch.dtype, name=launch.label(operation))
-    if block.size < geometry.channels:  # their filter taps are zero, but the operand must not be NaN
+    if block.size < geometry.channels:  # the taps of missing channels are zero, but the operand must not be NaN
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
     for row in range(geometry.rows):
         first = row * geometry.channels
@@ -91,7 +91,7 @@ def _gather(launch, value, operation, geometry, block):
 
 
 def _scatter(output, place, result, operation, geometry, block):
-    """Copy the rows of groups to the channels of a block in a room."""
+    """Copy the rows of groups to the channels of a block in a buffer."""
     whole = output.inside(block.tile)[block.first : block.first + block.size]
     (top, left), (down, across) = place.first, place.step
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
@@ -109,5 +109,5 @@ def _scatter(output, place, result, operation, geometry, block):
 
 
 def _engine(row):
-    """Return the engine of copy number `turn`."""
+    """Return the engine that copies row number `row` of a group."""
     return nisa.engine.gpsimd if row % GPSIMD_TURN == GPSIMD_TURN - 1 else nisa.engine.vector

@@ -1,8 +1,8 @@
-"""Values whose rows are in groups of F on the partitions: [F C, images, groups, columns].
+"""Values whose rows are in groups of F along the partitions: [F C, images, groups, columns].
 
-Group r of a value of offset o holds the rows from F r - o on of the image, the first on partitions [0, C), the next on
-[C, 2 C) and so on. Convolutions of such values are ordinary convolutions. This file has the exceptions: rows outside
-the image, and pools of groups of two.
+Group r of a value with offset o contains the image rows from F r - o on, the first on partitions [0, C), the next on
+[C, 2 C) and so on. Convolutions of such values are ordinary convolutions. This module implements the exceptions: rows
+outside the image, and pooling over groups of two rows.
 """
 
 from dataclasses import replace
@@ -14,19 +14,19 @@ from ..program import RowFold, RowFoldPool
 from ..tiling.tiles import even_tiles
 from ..tiling.windows import Window, fold_columns, make_sweep
 
-BAND_ELEMENTS = 1024  # elements of a partition pooled at a time: about 1.1 us
+BAND_ELEMENTS = 1024  # elements of a partition pooled per band: about 1.1 us
 
 
 def blank_rows(groups: RowFold, value):
-    """Set the rows of the first and of the last group that are above and below the image to zero."""
+    """Set the rows of the first and of the last group that are outside the image to zero."""
     if value.hbm is None and groups.above + groups.below > 0:
         for t, height in enumerate(value.heights):
             blank_tile(groups, value.inside(t), height // groups.count, value.rows)
 
 
 def blank_tile(groups: RowFold, tile, each, rows):
-    """Zero the rows of a tile [channels, images, groups, columns] that are outside the image. `rows`: groups in the
-    tile; `each`: channels of a row of a group."""
+    """Zero the rows of a tile [channels, images, groups, columns] that are outside the image. `rows` is the number of
+    groups in the tile, and `each` the number of channels of a row of a group."""
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
     for row in range(groups.count - groups.below, groups.count):
@@ -35,9 +35,9 @@ def blank_tile(groups: RowFold, tile, each, rows):
 
 
 def pool_row_fold(launch, number, operation: RowFoldPool, operands):
-    """Take maxima of windows with a row stride of 2, a few rows at a time, while the next rows are computed.
+    """Compute maxima of windows with a row stride of 2, in bands of a few rows, while the next rows are computed.
 
-    The numbers are 0 or more, so that zeros around them are never a maximum.
+    The numbers are nonnegative, so zeros around them are never the maximum.
     """
     (value,) = operands
     output = launch.output_of(operation, [operation.channels])
@@ -55,16 +55,16 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
 
 
 def _pool_band(operation, result, data, sweep, band):
-    """Pool a band of the rows, or groups of rows, of the result; `sweep`: of the window over the columns."""
+    """Pool a band of the rows, or of the row groups, of the result; `sweep`: the window's sweep over the columns."""
     start, offset = operation.start, operation.offset
     each = 1 if offset < 0 else 2
     before = start // 2 + operation.padding[0]
-    top = max(0, before + each * band.start - max(0, offset))  # of the groups that the windows reach
+    top = max(0, before + each * band.start - max(0, offset))  # first of the groups that the windows read
     bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
     folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, sweep.outputs, data.dtype)
     half = data.shape[0] // 2
-    # Both operands of the Vector Engine must start at the same partition, so the second rows are copied next to the
-    # first.
+    # Both operands of the Vector Engine must start at the same partition, so the second rows are copied to the
+    # partitions of the first rows.
     seconds = nl.ndarray((half, *folded.shape[1:]), dtype=data.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=seconds, src=folded[half : 2 * half])
     halves = (folded[0:half], seconds)
@@ -73,7 +73,7 @@ def _pool_band(operation, result, data, sweep, band):
         return
     for second in range(2):
         blank = operation.row_fold.above if second == 0 else 0
-        first = max(band.start, blank)  # group whose row of that half is the first in the image
+        first = max(band.start, blank)  # first group whose row in this half is inside the image
         row = 2 * first - offset + second
         count = min(band.end - first, (operation.image_rows - row + 1) // 2)
         if count > 0:

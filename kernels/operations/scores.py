@@ -1,6 +1,6 @@
-"""The last layer of a network: scores with images on the partitions, and the index of the largest.
+"""The last layer of a network: scores with images on the partitions, and the index of the largest score.
 
-    for part of up to some blocks of 128 images:
+    for part of several blocks of 128 images:
         for block:
             sums[image, class] = images^T @ weights             # PSUM; a matmul for each tile of inputs
             logits[image, block, class] = sums + bias           # SBUF
@@ -10,7 +10,7 @@
 | tile | shape | bounds |
 |---|---|---|
 | sums | [images, classes] | 128 images; a PSUM bank of classes |
-| logits, scores | [images, blocks, at least 8 classes] | float32 logits; scores of the launch's dtype |
+| logits, scores | [images, blocks, at least 8 classes] | float32 logits; scores in the launch's dtype |
 | classes | [images, blocks] | int32 |
 """
 
@@ -43,7 +43,7 @@ from .value import Value, stored_value
 
 def compute_scores(launch, number, operation: DenseHead, operands):
     """Compute scores [images, classes], with softmax or log-softmax if requested, and the first class with the largest
-    score, into HBM."""
+    score, and store them to HBM."""
     (value,) = operands
     outputs = operation.channels * value.packed
     problem = Problem(
@@ -67,7 +67,7 @@ def compute_scores(launch, number, operation: DenseHead, operands):
 
 
 def _loaded(value, plan):
-    """Return an operand in SBUF, loading all of it if necessary."""
+    """Return an operand in SBUF, loading it from HBM entirely."""
     loaded = load(value.hbm, plan)
     return Value(
         tiles=tuple(loaded),
@@ -83,8 +83,8 @@ def _loaded(value, plan):
 
 
 def _full_blocks(images, at_once):
-    """Return parts of up to `at_once` blocks of 128 images, and one of the remaining images. All blocks of a part are
-    full, so that instructions over a part read no uninitialised memory."""
+    """Return parts of up to `at_once` blocks of 128 images, and one part with the remaining images. All blocks of a
+    part are full, so that instructions on a part do not read uninitialized memory."""
     whole = images // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * at_once)
     rest = [Tile(len(parts), whole, images - whole, images)] if whole < images else []
@@ -92,7 +92,7 @@ def _full_blocks(images, at_once):
 
 
 def _compute_part(launch, number, operation, value, multiplied, part):
-    """Compute the answers of some images."""
+    """Compute the scores and classes of some images."""
     packed = value.packed
     outputs = packed * operation.channels
     blocks = tiles(part.size, PARTITIONS)
@@ -123,7 +123,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
 
 
 def find_answers(launch, number, operation: ClassifierHead, operands):
-    """Find the classes in the values of each image, which pass through HBM to put images on the partitions."""
+    """Find the classes in the values of each image, which are moved through HBM to place images on the partitions."""
     (value,) = operands
     pictures = value.images * value.packed
     numbers = stored_value(launch, value).reshape((pictures, operation.channels))
@@ -140,7 +140,7 @@ def find_answers(launch, number, operation: ClassifierHead, operands):
 
 
 def _answered(launch, operation, logits):
-    """Return the scores of logits, float32 [partitions, rows, max(8, classes)], and the first class with the largest
+    """Return the scores for logits, float32 [partitions, rows, max(8, classes)], and the first class with the largest
     score of each row, int32 [partitions, rows]."""
     answers = logits[:, :, 0 : operation.channels]
     fill_up(logits, operation.channels)
@@ -157,9 +157,9 @@ def _answered(launch, operation, logits):
 
 
 def _multiply_rows(sums, value, multiplied, images):
-    """Compute sums [images, outputs] of a tile of images, by matmuls whose stationary operand is the images.
+    """Compute the sums [images, outputs] of a tile of images by matmuls whose stationary operand is the images.
 
-    A single 16-bit image is used twice, and `sums` has two rows.
+    A single 16-bit image is duplicated, so that `sums` has two rows.
     """
     steps, units = multiplied
     for part in tiles(sums.shape[1], nl.tile_size.gemm_moving_fmax):

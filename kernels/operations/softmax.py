@@ -1,18 +1,18 @@
 """Softmax over the channels of each pixel or over the pixels of each row.
 
-A row is along the free axis, so that its maximum and its sum are one instruction each. The channels of a pixel are on
-the partitions, so the Tensor Engine transposes up to 128 pixels onto the partitions, and the results back. If the
-channels of a run are on the same partition of several tiles, nothing is transposed.
+A row is along the free axis, so that its maximum and its sum require one instruction each. The channels of a pixel are
+on the partitions, so the Tensor Engine transposes up to 128 pixels onto the partitions, and transposes the results
+back. If the channels of a run are on the same partition of several tiles, no transpose is needed.
 
     for some blocks of pixels:
-        turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF where a bank is too small
-        shares[pixel, block, channel] = exp(turned - largest) / sum         # of each run of channels; SBUF
+        turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF if a bank is too small
+        shares[pixel, block, channel] = exp(turned - largest) / sum         # over each run of channels; SBUF
         result[channel, pixel] = shares^T                                   # PSUM, then SBUF
 
 | tile | shape | bounds |
 |---|---|---|
-| turned | [pixels, blocks, channels] | 128 pixels; a PSUM bank, else SBUF |
-| shares | [pixels, blocks, channels] | of the dtype of the launch |
+| turned | [pixels, blocks, channels] | 128 pixels; a PSUM bank, or SBUF |
+| shares | [pixels, blocks, channels] | in the dtype of the launch |
 | result | [channels, images, rows, columns] | 128 channels |
 """
 
@@ -24,13 +24,13 @@ import nki.language as nl
 from ..program import ChannelSoftmax, RowSoftmax
 from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
 
-BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # of a partition of PSUM
-ROW_ELEMENTS = 1024  # bytes of a partition for rows computed at a time
-MOST_TILES = 8  # most tiles of a softmax over tiles
+BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # bytes of a PSUM bank per partition
+ROW_ELEMENTS = 1024  # elements of a partition for rows that are computed together
+MOST_TILES = 8  # maximum number of tiles of a softmax over tiles
 
 
 def soften_channels(launch, number, operation: ChannelSoftmax, operands):
-    """Compute a softmax of each pixel over runs of its channels."""
+    """Compute the softmax of each pixel over runs of its channels."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     heights = value.heights
@@ -49,7 +49,7 @@ def soften_channels(launch, number, operation: ChannelSoftmax, operands):
 
 
 def soften_rows(launch, number, operation: RowSoftmax, operands):
-    """Compute a softmax of each row, some rows of some images at a time."""
+    """Compute the softmax of each row, processing some rows of some images together."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     most = max(1, ROW_ELEMENTS // value.columns)
@@ -63,7 +63,7 @@ def soften_rows(launch, number, operation: RowSoftmax, operands):
 
 
 def _soften_tiles(output, value, own, is_log):
-    """Compute a softmax over tiles, each partition and pixel by itself."""
+    """Compute a softmax over tiles, separately for each partition and pixel."""
     for some, down, across, _ in _blocks(value, ROW_ELEMENTS):
         block = (some, down, across)
         data = [_block_of(value.inside(t), block) for t in own]
@@ -85,7 +85,7 @@ def _soften_tiles(output, value, own, is_log):
 
 
 def _over_tiles(parts, op):
-    """Reduce tiles by an operation, in float32."""
+    """Reduce tiles elementwise by an operation, in float32."""
     total = nl.ndarray(parts[0].shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=total, src=parts[0], engine=nisa.engine.vector)
     for part in parts[1:]:
@@ -94,7 +94,7 @@ def _over_tiles(parts, op):
 
 
 def _soften(dst, data, is_log):
-    """dst = the softmax of data over its last axis, [partitions, ..., columns]."""
+    """Compute dst, the softmax of data [partitions, ..., columns] over its last axis."""
     last = len(data.shape) - 1
     width = data.shape[last]
     one = (*data.shape[0:last], 1)
@@ -115,7 +115,7 @@ def _soften(dst, data, is_log):
 
 
 def _blocks(value, most=PARTITIONS):
-    """Return blocks of up to `most` pixels, (images, rows, columns, pixels), those of equal size next to each other."""
+    """Return blocks of up to `most` pixels as (images, rows, columns, pixels); blocks of equal size are adjacent."""
     found = []
     for across in even_tiles(value.columns, most):
         for down in even_tiles(value.rows, max(1, most // across.size)):
@@ -125,10 +125,10 @@ def _blocks(value, most=PARTITIONS):
 
 
 class _Turning:
-    """The softmax over channels of a value.
+    """The softmax over the channels of a value.
 
-    Transposes are of the dtype of the launch; of float32 where that has 16 bits and an odd number of channels or
-    pixels: the Tensor Engine writes whole words of PSUM.
+    Transposes have the dtype of the launch; they are float32 if that dtype has 16 bits and the number of channels or
+    pixels is odd, because the Tensor Engine writes whole words of PSUM.
     """
 
     def __init__(self, launch, operation: ChannelSoftmax, value, output) -> None:
@@ -197,12 +197,12 @@ class _Turning:
 
 
 def _block_of(tile, block):
-    """Return the block of a tile [channels, images, rows, columns]."""
+    """Return a block of a tile [channels, images, rows, columns]."""
     some, down, across = block[:3]
     part = tile[:, some.start : some.end, down.start : down.end]
     return part[:, :, :, across.start : across.end]
 
 
 def _as_pixels(bank, target):
-    """Return [channels, pixels] of PSUM in the shape of a target [channels, images, rows, columns]."""
+    """View [channels, pixels] in PSUM in the shape of a target [channels, images, rows, columns]."""
     return bank.reshape_dim(1, tuple(target.shape[1:]))

@@ -1,4 +1,4 @@
-"""The value of an operation: tiles of up to 128 partitions in SBUF with zeros around them, or a tensor in HBM."""
+"""The value of an operation: tiles of up to 128 partitions in SBUF, surrounded by zeros, or a tensor in HBM."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from ..tiling.windows import Span, fill_border
 
 @dataclass(frozen=True)
 class Value:
-    """[channels, rows, columns] of some images, `packed` of them on the partitions at a time.
+    """The value of an operation, [channels, rows, columns] for some images; `packed` images share the partitions.
 
-    `tiles`: [partitions, images, rows, columns], (image, channel) on up to 128 partitions, each image with its margin.
-    A single tile may be followed by copies of itself on the partitions after it, shifted up by rows. If `hbm`, [images,
-    (image, channel), rows, columns], is not None, there are no tiles. `images` are those along the free axis,
-    `pictures` at most images * packed: the rest is padding. `pitches`: for each tile the distance in elements to the
-    next one in the same tensor, 0 if that is in another; empty if no two tiles share a tensor.
+    `tiles` contains [partitions, images, rows, columns] with (image, channel) on up to 128 partitions and each image
+    surrounded by its margin. A single tile may be followed by copies of itself on later partitions, shifted up by rows.
+    If `hbm`, [images, (image, channel), rows, columns], is not None, there are no tiles. `images` is the number of
+    images along the free axis; `pictures` is at most images * packed, and the remaining images are padding. `pitches`
+    contains, for each tile, the distance in elements to the next tile in the same tensor, or 0 if the next tile is in
+    another tensor; it is empty if no two tiles share a tensor.
     """
 
     tiles: tuple[nl.NkiTensor, ...]
@@ -39,19 +40,19 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        """The dtype of its numbers."""
+        """The dtype of its elements."""
         return self.tiles[0].dtype if self.hbm is None else self.hbm.dtype
 
     @property
     def heights(self) -> list[int]:
-        """Partitions of each tile, without its copies."""
+        """Number of partitions of each tile, without its copies."""
         lanes = self.channels * self.packed
         if self.hbm is not None:
             return tile_sizes(lanes, PARTITIONS)
         return [min(tile.shape[0], lanes) for tile in self.tiles]
 
     def inside(self, t: int, padding: Sides = NO_SIDES) -> nl.NkiTensor:
-        """Return tile `t` with a margin of this size only; with all columns if they are in phases."""
+        """Return tile `t` with the margin reduced to `padding`, or with all columns if they are in phases."""
         top, left = (self.margins[t][side] - padding[side] for side in range(2))
         bottom = self.margins[t][0] + self.rows + padding[2]
         right = self.margins[t][1] + self.columns + padding[3]
@@ -73,7 +74,7 @@ class Value:
         return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
 
     def of_rows(self, first: int, end: int) -> Value:
-        """Return rows [first, end); the margin above and below remains where they reach the border."""
+        """Return rows [first, end); the margin above or below is kept if they reach that border."""
         if self.hbm is not None:
             return replace(self, hbm=self.hbm[:, :, first:end], rows=end - first)
         tiles, margins = [], []
@@ -116,7 +117,7 @@ def join(values):
 
 
 def allocate_value(launch, operation, pictures, partitions, is_blank=True):
-    """Allocate SBUF tiles of `partitions` each for a value; zero its margin if `is_blank`."""
+    """Allocate SBUF tiles for a value, with `partitions` partitions each; zero the margins if `is_blank`."""
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
@@ -139,9 +140,9 @@ def allocate_value(launch, operation, pictures, partitions, is_blank=True):
 
 
 def _tiles(launch, operation, shapes):
-    """Allocate tiles for a value; return them and their pitches. In 8 bits, two equal tiles share a tensor with their
-    rows interleaved, so that a matmul contracts over both. The planes must be close, because strides of instructions
-    are limited."""
+    """Allocate tiles for a value; return them and their pitches. In 8 bits, two tiles of equal shape share a tensor
+    with their rows interleaved, so that a matmul can contract over both. The two planes must be close together, because
+    the strides of instructions are limited."""
     tiles: list[nl.NkiTensor] = []
     pitches: list[int] = []
     dtype = launch.dtype_of(operation)
@@ -159,7 +160,7 @@ def _tiles(launch, operation, shapes):
 
 
 def value_in_tiles(operation, pictures, tiles, pitches):
-    """Return the value of an operation for a number of pictures, in tiles of SBUF with its margin around each."""
+    """Return the value of an operation for a number of pictures, as SBUF tiles that are surrounded by its margin."""
     return Value(
         tiles=tuple(tiles),
         pitches=pitches,
@@ -176,12 +177,11 @@ def value_in_tiles(operation, pictures, tiles, pitches):
 
 
 def copy_down(copies, value):
-    """Copy a value to the partitions after it, shifted up by rows, so that a matmul contracts over several filter
-    rows."""
+    """Copy a value to later partitions, shifted up by rows, so that a matmul contracts over several filter rows."""
     lanes = value.channels * value.packed
     for copy in range(1, copies.count):
         tile, first, shift = value.tiles[0], copy * copies.stride, copy * copies.shift
-        if shift >= tile.shape[2]:  # it would read only the margin
+        if shift >= tile.shape[2]:  # the copy would read only the margin
             break
         nisa.tensor_copy(
             dst=tile[first : first + lanes, :, 0 : tile.shape[2] - shift],

@@ -1,1 +1,1 @@
-"""Tiles, packing onto partitions, and windows, shared by all families of kernels."""
+"""Tiles, packing along the partitions, and windows, shared by all kernel families."""

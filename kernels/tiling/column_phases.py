@@ -1,9 +1,9 @@
-"""Columns in phases: columns at the stride of a pool are stored next to each other.
+"""Columns in phases: columns whose distance is the stride of a pool are stored contiguously.
 
-With two phases, even columns come first, then odd ones. The taps of a window then read neighbours, which the Vector
-Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its columns.
+With two phases, even columns come first, followed by odd ones. The taps of a window then read adjacent columns, which
+the Vector Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its columns.
 
-Pure arithmetic without `nki`.
+The module is pure arithmetic and does not import `nki`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .packing import ceil_div
 
 @dataclass(frozen=True)
 class ColumnPhases:
-    """`columns` in `count` phases, with `left` and `right` columns of zeros around them."""
+    """`columns` columns in `count` phases, with `left` and `right` columns of zeros around them."""
 
     count: int
     columns: int
@@ -39,10 +39,10 @@ class ColumnPhases:
 
     @property
     def each(self) -> int:
-        """Number of columns of a phase with its zeros."""
+        """Number of columns of a phase, including its zeros."""
         return self.lead + self.inside + self.tail
 
     @property
     def total(self) -> int:
-        """Number of columns of all phases with their zeros."""
+        """Number of columns of all phases, including their zeros."""
         return self.count * self.each

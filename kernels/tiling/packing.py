@@ -1,24 +1,25 @@
-"""Packing of a convolution's filters on the Tensor Engine: the geometry of packed weights, for the host and for
+"""Packing of a convolution's filters for the Tensor Engine: the geometry of packed weights, for the host and the
 kernels.
 
-Pure arithmetic without `nki`: the host packs weights by it before a backend is chosen, and kernels read them by it.
-`partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, the host the chip's.
+The module is pure arithmetic and does not import `nki`: the host packs weights according to it before a backend is
+chosen, and kernels read them accordingly. `partitions` is the number of partitions of the chip: kernels pass
+`nl.tile_size.pmax`, the host passes the number of its target.
 
-The contraction is on the partition axis. If there are fewer input channels than partitions, neighbouring filter taps
-share it: a block of partitions holds the channels shifted by one tap, so that one matmul contracts over several taps.
-Blocks that would fill less than half of the partitions are spread over all of them, with zeros in between. Each DMA
-engine serves eight partitions (nki-dma-overview), so that adjacent blocks would load through a few of the sixteen
-engines; and the Tensor Engine's clock stays low while half of its rows are idle.
+The contraction is along the partition axis. If there are fewer input channels than partitions, adjacent filter taps
+share this axis: a block of partitions contains the channels shifted by one tap, so that one matmul contracts over
+several taps. Blocks that would fill less than half of the partitions are spread over all of them, with zeros in
+between. Each DMA engine serves eight partitions (nki-dma-overview), so that adjacent blocks would be loaded through
+only a few of the sixteen engines; moreover, the Tensor Engine's clock stays low while half of its rows are idle.
 
-Channel groups also share it: the filters of as many groups as fit form the diagonal blocks of one matrix, a section,
-which is convolved by itself.
+Channel groups share the axis too: the filters of as many groups as fit form the diagonal blocks of one matrix, a
+section, which is convolved separately.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Bytes of an SBUF partition that nki-library leaves to the identity matrix of the compiler's own transposes.
+# Bytes of an SBUF partition that nki-library reserves for the identity matrix of transposes issued by the compiler.
 IDENTITY_BYTES = 256
 
 
@@ -38,13 +39,13 @@ def round_up(a: int, b: int) -> int:
 
 
 def tile_sizes(extent: int, most: int) -> list[int]:
-    """Return the sizes of the tiles of `most` that cover an extent; the last one may be smaller."""
+    """Return the sizes of the tiles of size `most` that cover an extent; the last one may be smaller."""
     return [min(most, extent - start) for start in range(0, extent, most)]
 
 
 @dataclass(frozen=True)
 class Taps:
-    """Filter taps that share the partition axis: `rows` x `columns` blocks, `stride` partitions apart."""
+    """Filter taps that share the partition axis: `rows` x `columns` blocks that start `stride` partitions apart."""
 
     rows: int
     columns: int
@@ -56,13 +57,13 @@ class Taps:
         return self.rows * self.columns
 
     def used_partitions(self, channels: int) -> int:
-        """Return the partitions from the first block to the end of the last, with `channels` in each."""
+        """Return the number of partitions from the first block to the end of the last, with `channels` per block."""
         return (self.count - 1) * self.stride + channels
 
 
 @dataclass(frozen=True)
 class FilterStep:
-    """One matmul of a filter for one tile of input channels: `taps` taps, the first at (row, column)."""
+    """One matmul of a filter for one tile of input channels, with `taps` taps, the first of which is (row, column)."""
 
     row: int
     column: int
@@ -81,7 +82,7 @@ class Section:
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """The layout of packed weights: every section has `rows` rows and `steps` columns for each output channel."""
+    """The layout of packed weights: each section has `rows` rows, and `steps` columns for each output channel."""
 
     taps: Taps
     steps: int
@@ -90,9 +91,10 @@ class PackedLayout:
 
 
 def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) -> Taps:
-    """Return the taps of a filter of `kernel` (rows, columns) that share the partition axis.
+    """Return the taps of a filter of size `kernel` (rows, columns) that share the partition axis.
 
-    The whole filter if channels * taps fit, else as many filter rows as fit, evenly divided, else one tap.
+    These are the whole filter if channels * taps fit, otherwise as many filter rows as fit, divided evenly, otherwise a
+    single tap.
     """
     kernel_rows, kernel_columns = kernel
     if channels * kernel_rows * kernel_columns <= partitions:
@@ -107,8 +109,8 @@ def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) 
 
 
 def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Taps:
-    """Return `taps_in_partitions` for filter rows only, with blocks that engines write: they start at each quarter of
-    the partitions."""
+    """Return `taps_in_partitions` for filter rows only, with blocks that engines can write: each block starts at a
+    quarter of the partitions."""
     quarter = partitions // 4
     stride = quarter if channels <= quarter else 2 * quarter
     fitting = min(kernel_rows, partitions // stride) if channels <= 2 * quarter else 1
@@ -117,7 +119,7 @@ def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Ta
 
 
 def filter_steps(kernel: tuple[int, int], taps: Taps) -> list[FilterStep]:
-    """Return the matmuls of a filter of `kernel` (rows, columns) for one tile of input channels."""
+    """Return the matmuls of a filter of size `kernel` (rows, columns) for one tile of input channels."""
     return [
         FilterStep(row, column, min(taps.rows, kernel[0] - row) * taps.columns)
         for row in range(0, kernel[0], taps.rows)
@@ -126,13 +128,13 @@ def filter_steps(kernel: tuple[int, int], taps: Taps) -> list[FilterStep]:
 
 
 def groups_in_section(in_channels: int, out_channels: int, groups: int, partitions: int) -> int:
-    """Return how many channel groups fit in one block-diagonal matrix."""
+    """Return the number of channel groups that fit in one block-diagonal matrix."""
     most = max(in_channels, out_channels) // groups
     return max(1, min(groups, partitions // most))
 
 
 def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: int) -> tuple[Section, ...]:
-    """Return sections of `together` groups each; the last may have fewer. Without groups there is one section."""
+    """Return sections of `together` groups each; the last may have fewer. Without groups, there is one section."""
     each_in = in_channels // groups
     each_out = out_channels // groups
     sections = []
@@ -143,7 +145,7 @@ def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: 
 
 
 def output_blocks(sections: tuple[Section, ...], partitions: int) -> list[tuple[int, int]]:
-    """Return (first output channel, channels) of blocks of at most `partitions` that do not cross sections."""
+    """Return (first output channel, channels) of blocks of at most `partitions` channels that do not cross sections."""
     return [
         (section.first_out + first, size)
         for section in sections

@@ -1,6 +1,6 @@
-"""Tiling that handles remainders, and the transfers between HBM and SBUF that go with it.
+"""Tiling of extents with remainders, and transfers of tiles between HBM and SBUF.
 
-Tiles and row groups are computed while a kernel is specialised; each transfer is one or two `dma_copy`.
+Tiles and row groups are computed while a kernel is specialized; each transfer consists of one or two `dma_copy` calls.
 """
 
 import math
@@ -13,13 +13,13 @@ from .packing import IDENTITY_BYTES, round_up
 from .packing import ceil_div as ceil_div
 
 PARTITIONS = nl.tile_size.pmax  # partitions of SBUF and PSUM; rows and columns of the Tensor Engine
-DMA_ROW_BYTES = 2048  # least contiguous bytes of an efficient DMA descriptor (nki-dma-bandwidth-guide)
-DMA_BYTES = 1 << 19  # least bytes of an efficient DMA: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
+DMA_ROW_BYTES = 2048  # minimum of contiguous bytes for an efficient DMA descriptor (nki-dma-bandwidth-guide)
+DMA_BYTES = 1 << 19  # minimum size of an efficient DMA: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Positions [start, end) of an axis: tile number `index`, `size` long."""
+    """Positions [start, end) of an axis: tile number `index`, with `size` positions."""
 
     index: int
     start: int
@@ -27,13 +27,13 @@ class Tile:
     end: int
 
     def moved(self, first):
-        """Return the same positions relative to `first`."""
+        """Return the same tile with its positions shifted by `first`."""
         return Tile(self.index, self.start + first, self.size, self.end + first)
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows [start, end) of a matrix: partition p holds `rows` consecutive ones from start + p * rows on."""
+    """Rows [start, end) of a matrix: partition p contains `rows` consecutive rows from start + p * rows on."""
 
     start: int
     partitions: int
@@ -42,7 +42,7 @@ class RowGroup:
 
 
 def tiles(extent, size):
-    """Return the tiles of `size` that cover [0, extent); the last one may be shorter."""
+    """Return the tiles of size `size` that cover [0, extent); the last one may be shorter."""
     cover = []
     for index in range(ceil_div(extent, size)):
         start = index * size
@@ -52,16 +52,16 @@ def tiles(extent, size):
 
 
 def even_tiles(extent, most):
-    """Return the fewest tiles of at most `most` that cover [0, extent), of nearly equal size, so that no remainder
-    makes tiny DMAs."""
+    """Return the fewest tiles of at most `most` positions that cover [0, extent), with nearly equal sizes, so that no
+    remainder results in tiny DMAs."""
     return tiles(extent, ceil_div(extent, ceil_div(extent, most)))
 
 
 def row_groups(rows, rows_per_partition):
     """Return groups of up to 128 * rows_per_partition rows that cover [0, rows).
 
-    Consecutive rows on one partition are contiguous in HBM, so that narrow rows still move with large descriptors. Only
-    the last group, of fewer than 128 rows, leaves partitions empty.
+    Consecutive rows on one partition are contiguous in HBM, so that even narrow rows are moved with large descriptors.
+    Only the last group, if it has fewer than 128 rows, leaves partitions unused.
     """
     groups = []
     start = 0
@@ -84,7 +84,7 @@ def group_view(matrix, group, columns):
 
 
 def load_rows(dst, src):
-    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns]: row t * 128 + p to partition p, tile t."""
+    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns]: row t * 128 + p to partition p of tile t."""
     rows = src.shape[0]
     whole = rows // PARTITIONS
     even = whole * PARTITIONS
@@ -97,10 +97,10 @@ def load_rows(dst, src):
 
 
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
-    """Copy with hardware-generated descriptors (DGE) where possible; otherwise the compiler may put them on GpSimd,
-    behind its other work (nki-dge). `engine` triggers the DMA.
+    """Copy with hardware-generated descriptors (DGE) if possible; otherwise the compiler may generate them on GpSimd,
+    after its other work (nki-dge). `engine` triggers the DMA.
 
-    The choice for a single partition of SBUF is left open: the compiler prepares such descriptors before the launch.
+    For a single partition of SBUF the mode is not specified: the compiler prepares such descriptors before the launch.
     """
     in_sbuf = dst if dst.buffer == nl.sbuf else src
     if nisa.get_nc_version() == nisa.nc_version.gen2 or in_sbuf.shape[0] == 1:
@@ -110,13 +110,13 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
 
 
 def load_early(dst, src):
-    """Load without waiting for anything: from NeuronCore-v3 on the Scalar Engine triggers the DMA, since it has a
-    descriptor generator of its own (trainium2_arch)."""
+    """Load without waiting for other work: from NeuronCore-v3 on, the Scalar Engine triggers the DMA, since it has a
+    separate descriptor generator (trainium2_arch)."""
     copy_by_hardware(dst, src, engine=nisa.engine.scalar)
 
 
 def store_rows(dst, src):
-    """Store SBUF [128, tiles, columns] to an HBM matrix [rows, columns]: the reverse of `load_rows`."""
+    """Store SBUF [128, tiles, columns] to an HBM matrix [rows, columns]: the inverse of `load_rows`."""
     rows = dst.shape[0]
     whole = rows // PARTITIONS
     even = whole * PARTITIONS
@@ -129,10 +129,10 @@ def store_rows(dst, src):
 
 
 def evict(dst, src, turn):
-    """Copy PSUM to SBUF (casting if dtypes differ), alternating between the Vector and the Scalar Engine.
+    """Copy from PSUM to SBUF (casting if the dtypes differ), alternating between the Vector and the Scalar Engine.
 
-    One engine alone would keep the Tensor Engine waiting. The Scalar Engine copies by an activation, because
-    NeuronCore-v2 has no `tensor_copy` there.
+    A single engine would stall the Tensor Engine. The Scalar Engine copies with an activation instruction, because it
+    does not support `tensor_copy` on NeuronCore-v2.
     """
     if turn % 2 == 0:
         nisa.tensor_copy(dst=dst, src=src, engine=nisa.engine.vector)
@@ -141,32 +141,32 @@ def evict(dst, src, turn):
 
 
 def usable_sbuf_bytes():
-    """Return the bytes of an SBUF partition for tiles: what the compiler leaves, without its transposes' identity
-    matrix."""
+    """Return the bytes of an SBUF partition that are available for tiles: those that the compiler does not reserve,
+    without the identity matrix of its transposes."""
     return nl.tile_size.sbuf_fmax_bytes - IDENTITY_BYTES
 
 
 def transposed_dtype(dtype):
-    """Return the dtype of a Tensor Engine transpose in PSUM: float32 on NeuronCore-v2 (trainium_inferentia2_arch), the
-    dtype of the data on later cores (trainium2_arch)."""
+    """Return the dtype of a Tensor Engine transpose in PSUM: float32 on NeuronCore-v2 (trainium_inferentia2_arch), and
+    the dtype of the data on later cores (trainium2_arch)."""
     if nisa.get_nc_version() == nisa.nc_version.gen2:
         return nl.float32
     return dtype
 
 
 def whole_words(columns, dtype):
-    """Return the columns of a tile in whole 4-byte words: one more than `columns` if that is odd and 16-bit."""
+    """Return the number of columns rounded up to whole 4-byte words: odd numbers of 16-bit columns increase by one."""
     return columns if itemsize(dtype) == 4 else columns + columns % 2
 
 
 def several_columns(columns, dtype):
-    """Return the columns of a Tensor Engine operand: at least two if they are 16-bit."""
+    """Return the number of columns of a Tensor Engine operand: at least two if they have 16 bits."""
     return max(columns, 2) if itemsize(dtype) == 2 else columns
 
 
 def sbuf_tile(shape, dtype, name=""):
-    """Allocate a tile in SBUF. A single 16-bit column is a view of two, and an 8-bit column a view of whole words, so
-    that what follows starts at a word."""
+    """Allocate a tile in SBUF. A single 16-bit column is a view of two columns, and 8-bit columns are a view of whole
+    words, so that the next allocation starts at a word boundary."""
     last = len(shape) - 1
     if itemsize(dtype) == 1:
         columns = math.prod(shape[1:])
@@ -178,10 +178,10 @@ def sbuf_tile(shape, dtype, name=""):
 
 
 def reshaped(tile, shape):
-    """View a tile in SBUF or PSUM with other free dimensions.
+    """View a tile in SBUF or PSUM with different free dimensions.
 
-    On one partition, `reshape` is reported to make a view with partition step 0, which the compiler's back end refuses.
-    So runs of dimensions are merged and split, which keeps the partition dimension.
+    On a single partition, `reshape` is reported to create a view with partition step 0, which the compiler's back end
+    rejects. Therefore runs of dimensions are merged and split, which preserves the partition dimension.
     """
     if tile.shape[0] != 1:
         return tile.reshape(tuple(shape))
@@ -206,20 +206,20 @@ def reshaped(tile, shape):
 
 
 def itemsize(dtype):
-    """Return the bytes of an element of a dtype that the kernels support."""
+    """Return the number of bytes per element of a dtype that the kernels support."""
     if dtype == nl.float8_e4m3:
         return 1
     return 4 if dtype == nl.float32 else 2
 
 
 def check_matrix(name, tensor):
-    """Assert that a kernel's argument is a matrix with at least one element, of a dtype that the kernels support."""
+    """Assert that an argument of a kernel is a nonempty matrix with a dtype that the kernels support."""
     assert len(tensor.shape) == 2, f"{name} must have 2 dimensions, got shape {tensor.shape}"
     assert tensor.shape[0] > 0 and tensor.shape[1] > 0, f"{name} must not be empty, got shape {tensor.shape}"
     check_dtype(name, tensor)
 
 
 def check_dtype(name, tensor):
-    """Assert that a kernel's argument has a dtype that the kernels support."""
+    """Assert that an argument of a kernel has a dtype that the kernels support."""
     supported = tensor.dtype == nl.float32 or tensor.dtype == nl.bfloat16 or tensor.dtype == nl.float16
     assert supported, f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}"

@@ -1,12 +1,12 @@
-"""Brings the Tensor Engine to its full clock before the first useful matmul.
+"""Warm-up of the Tensor Engine to its full clock rate before the first useful matmul.
 
-From NeuronCore-v3 on the engine runs at half its clock until it has been busy for a while, decided window by window
-(the profiler's overview page documents it, public profiles show the windows). A kernel waits about that long for its
-first loads. Meanwhile the engine can multiply zeros into the PSUM tile of the first sums, which then accumulate on
-zeros.
+From NeuronCore-v3 on, the engine runs at half its clock rate until it has been busy for some time; the clock is
+adjusted window by window (documented on the profiler's overview page; the windows are visible in public profiles). A
+kernel waits for its first loads for about that long. Meanwhile the engine can multiply zeros into the PSUM tile of the
+first sums, which then accumulate on top of the zeros.
 
-Later, when it waits for other engines, it can keep its clock up in the same way, multiplying few zeros at a time so
-that work that becomes ready does not wait.
+Later, while the engine waits for other engines, it can maintain its clock rate in the same way, multiplying only a few
+zeros per matmul so that matmuls that become ready are not delayed.
 """
 
 import nki.isa as nisa
@@ -14,20 +14,20 @@ import nki.language as nl
 
 from .tiles import PARTITIONS, reshaped, several_columns
 
-COLUMNS = 1024  # columns of zeros per byte of an element: about as long as the first loads take
-LEAST_WORK = 4  # a kernel warms up only if it multiplies this many columns for each column of zeros
+COLUMNS = 1024  # columns of zeros for each byte of an element: they take about as long as the first loads
+LEAST_WORK = 4  # a kernel warms up only if it multiplies at least this many columns for each column of zeros
 
 
 def is_worth_warming(columns, item_bytes):
-    """True if matmuls of `columns` columns in total are enough for a warm start to pay."""
+    """True if matmuls with `columns` columns in total are enough work for a warm start to be worthwhile."""
     return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 
 def warm_up(bank, item_bytes, zeros=None):
-    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; return whether it did.
+    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; return True if it did so.
 
-    `item_bytes`: of an element of the data loaded meanwhile. `zeros`: from `make_zeros`, None for new ones. Returns
-    False without doing anything on NeuronCore-v2, whose clock is not throttled.
+    `item_bytes` is the size of an element of the data that is loaded meanwhile. `zeros` is a tile from `make_zeros`, or
+    None to create one. Returns False without issuing instructions on NeuronCore-v2, whose clock is not throttled.
     """
     if not is_throttled():
         return False
@@ -38,12 +38,12 @@ def warm_up(bank, item_bytes, zeros=None):
 
 
 def is_throttled():
-    """True if the clock depends on how busy the engine was: from NeuronCore-v3 on."""
+    """True if the clock rate depends on the recent load of the engine: from NeuronCore-v3 on."""
     return nisa.get_nc_version() != nisa.nc_version.gen2
 
 
 def make_zeros(columns, name=""):
-    """Return a tile of zeros that fills the array, for PSUM tiles of up to `columns` columns."""
+    """Return a tile of zeros that fills the systolic array, for PSUM tiles of up to `columns` columns."""
     zeros = nl.ndarray((PARTITIONS, max(columns, PARTITIONS)), dtype=nl.bfloat16, buffer=nl.sbuf, name=name)
     nisa.memset(dst=zeros, value=0.0, engine=nisa.engine.vector)
     return zeros
@@ -61,18 +61,18 @@ def multiply_zeros(bank, zeros, count, columns):
 
 
 def bank_for(partitions, columns):
-    """Allocate a PSUM tile for zeros, with at least two partitions, since matmuls have at least two 16-bit columns."""
+    """Allocate a PSUM tile for zeros, with at least two partitions, since 16-bit operands have at least two columns."""
     return nl.ndarray((several_columns(partitions, nl.bfloat16), columns), dtype=nl.float32, buffer=nl.psum)
 
 
 def warm_bank(partitions, columns, item_bytes, zeros=None):
-    """Return a PSUM tile of zeros made by `warm_up` for a kernel's first sums; None if warming up does not pay."""
+    """Return a PSUM tile of zeros from `warm_up` for a kernel's first sums, or None if the clock is not throttled."""
     bank = bank_for(partitions, columns)
     return bank if warm_up(bank, item_bytes, zeros) else None
 
 
 def psum_tile(shape, warm):
-    """Return a float32 PSUM tile of two or three dimensions: a view of `warm`, a bank of zeros, if that is not None."""
+    """Return a float32 PSUM tile with two or three dimensions, as a view of `warm`, a bank of zeros, if not None."""
     if warm is None:
         return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     columns = shape[1] * shape[2] if len(shape) == 3 else shape[1]

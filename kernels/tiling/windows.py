@@ -1,7 +1,7 @@
-"""Windows sliding over images: the positions they read, tiles of images with padding, and reductions over window axes.
+"""Windows that slide over images: the positions they read, tiles of padded images, and reductions over window axes.
 
-Pooling and depthwise convolution share this. A window is described axis by axis, as a `Sweep`. An image with its
-padding is in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
+Pooling and depthwise convolutions share this module. A window is described separately for each axis, as a `Sweep`. A
+padded image is in SBUF as [partitions, images, rows, columns], so that each tap of a window is a strided view of it.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ import nki.language as nl
 
 from .tiles import Tile, ceil_div, copy_by_hardware, even_tiles, sbuf_tile
 
-CHUNK = 4096  # elements of a partition at once: 16 KiB, so that several chunks are in flight in SBUF
-MAX_REACH = 16384  # columns that a window may span: 64 KiB of the 192 that a partition has at least
-PIECE_ROWS = 16  # rows that fit beside a column tile, so that a tall window is reduced in few pieces
-LONG_FOLD = 8  # least taps for one reduction instruction instead of a chain of instructions
+CHUNK = 4096  # elements of a partition processed together: 16 KiB, so that SBUF holds several chunks in flight
+MAX_REACH = 16384  # columns that a window may span: 64 KiB of the at least 192 KiB of a partition
+PIECE_ROWS = 16  # rows that fit together with a column tile, so that a tall window is reduced in few pieces
+LONG_FOLD = 8  # from this many taps on, a single reduction instruction replaces a chain of instructions
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window along one axis; `padding` are the positions before and after the axis.
+    """A window along one axis; `padding` contains the numbers of positions before and after the axis.
 
-    With `ceil_mode` a last window may hang over the padding, if it begins in the image or in the padding before it.
+    With `ceil_mode`, a last window may extend past the padding if it begins in the image or in the padding before it.
     """
 
     size: int
@@ -35,8 +35,8 @@ class Window:
 class Sweep:
     """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
 
-    Positions from -before up to 0, and from `extent` on, are padding. A window spans `reach` positions. Columns may be
-    in `phases` (column_phases.py).
+    Positions from -before to -1 and from `extent` on are padding. A window spans `reach` positions. Columns may be in
+    `phases` (column_phases.py).
     """
 
     extent: int
@@ -52,7 +52,7 @@ class Sweep:
 
 @dataclass
 class Span:
-    """Positions [start, start + size) of an axis, the first `head` and the last `tail` of which are padding."""
+    """Positions [start, start + size) of an axis, of which the first `head` and the last `tail` are padding."""
 
     start: int
     size: int
@@ -70,15 +70,15 @@ class OutputBlock:
 
 @dataclass
 class Blocks:
-    """Blocks of an output, and the tiles of the window's rows that are read at once: one if a window fits."""
+    """The blocks of an output, and the tiles of window rows that are read together: one tile if a window fits."""
 
     outputs: list[OutputBlock]
     taps: list[Tile]
-    elements: int  # largest number of elements of a plane read at once
+    elements: int  # largest number of elements of a plane that are read together
 
 
 def make_sweep(axis, extent, window):
-    """Check and return the sweep of a window over an axis of `extent`; `axis` ("rows", "columns") is for messages."""
+    """Check and return the sweep of a window over an axis of `extent`; `axis` identifies it in error messages."""
     size, stride, dilation = window.size, window.stride, window.dilation
     before, after = window.padding
     assert size >= 1 and stride >= 1 and dilation >= 1, (
@@ -115,9 +115,9 @@ def input_span(sweep, outputs, taps):
 
 
 def cut_into_blocks(rows, columns, chunk=CHUNK):
-    """Cut the output into blocks that read at most `chunk` elements of a partition, halos included.
+    """Cut the output into blocks that read at most `chunk` elements of a partition, including halos.
 
-    A larger window is reduced in pieces, for one row of outputs at a time.
+    A larger window is reduced in pieces, one row of outputs after another.
     """
     assert columns.reach <= MAX_REACH, f"a window may span at most {MAX_REACH} columns, got {columns.reach}"
     line = max(columns.reach, chunk // min(rows.reach, PIECE_ROWS))
@@ -138,15 +138,15 @@ def cut_into_blocks(rows, columns, chunk=CHUNK):
 
 
 def whole(extent):
-    """Return the tile that covers an axis."""
+    """Return the tile that covers an entire axis."""
     return Tile(0, 0, extent, extent)
 
 
 def load_padded(images, rows, columns, fill):
-    """Load the rows and columns of two spans from images in HBM, with padding set to `fill`.
+    """Load the rows and columns of two spans from images in HBM, with the padding set to `fill`.
 
-    images: [partitions, ..., H, W], with one or two axes in between. Returns [partitions, images, rows, columns], the
-    axes in between merged.
+    images: [partitions, ..., H, W], with one or two axes in between. Returns [partitions, images, rows, columns], with
+    the axes in between merged.
     """
     between = images.shape[1:-2]
     count = between[0] * between[1] if len(between) == 2 else between[0]
@@ -165,7 +165,7 @@ def load_padded(images, rows, columns, fill):
 
 
 def fill_border(data, rows, columns, fill):
-    """Set the padding of a tile [partitions, images, rows, columns] to a number."""
+    """Set the padding of a tile [partitions, images, rows, columns] to a constant."""
     bottom = rows.size - rows.tail
     right = columns.size - columns.tail
     if rows.head > 0:
@@ -179,14 +179,14 @@ def fill_border(data, rows, columns, fill):
 
 
 def row_tap(data, sweep, outputs, tap):
-    """Return what window row `tap` of `outputs` output rows reads of a tile [partitions, images, rows, columns]."""
+    """View the elements of [partitions, images, rows, columns] read by window row `tap` for `outputs` output rows."""
     first = tap * sweep.dilation
     return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
 
 
 def column_tap(data, sweep, outputs, tap):
-    """Return what window column `tap` of `outputs` output columns reads of a tile [partitions, images, rows,
-    columns]."""
+    """View the elements of a tile [partitions, images, rows, columns] that window column `tap` reads for `outputs`
+    output columns."""
     first, step = tap * sweep.dilation, sweep.stride
     if sweep.phases > 1:
         each, column = data.shape[3] // sweep.phases, first - sweep.before
@@ -198,7 +198,7 @@ def column_tap(data, sweep, outputs, tap):
 def fold_rows(data, op, sweep, outputs, taps, dtype):
     """Reduce `taps` window rows by `op`, "maximum" or "add".
 
-    [P, images, rows, columns] becomes [P, images, outputs, columns] of `dtype`, or a view of `data` for a single tap.
+    [P, images, rows, columns] becomes [P, images, outputs, columns] in `dtype`, or a view of `data` for a single tap.
     """
     if taps == 1:
         return row_tap(data, sweep, outputs, 0)
@@ -217,8 +217,8 @@ def fold_rows(data, op, sweep, outputs, taps, dtype):
 
 
 def fold_columns(data, op, sweep, outputs, dtype, into=None):
-    """Reduce all window columns, as `fold_rows` does rows; for more than one column, into `into`, a tile of `dtype`, if
-    given."""
+    """Reduce all window columns, as `fold_rows` reduces rows. If there is more than one column and `into`, a tile of
+    `dtype`, is given, the result is written to it."""
     if sweep.size == 1:
         return column_tap(data, sweep, outputs, 0)
     partitions, images, rows, _ = data.shape
