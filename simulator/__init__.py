@@ -1,13 +1,13 @@
-"""A NeuronCore on the CPU: the `nki` modules, computed with NumPy, checked against the hardware's limits, and timed.
+"""A NeuronCore simulated on the CPU: the `nki` modules, computed with NumPy, with checks of hardware limits and timing.
 
     from trninfer import simulator
     simulator.install()                      # `import nki` now finds the simulator
     run = simulator.run(kernel, *arrays, target="trn2")
 
-It does not depend on the rest of trninfer. Its packages, each importing only those before it: `machine` (the chip,
-memories, registers, pairs of cores), `timing`, `tensors`, `instructions` (and the core that executes them), `nki` (the
-language), `checking` (lint, sanitizers), `running` (launches, ranks, scripts), `search` (ranking, sweeps, baselines)
-and `migrate`. This module is the public interface.
+The simulator does not depend on the rest of trninfer. It consists of the following packages, each of which imports only
+packages listed before it: `machine` (the chip, memories, registers, pairs of cores), `timing`, `tensors`,
+`instructions` (and the core that executes them), `nki` (the language), `checking` (lint, sanitizers), `running`
+(launches, ranks, scripts), `search` (ranking, sweeps, baselines) and `migrate`. This module is the public interface.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs kernels in tests on the simulator. Turned on by `--nki-simulator` or in the settings.
+"""A pytest plugin that runs kernels in tests on the simulator; enabled by `--nki-simulator` or in the settings.
 
 # pytest.ini: nki_simulator = true
 def test_softmax_is_right_and_fast(nki_run):
@@ -25,16 +25,16 @@ import pytest
 if TYPE_CHECKING:
     from .running.run import Run
 
-SHOWN_LINES = 5  # lines shown for a kernel that is too slow
+SHOWN_LINES = 5  # number of source lines shown for a kernel that is too slow
 TOLERANCE = 0.01  # allowed slowdown relative to the baseline
 LACKING = (
     "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
 )
-_counts = pytest.StashKey[dict[str, int]]()  # number of compared launches of each test
+_counts = pytest.StashKey[dict[str, int]]()  # number of launches compared with a baseline, by test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options and the setting of the plugin."""
+    """Add the command-line options and the setting of the plugin."""
     group = parser.getgroup("trninfer")
     text = "make `import nki` find trninfer's simulator; the fixture nki_run runs kernels on it"
     group.addoption("--nki-simulator", action="store_true", help=text)
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_on(config: pytest.Config) -> bool:
-    """True if the option or the setting turns the plugin on."""
+    """Return True if the option or the setting enables the plugin."""
     options = config.known_args_namespace
     return bool(getattr(options, "nki_simulator", False) or config.getini("nki_simulator"))
 
@@ -77,13 +77,13 @@ def is_on(config: pytest.Config) -> bool:
 def pytest_exception_interact(
     node: Any, call: pytest.CallInfo[Any], report: pytest.CollectReport | pytest.TestReport
 ) -> None:
-    """Explain how to make `import nki` work below an import error for it."""
+    """Add an explanation of how to make `import nki` work to the report of an import error for `nki`."""
     if call.excinfo is not None and lacks_nki(call.excinfo.value) and not is_on(node.config):
         report.sections.append(("trninfer", LACKING))
 
 
 def lacks_nki(error: BaseException | None) -> bool:
-    """True for an import error that found no nki, and for errors caused by one."""
+    """Return True for an import error because `nki` was not found, and for errors caused by such an error."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name == "nki":
             return True
@@ -93,13 +93,13 @@ def lacks_nki(error: BaseException | None) -> bool:
 
 @pytest.fixture
 def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """Fixture: `simulator.run`, whose result has outputs, latency_us and memory. Faults found by the sanitizer fail the
-    test, unless `sanitize=False`.
+    """Provide `simulator.run` as a fixture; its result has outputs, latency_us and memory.
 
-    With `max_us`, a kernel that is predicted to take longer fails, and the message shows the resources and lines of the
-    kernel that take the time. With `baseline`, a file path relative to the test's, a kernel fails if it is slower than
-    the file says by more than the share `tolerance`; the message shows the resources and lines that got slower. `pytest
-    --nki-update-baselines` writes the file.
+    The test fails if the sanitizer reports errors, unless `sanitize=False` is passed. With `max_us`, the test fails if
+    the kernel is predicted to take longer, and the message shows the resources and lines of the kernel that take the
+    most time. With `baseline`, a file path relative to the folder of the test, the test fails if the kernel is slower
+    than recorded in the file by more than the fraction `tolerance`; the message shows the resources and lines that
+    became slower. `pytest --nki-update-baselines` writes the file.
     """
     if not is_on(request.config):
         pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
@@ -131,7 +131,7 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
 
 def _too_slow(run: Run, max_us: float) -> str:
-    """Describe where the time of a kernel went that took longer than allowed."""
+    """Describe where the time is spent in a kernel that takes longer than allowed."""
     from .timing.by_line import describe_critical, describe_line
 
     head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
@@ -140,7 +140,7 @@ def _too_slow(run: Run, max_us: float) -> str:
 
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:
-    """Compare a launch with its baseline, or write that; return the failure, "" for none."""
+    """Compare a launch with its baseline, or write the baseline; return the failure message, or "" if it passes."""
     from .search.baseline import BaselineError, entry_of, read, slower, write
 
     path = request.path.parent / path

@@ -1,4 +1,4 @@
-"""`import nki` without Trainium: the decorator and the entry points of NKI 0.7, on the simulator."""
+"""The package `nki` on the simulator, without Trainium: the decorator and the entry points of NKI 0.7."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The API of NKI 0.7 as data: every function with its parameters (api.json).
 
-Sources: the documentation pages of SDK 2.33; for functions without an accessible page, the stubs of aws-neuron-sdk.
+The sources are the documentation pages of SDK 2.33 and, for functions without an accessible page, the stubs of
+aws-neuron-sdk.
 """
 
 from __future__ import annotations
@@ -21,16 +22,22 @@ PARTS = ("functions", "classes", "constants")
 
 @cache
 def table() -> dict[str, Any]:
-    """Return the API: `functions`, `classes` and `constants` with module and name; `earlier`: functions of NKI 0.6
-    that still run here, each with its replacement; `deprecated`: functions and their replacements; `pages`: the
-    version of the documentation page that each function was compared with."""
+    """Return the API as a dict.
+
+    `functions`, `classes` and `constants` are listed with module and name. `earlier` contains the functions of NKI 0.6
+    that the simulator still supports, each with its replacement. `deprecated` contains deprecated functions and their
+    replacements. `pages` contains the version of the documentation page with which each function was compared.
+    """
     loaded: dict[str, Any] = json.loads(Path(__file__).with_name("api.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def missing(module: str, name: str) -> Any:
-    """Return a stand-in for a function of NKI that is not simulated yet, which raises when called. UnknownNameError if
-    NKI has no such name; the message names the replacement of an old one."""
+    """Return a placeholder for an NKI function that is not simulated yet, which raises an error when called.
+
+    Raise UnknownNameError if NKI has no such name; for a name of an earlier version, the message contains the
+    replacement.
+    """
     known = {e["name"] for part in PARTS for e in table()[part] if e["module"] == module and "class" not in e}
     if any(entry["module"] == module and entry["name"] == name for entry in table()["functions"]):
         return _not_simulated(module, name)
@@ -39,7 +46,7 @@ def missing(module: str, name: str) -> Any:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" if a known name is similar, else ""."""
+    """Return "; did you mean ...?" if there is a similar known name, and otherwise ""."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
 

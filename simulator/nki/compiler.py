@@ -1,4 +1,5 @@
-"""`nki.compiler`: configurations of `nki.jit`. Names of the first NKI raise an error that gives the replacement."""
+"""`nki.compiler`: configurations of `nki.jit`. Names from the first version of NKI raise an error with the
+replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nki.isa.constants`: the enums of `nki.isa`, under the name that AWS's kernels import them from."""
+"""`nki.isa.constants`: the enums of `nki.isa`, in the module from which AWS's kernels import them."""
 
 from __future__ import annotations
 

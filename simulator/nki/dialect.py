@@ -1,6 +1,7 @@
 """Names, arguments and values of earlier versions of NKI, and their replacements.
 
-Source: the NKI migration guides (nki/migration/index.rst) and release notes of the AWS Neuron SDK, 0.1 to 0.6.
+The sources are the NKI migration guides (nki/migration/index.rst) and the release notes of NKI 0.1 to 0.6 in the AWS
+Neuron SDK.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ ENUMS: dict[str, str] = {
 
 
 def old_name(dotted: str) -> str | None:
-    """Return the message for a dotted name of an earlier NKI, or None."""
+    """Return the message for a dotted name from an earlier version of NKI, or None for any other name."""
     for name, instead in OLD_NAMES.items():
         if dotted == name or dotted.startswith(name + "."):
             return f"{name} is gone: {instead}"
@@ -74,6 +75,6 @@ def old_name(dotted: str) -> str | None:
 
 
 def old_argument(function: str, keyword: str) -> str | None:
-    """Return the message for a keyword argument of an earlier NKI, or None."""
+    """Return the message for a keyword argument from an earlier version of NKI, or None for any other keyword."""
     instead = OLD_ARGUMENTS.get((function, keyword), OLD_ARGUMENTS.get((EVERY_FUNCTION, keyword)))
     return f"the argument {keyword} of {function} is gone: {instead}" if instead else None

@@ -1,13 +1,15 @@
-"""Tiles and blocks: index a tensor by the coordinates of its tiles (NKI 0.7). Grids are views and move no data.
+"""Grids of tiles and blocks, which index a tensor by the coordinates of its tiles (NKI 0.7).
 
-A grid selects a rectangle of whole tiles (the last of a dimension may be partial). `.data` is the tensor that an
-instruction takes. Documented: the names, attributes and errors (en/latest/nki/api/generated/nki.language.tiles.html,
-and so blocks, alloc_tiles, alloc_blocks, NkiGrid). Assumed, as the pages that can be read do not say:
+Grids are views and do not move data. A grid selects a rectangular range of whole tiles (the last tile along a dimension
+may be partial), and `.data` is the selected tensor, which can be passed to instructions. The names, attributes and
+errors are documented (en/latest/nki/api/generated/nki.language.tiles.html, and likewise for blocks, alloc_tiles,
+alloc_blocks and NkiGrid). The following is assumed, because the accessible pages do not specify it:
 
-- an integer index drops its dimension from `shape`, and of an untiled leading dimension also from `element_shape` and
-  `.data`;
-- `is_remainder` is true where any tile of the selection is partial;
-- in SBUF and PSUM rows of tiles lie one after the other in the free dimension, each row as the tensor has it.
+- an integer index removes its dimension from `shape` and, for an untiled leading dimension, also from `element_shape`
+  and `.data`;
+- `is_remainder` is true if any tile of the selection is partial;
+- in SBUF and PSUM, the rows of tiles are adjacent in the free dimension, and each row has the same layout as in the
+  tensor.
 """
 
 from __future__ import annotations
@@ -25,30 +27,30 @@ from ..tensors.tensor import NkiTensor
 
 @dataclass(frozen=True)
 class _Dimension:
-    """A dimension of the grid's tensor: elements [start, stop) are selected, in steps of `step`."""
+    """A dimension of the grid's tensor. The elements [start, stop) are selected, and divided into steps of `step`."""
 
     start: int
     stop: int
     step: int  # elements per tile or block; 1 if the dimension is not tiled
     tiled: bool
-    indexed: bool = False  # indexed by an integer, so it has no coordinate
+    indexed: bool = False  # True if indexed by an integer, so that it has no coordinate
 
     @property
     def count(self) -> int:
         return -(-(self.stop - self.start) // self.step)
 
     def part(self, first: int, last: int) -> _Dimension:
-        """Return steps first to last of the selection."""
+        """Return the dimension with only steps `first` to `last` of the selection."""
         start = self.start + first * self.step
         return replace(self, start=start, stop=min(self.start + last * self.step, self.stop))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Layout of elements in `tensor`.
+    """The layout of elements in `tensor`.
 
-    Its dimensions are those of the grid; or, if `rows` is not 0, tiles of `rows` partitions are stored one after the
-    other in the free dimension of a tensor [rows, ...].
+    If `rows` is 0, the tensor has the same dimensions as the grid. Otherwise, tiles of `rows` partitions are stored
+    consecutively in the free dimension of a tensor [rows, ...].
     """
 
     tensor: NkiTensor
@@ -56,7 +58,7 @@ class _Layout:
     rows: int = 0
 
     def view(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor | None:
-        """Return the tensor of a selection, or None if it is not a view."""
+        """Return the selected tensor as a view, or None if the selection cannot be represented as a view."""
         if not self.rows:
             kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
             keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
@@ -77,12 +79,15 @@ class _Layout:
 
     @property
     def _rank(self) -> int:
-        """Return the number of dimensions from the partition dimension on."""
+        """Return the number of dimensions, starting with the partition dimension."""
         return self.tensor.ndim - 1
 
 
 class NkiGrid:
-    """Base of grids of tiles and of blocks (nki.language.NkiGrid), made by `nl.tiles`, `nl.blocks` and `alloc_`."""
+    """Base class of grids of tiles and of blocks (nki.language.NkiGrid).
+
+    Grids are created by `nl.tiles`, `nl.blocks`, `nl.alloc_tiles` and `nl.alloc_blocks`.
+    """
 
     def __init__(self, layout: _Layout, dimensions: tuple[_Dimension, ...], tile_shape: tuple[int, ...]) -> None:
         self._layout = layout
@@ -91,7 +96,10 @@ class NkiGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the tiles (or blocks) along each dimension that has not been indexed; elements if it is not tiled."""
+        """Return the number of tiles (or blocks) along each dimension that has not been indexed by an integer.
+
+        For a dimension that is not tiled, the number of elements is returned.
+        """
         return tuple(d.count for d in self._dimensions if not d.indexed)
 
     @property
@@ -101,12 +109,12 @@ class NkiGrid:
 
     @property
     def index_step_elements(self) -> tuple[int, ...]:
-        """Return the elements that one step of each coordinate moves by."""
+        """Return the number of elements by which one step along each coordinate advances."""
         return tuple(d.step for d in self._dimensions if not d.indexed)
 
     @property
     def is_remainder(self) -> bool:
-        """True if a tile (or block) of the selection is partial."""
+        """Return True if any tile (or block) of the selection is partial."""
         return any((d.stop - d.start) % d.step for d in self._dimensions)
 
     @property
@@ -119,12 +127,12 @@ class NkiGrid:
 
     @property
     def is_data_representable(self) -> bool:
-        """True if the selection is a single tensor."""
+        """Return True if the selection can be represented as a single tensor."""
         return self._layout.view(self._dimensions) is not None
 
     @property
     def data(self) -> NkiTensor:
-        """Return the selection as one operand; NkiValidationError if it is not a single tensor."""
+        """Return the selection as one operand; raise NkiValidationError if it is not a single tensor."""
         found = self._layout.view(self._dimensions)
         if found is None:
             raise NkiValidationError(
@@ -176,7 +184,7 @@ class NkiGrid:
             raise OperatorError(f"{self!r} has no coordinates left")
         return self.shape[0]
 
-    __iter__ = None  # otherwise Python would iterate by index until an out-of-bounds error
+    __iter__ = None  # otherwise, Python would iterate by index until an out-of-bounds error occurs
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -184,14 +192,14 @@ class NkiGrid:
 
 
 class NkiTileGrid(NkiGrid):
-    """A tensor in the coordinates of its tiles (nki.language.NkiTileGrid)."""
+    """A tensor indexed by the coordinates of its tiles (nki.language.NkiTileGrid)."""
 
     def _with(self, dimensions: tuple[_Dimension, ...]) -> NkiTileGrid:
         return NkiTileGrid(self._layout, dimensions, self.tile_shape)
 
 
 class NkiBlockGrid(NkiGrid):
-    """A tensor in the coordinates of blocks of tiles (nki.language.NkiBlockGrid)."""
+    """A tensor indexed by the coordinates of blocks of tiles (nki.language.NkiBlockGrid)."""
 
     def __init__(
         self,
@@ -208,7 +216,7 @@ class NkiBlockGrid(NkiGrid):
 
 
 def tiles(source: Any, *, tile_shape: tuple[int, ...] | None = None) -> NkiTileGrid:
-    """Return a grid of tiles of `tile_shape` over `source`, a tensor or a grid with that tile shape."""
+    """Return a grid of tiles of `tile_shape` over `source`, which is a tensor or a grid with the same tile shape."""
     layout, dimensions, shape = _source("tiles", source, tile_shape)
     return NkiTileGrid(layout, _steps("tiles", dimensions, shape), shape)
 
@@ -226,7 +234,7 @@ def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shap
 def alloc_tiles(
     *, tile_shape: Any, element_shape: Any, buffer: Any, dtype: Any, address: Any = None, name: str = ""
 ) -> NkiTileGrid:
-    """Allocate an uninitialised tensor of `element_shape`, as a grid of tiles of `tile_shape` over its last
+    """Allocate an uninitialised tensor of `element_shape`; return a grid of tiles of `tile_shape` over its last
     dimensions."""
     layout, dimensions, shape = _allocated("alloc_tiles", tile_shape, element_shape, (buffer, dtype, address, name))
     return NkiTileGrid(layout, _steps("alloc_tiles", dimensions, shape), shape)
@@ -242,7 +250,7 @@ def alloc_blocks(
     address: Any = None,
     name: str = "",
 ) -> NkiBlockGrid:
-    """Allocate a tensor like `alloc_tiles`, as a grid of blocks of `block_shape` tiles."""
+    """Allocate a tensor like `alloc_tiles`; return a grid of blocks of `block_shape` tiles."""
     block = _shape("alloc_blocks", "block_shape", block_shape)
     layout, dimensions, shape = _allocated("alloc_blocks", tile_shape, element_shape, (buffer, dtype, address, name))
     if len(block) != len(shape):
@@ -252,7 +260,7 @@ def alloc_blocks(
 
 
 def like(grid: NkiGrid, dtype: Any, buffer: Any, name: str) -> NkiGrid:
-    """Allocate storage for the selection of a grid, with the same tiles and blocks (nl.empty_like of a grid)."""
+    """Allocate storage for the selection of a grid, with the same tiles and blocks (`nl.empty_like` for grids)."""
     options = {"element_shape": grid.element_shape, "dtype": dtype or grid.dtype, "buffer": buffer or grid.buffer}
     if isinstance(grid, NkiBlockGrid):
         return alloc_blocks(tile_shape=grid.tile_shape, block_shape=grid.block_shape, name=name, **options)
@@ -278,7 +286,7 @@ def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Di
 
 
 def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ...]) -> tuple[_Dimension, ...]:
-    """Return the dimensions, the last ones in steps of a tile's or block's extents."""
+    """Return the dimensions, with the last ones divided into steps of the extents of a tile or block."""
     if len(extents) > len(dimensions):
         raise ShapeError(f"nl.{what}: {len(extents)} dimensions of a tile for {len(dimensions)} of the tensor")
     untiled = len(dimensions) - len(extents)

@@ -41,7 +41,7 @@ unknown_engine = engine.unknown
 
 
 class nc_version(IntEnum):  # noqa: N801 (name and values of nki.isa)
-    """NeuronCore versions for comparison in kernels: gen2 is trn1, gen3 trn2, gen4 trn3."""
+    """NeuronCore versions for comparisons in kernels: gen2 is trn1, gen3 is trn2, and gen4 is trn3."""
 
     gen2 = 2
     gen3 = 3
@@ -54,7 +54,7 @@ def get_nc_version() -> nc_version:
 
 
 def get_nc_sub_version() -> int:
-    """Return the silicon revision within the version; the simulator models the first, 0."""
+    """Return the silicon revision within the version; the simulator models the first revision, 0."""
     return 0
 
 

@@ -1,6 +1,6 @@
-"""`nki.language`: data types, memories, tensors, loops, and the operators that instructions take as `op`.
+"""`nki.language`: data types, memories, tensors, loops, and the operators that are passed to instructions as `op`.
 
-The math functions work on whole tiles; each issues one or a few instructions and returns a new tile in SBUF.
+The math functions operate on whole tiles; each issues one or a few instructions and returns a new tile in SBUF.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ hbm = private_hbm
 
 
 class _TileSize(NKIObject):
-    """Sizes of the hardware's tiles, for the target of the running kernel."""
+    """The maximum tile sizes of the hardware, for the target of the running kernel."""
 
     pmax = PARTITIONS
     psum_bank_fmax_bytes = PSUM_BANK_BYTES
@@ -133,7 +133,8 @@ def is_sbuf(buffer: object) -> bool:
 
 
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
-    """Allocate uninitialised memory; `address` is (partition, byte within the partition), on chip only."""
+    """Allocate an uninitialised tensor; `address` is (partition, byte within the partition), only for on-chip
+    memories."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(
             f"ndarray {name or 'tensor'}: buffer {buffer!r} must be one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, "
@@ -171,14 +172,14 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
 
 
 def empty_like(x: Any, dtype: Any = None, buffer: Any = None, name: str = "") -> Any:
-    """Allocate uninitialised memory like a tensor's or a grid's."""
+    """Allocate uninitialised memory with the shape of a tensor or a grid."""
     if isinstance(x, grids.NkiGrid):
         return grids.like(x, dtype, buffer, name)
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Load a tensor from HBM into a tile in SBUF; its first dimension becomes the partitions."""
+    """Load a tensor from HBM into a tile in SBUF; its first dimension becomes the partition dimension."""
     if src.shape[0] > PARTITIONS:
         raise NkiValidationError(
             f"nl.load: src {src.label} has more than {PARTITIONS} rows, one per partition; load slices"
@@ -194,7 +195,7 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """Return a tensor in HBM that holds an array (or the .npy file of that name) when the kernel starts."""
+    """Return a tensor in HBM that contains an array (or the contents of a .npy file) when the kernel starts."""
     array = np.load(constant, allow_pickle=False) if isinstance(constant, str) else np.asarray(constant)
     core = active("shared_constant")
     tensor = core.ndarray(array.shape, name_of_array(array), shared_hbm, "constant", argument=True)
@@ -204,7 +205,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """Return the n x n identity in SBUF, loaded from a constant in HBM."""
+    """Return the n x n identity matrix in SBUF, loaded from a constant in HBM."""
     tile = ndarray((n, n), dtype, sbuf) if dst is None else dst
     _constant_dma("shared_identity_matrix", tile)
     if active().functional:
@@ -235,7 +236,7 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     print(print_prefix, tensor.values if core.functional else tensor)
 
 
-# Operators: values for `op`, and functions of tiles
+# Operators, which are both values for `op` and functions of tiles
 
 
 def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
@@ -245,7 +246,7 @@ def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -
 
 
 def _as_float32(column: NkiTensor) -> NkiTensor:
-    """Return a column in float32, as tensor_scalar requires."""
+    """Return a column converted to float32, as required by tensor_scalar."""
     if column.dtype == float32:
         return column
     cast = _tile_like(column, float32)
@@ -336,14 +337,14 @@ for _name in ("average", "prelu", "bypass"):
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return the 2-D transpose of a tile, in PSUM."""
+    """Return the transpose of a 2-D tile; the result is in PSUM."""
     result = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, psum)
     nc_transpose(result, x)
     return result
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """Return x @ y (x.T @ y if transpose_x) of two tiles in SBUF, in PSUM."""
+    """Return x @ y (x.T @ y if transpose_x) for two tiles in SBUF; the result is in PSUM."""
     _matmul_rules(x, y, transpose_x)
     if not transpose_x:
         turned = transpose(x)
@@ -355,7 +356,7 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
-    """Check the instruction limits on the operands of nl.matmul."""
+    """Check that the operands of nl.matmul are within the limits of the instruction."""
     for name, tile, limit in (("x", x, STATIONARY_COLUMNS), ("y", y, tile_size.gemm_moving_fmax)):
         if not isinstance(tile, NkiTensor) or not is_sbuf(tile.buffer):
             raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, came {getattr(tile, 'label', tile)}")

@@ -1,9 +1,9 @@
-"""Loops on the device, as in `nki.language`. The simulator runs every iteration.
+"""Loops on the device (`nki.language`). The simulator runs every iteration.
 
-On the chip a body is traced once: every iteration runs the instructions of the first. The simulator compares iterations
-and refuses a body that changes. Iterations overlap as if unrolled. All engines wait at the start and the end of a loop
-(`NeuronCore.fence`), as stated in public kernels; the cost of the branch after each iteration is unknown and not
-counted.
+On the chip, the body is traced only once, and every iteration executes the instructions of the first. The simulator
+compares iterations and raises an error if the body changes. Iterations overlap as if the loop were unrolled. All
+engines wait at the start and the end of a loop (`NeuronCore.fence`), as stated in public kernels. The cost of the
+branch after each iteration is unknown and is not included.
 
 Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst.
 """
@@ -30,9 +30,9 @@ sequential_range = static_range = affine_range
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
-    """Iterate from start (default 0) to stop, each index in a register; bounds are integers or registers.
+    """Iterate from start (default 0) to stop, with each index in a register; bounds are integers or registers.
 
-    NKI 0.7 removed it. Here it runs as the device loop that it was, with a warning.
+    This function was removed in NKI 0.7. The simulator still executes it as a device loop, with a warning.
     """
     warnings.warn(
         "nl.dynamic_range is from NKI 0.6; it runs on the simulator, but the current compiler refuses it: use "
@@ -47,7 +47,8 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
     """Call body_fun(i) for i from `lower` to `upper` (exclusive); bounds are integers, registers or int32 scalars.
 
-    i is a scalar, or a register if a bound is one; it is passed by value. The body's return value is ignored.
+    The index i is a scalar, or a register if one of the bounds is a register; it is passed by value. The return value
+    of the body is ignored.
     """
     core, numbers, loaded = _count("fori_loop", lower, upper, step)
     as_register = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
@@ -60,9 +61,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int
 
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
-    """Call body_fun with the condition as long as it is not 0; body_fun returns the next condition.
+    """Call body_fun with the condition as long as the condition is not 0; body_fun returns the next condition.
 
-    A condition is a register. Scalars are assumed to be allowed too; the documentation does not say.
+    The condition is a register. Scalars are assumed to be allowed as well, which the documentation does not specify.
     """
     core = active("nl.while_loop")
     condition = init
@@ -86,7 +87,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 
 
 def _by_value(number: DeviceNumber) -> DeviceNumber:
-    """Return a copy that the body may write."""
+    """Return a copy that the body may modify."""
     passed: DeviceNumber
     passed = NkiScalar(number.state, number.dtype) if isinstance(number, NkiScalar) else VirtualRegister(number.state)
     passed.loaded = number.loaded
@@ -94,7 +95,7 @@ def _by_value(number: DeviceNumber) -> DeviceNumber:
 
 
 class _Loop:
-    """A running device loop: engines wait at its ends, and its iterations must be identical."""
+    """A running device loop: engines wait at its start and end, and its iterations must be identical."""
 
     def __init__(self, core: NeuronCore, what: str) -> None:
         self._core = core
@@ -115,7 +116,7 @@ class _Loop:
             self._core.loops.append((self._core.line_of_kernel(), self.count))
 
     def ended(self) -> None:
-        """End an iteration."""
+        """Finish an iteration."""
         self.count += 1
         program = self._core.program
         issued = [_likeness(instruction) for instruction in program[self._start :]]
@@ -131,13 +132,13 @@ class _Loop:
 
 
 def _likeness(instruction: Any) -> tuple[Any, ...]:
-    """Return the properties of an instruction that must be equal in every iteration."""
+    """Return the properties of an instruction that must be the same in every iteration."""
     accesses = (*instruction.writes, *instruction.reads)
     return instruction.op, instruction.line, tuple((a.row_end - a.row, a.byte_end - a.byte) for a in accesses)
 
 
 def _difference(first: list[Any], other: list[Any]) -> tuple[str, str]:
-    """Describe, for each of two iterations, the first instruction in which they differ."""
+    """Describe the first instruction in which two iterations differ, for each of the two."""
     for a, b in zip(first, other):
         if a != b:
             return _shown(a), _shown(b)
@@ -188,7 +189,7 @@ def _bound(what: str, value: Any) -> int:
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Run the instructions inside in program order."""
+    """Run the instructions within the context in program order."""
     core = active("no_reorder")
     outer, core.ordered = core.ordered, True
     try:

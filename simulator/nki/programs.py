@@ -15,14 +15,14 @@ def program_id(axis: int = 0) -> int:
 
 
 def num_programs(axes: Any = 0) -> int:
-    """Return the number of cores the kernel was launched on."""
+    """Return the number of cores on which the kernel was launched."""
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
         _axis("num_programs", axis)
     return active("num_programs").programs or 1
 
 
 def program_ndim() -> int:
-    """Return the number of dimensions of the launch grid: 1, or 0 if the kernel was launched without one."""
+    """Return the number of dimensions of the launch grid: 1, or 0 if the kernel was launched without a grid."""
     return 0 if active("program_ndim").programs is None else 1
 
 

@@ -1,6 +1,7 @@
-"""Functions of `nki.language` that take several instructions: selection, rounding, remainders, normalisation.
+"""Functions of `nki.language` that require several instructions: selection, rounding, remainders, normalisation.
 
-Each works on whole tiles and returns a new tile in SBUF. Intermediate tiles are float32, the engines' internal type.
+Each function operates on whole tiles and returns a new tile in SBUF. Intermediate tiles have the dtype float32, the
+internal type of the engines.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from ..tensors.tensor import NkiTensor
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"
-_INTEGER_LIMIT = 2.0**31  # larger float32 values are integers already and exceed int32
-# 2 pi as a sum; the first term has few bits, so that its multiples are exact.
+_INTEGER_LIMIT = 2.0**31  # larger float32 values are already integers and exceed the range of int32
+# 2 pi as the sum of two terms; the first has only a few bits, so that its multiples are exact.
 _TURN, _TURN_REST = 6.28125, 2 * math.pi - 6.28125
 
 
@@ -50,7 +51,7 @@ def _pair(first: NkiTensor, op: Any, second: NkiTensor, dtype: Any = _FLOAT32) -
 
 
 def _combine(x: NkiTensor, op: Any, y: Any, dtype: Any = _FLOAT32) -> NkiTensor:
-    """Return x <op> y, where y is a tile like x, a number, or one float32 per partition."""
+    """Return x <op> y, where y is a tile like x, a number, or a column with one float32 value per partition."""
     if isinstance(y, NkiTensor) and y.free_size == x.free_size:
         return _pair(x, op, y, dtype)
     found: NkiTensor = _scalar(x, op, y, dtype)
@@ -64,7 +65,7 @@ def _full(shape: tuple[int, ...], value: float) -> NkiTensor:
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[NkiTensor, Any]:
-    """Return the operands with x as a tile, filled to y's shape if it was a number."""
+    """Return the operands with x as a tile; if x is a number, the tile has the shape of y and is filled with it."""
     if isinstance(x, NkiTensor):
         return x, y
     if not isinstance(y, NkiTensor):
@@ -77,7 +78,7 @@ def _result_type(x: Any, y: Any, dtype: Any) -> Any:
 
 
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return x / y, computed as x times the reciprocal of y; either may be a number."""
+    """Return x / y, computed as x times the reciprocal of y; either operand may be a number."""
     result = _result_type(x, y, dtype)
     if not isinstance(y, NkiTensor):
         return _combine(x, _MULTIPLY, 1.0 / y if y else math.copysign(math.inf, y), result)
@@ -94,13 +95,13 @@ def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return 1 where x is 0, and 0 where it is 1: exclusive or with 1 (bitwise for integers)."""
+    """Return 1 where x is 0, and 0 where x is 1, computed as exclusive or with 1 (bitwise for integers)."""
     operator = np.bitwise_xor if x._dtype.is_integer else np.logical_xor
     return _combine(x, operator, 1, dtype or x.dtype)
 
 
 def _nearest(x: NkiTensor) -> NkiTensor:
-    """Round to the nearest integer by a cast to int32 and back; values too large for int32 are unchanged."""
+    """Round to the nearest integer by casting to int32 and back; values too large for int32 are unchanged."""
     whole: NkiTensor = _tile(x.shape, "int32")
     tensor_copy(whole, x)
     near = _tile(x.shape, _FLOAT32)
@@ -126,7 +127,7 @@ def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return x without its fraction."""
+    """Round toward zero to integers."""
     down, up = floor(x, _FLOAT32), ceil(x, _FLOAT32)
     negative_x: NkiTensor = _scalar(x, _LESS, 0.0, "uint8")
     tensor_copy_predicated(down, up, negative_x)
@@ -134,14 +135,14 @@ def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return x - floor(x / y) * y, the remainder with the sign of y, subject to the rounding of the product."""
+    """Return the remainder x - floor(x / y) * y, which has the sign of y, subject to rounding of the product."""
     result = _result_type(x, y, dtype)
     x, y = _operands("mod", x, y)
     return _remainder(x, y, floor(divide(x, y, _FLOAT32), _FLOAT32), result)
 
 
 def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return x - trunc(x / y) * y, the remainder with the sign of x, subject to the rounding of the product."""
+    """Return the remainder x - trunc(x / y) * y, which has the sign of x, subject to rounding of the product."""
     result = _result_type(x, y, dtype)
     x, y = _operands("fmod", x, y)
     return _remainder(x, y, trunc(divide(x, y, _FLOAT32), _FLOAT32), result)
@@ -152,7 +153,10 @@ def _remainder(x: NkiTensor, y: Any, quotient: NkiTensor, dtype: Any) -> NkiTens
 
 
 def sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return sin(x) for any x: multiples of 2 pi are subtracted first, as the Scalar Engine's range ends at pi."""
+    """Return sin(x) for any x.
+
+    Multiples of 2 pi are subtracted first, because the range of the Scalar Engine ends at pi.
+    """
     turns = _nearest(_combine(x, _MULTIPLY, 1 / (2 * math.pi)))
     angle = _pair(x, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN))
     angle = _pair(angle, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN_REST))
@@ -183,7 +187,7 @@ def _cast(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Select x where condition is not 0, else y; x and y are tiles like condition or numbers."""
+    """Select x where the condition is not 0, and y elsewhere; x and y are numbers or tiles like `condition`."""
     tiles = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
     found = dtype or (tiles[0].dtype if tiles else condition.dtype)
     result = _tile(condition.shape, found)
@@ -207,7 +211,7 @@ def _axes(x: NkiTensor, axis: Any) -> tuple[int, ...]:
 
 
 def _reduced(x: NkiTensor, op: Any, axis: Any, dtype: Any = _FLOAT32) -> NkiTensor:
-    """Reduce x over its last axes, which stay with size 1."""
+    """Reduce x over its last axes, which are kept with size 1."""
     axes = _axes(x, axis)
     result = _tile(tuple(1 if dim in axes else extent for dim, extent in enumerate(x.shape)), dtype)
     tensor_reduce(result, op, x, axes, keepdims=True)
@@ -215,7 +219,7 @@ def _reduced(x: NkiTensor, op: Any, axis: Any, dtype: Any = _FLOAT32) -> NkiTens
 
 
 def _spread(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
-    """Broadcast the free dimensions of size 1 to a shape, as a view."""
+    """Return a view in which the free dimensions of size 1 are broadcast to a shape."""
     for dim in range(1, len(shape)):
         if x.shape[dim] == 1 and shape[dim] != 1:
             x = x.broadcast(dim, shape[dim])
@@ -223,7 +227,7 @@ def _spread(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
 
 def _dropped(x: NkiTensor, axis: Any, keepdims: bool) -> NkiTensor:
-    """Remove the reduced axes; a tile keeps two dimensions."""
+    """Remove the reduced axes; a tile keeps at least two dimensions."""
     axes = _axes(x, axis)
     if keepdims:
         return x
@@ -242,13 +246,13 @@ def mean(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> 
 
 
 def var(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Return the variance over the last axes, which always stay with size 1 (as in NKI)."""
+    """Return the variance over the last axes, which are always kept with size 1 (as in NKI)."""
     apart = _pair(x, _SUBTRACT, _spread(mean(x, axis, _FLOAT32, keepdims=True), x.shape))
     return mean(_scalar(apart, np.square, None), axis, dtype or x.dtype, keepdims=True)
 
 
 def all(x: NkiTensor, axis: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where no element over the last axes is 0, else 0."""
+    """Return 1 where all elements along the last axes are nonzero, and 0 elsewhere."""
     return _dropped(_reduced(x, np.logical_and, axis, dtype or x.dtype), axis, keepdims=False)
 
 
@@ -280,7 +284,10 @@ def rms_norm(
 
 
 def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> NkiTensor:
-    """Repeat x along dimensions of size 1, the partitions with a shuffle; return x itself if nothing changes."""
+    """Broadcast x along dimensions of size 1; return x itself if the shape is unchanged.
+
+    Partitions are broadcast with a shuffle.
+    """
     shape = tuple(shape)
     if len(shape) != x.ndim or any(old not in (1, new) for old, new in zip(x.shape, shape)):
         raise NkiValidationError(
@@ -299,7 +306,7 @@ def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> Nki
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Load the transpose of a 2-D tensor in HBM into a tile in SBUF with a DMA."""
+    """Load the transpose of a 2-D tensor in HBM into a tile in SBUF, using a DMA."""
     if src.ndim != 2:
         raise NkiValidationError(f"nl.load_transpose2d: src {src.label} must have 2 dimensions")
     tile = _tile((src.shape[1], src.shape[0]), src.dtype)
@@ -319,19 +326,19 @@ def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: 
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """Set elements of x to 0 with probability `rate`, a number or one per partition."""
+    """Set elements of x to 0 with probability `rate`, which is a number or contains one number per partition."""
     result = _tile(x.shape, x.dtype)
     isa_dropout(result, x, rate)
     return _cast(result, dtype or x.dtype)
 
 
 def random_seed(seed: NkiTensor) -> None:
-    """Seed the numbers of `rand` and `dropout` with one 32-bit value."""
+    """Seed the random numbers of `rand` and `dropout` with one 32-bit value."""
     set_rng_seed(seed)
 
 
 def rand(shape: Any, dtype: Any, buffer: Any = SBUF, name: str = "") -> NkiTensor:
-    """Return uniform random numbers in [0, 1), the same in every run (random_numbers.py)."""
+    """Return uniform random numbers in [0, 1), which are the same in every run (random_numbers.py)."""
     shape = tuple(shape)
     lanes = shape if len(shape) > 1 else (1, *shape)
     bits = _tile(lanes, "uint32")

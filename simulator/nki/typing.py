@@ -1,4 +1,4 @@
-"""`nki.typing`: names for annotations in kernels."""
+"""`nki.typing`: names for use in annotations of kernels."""
 
 from __future__ import annotations
 

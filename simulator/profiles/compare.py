@@ -1,9 +1,9 @@
 """Compare a measured run with the prediction of the same kernel, instruction by instruction.
 
-Instructions are matched in order, by engine and kind of operation; a float32 matmul is two instructions on the chip,
-and weight loads have no counterpart here. The comparison covers durations, from the start until the result can be read,
-and the time from a result to the GpSimd DMA that stores it. If the medians of a kind differ, the timing constant that
-would make them equal is reported.
+Instructions are matched in order, by engine and kind of operation. A float32 matmul consists of two instructions on the
+chip, and weight loads have no counterpart in the simulator. The comparison covers durations, measured from the start of
+an instruction until its result can be read, and the delay between a result and the GpSimd DMA that stores it. If the
+medians of a kind differ, the value of the timing constant that would make them equal is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .measured import MeasuredInstruction, MeasuredRun
 if TYPE_CHECKING:
     from ..running.run import Run
 
-# Kinds of operation: prefixes of the chip's opcodes, and instructions of nki.isa.
+# Kinds of operations: the prefixes of the chip's opcodes, and the instructions of nki.isa.
 _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "matmul": (("MATMUL", "MATMULT"), ("nc_matmul", "nc_matmul_mx")),
     "transpose": (("TRANSPOSE",), ("nc_transpose",)),
@@ -30,7 +30,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "function": (("ACTIVATE", "ACTIVATION"), ("activation", "activation_reduce")),
     "memset": (("MEMSET",), ("memset",)),
 }
-# The constant that determines the duration of a kind on an engine, and the nanoseconds per unit of it.
+# The timing constant that determines the duration of a kind of operation on an engine.
 _CONSTANTS = {
     ("tensor", ""): "matmul_fill_ns",
     ("vector", "memset"): "memset_fill_cycles",
@@ -43,8 +43,11 @@ SAME = 0.05  # relative difference that is ignored
 
 
 class Difference(NamedTuple):
-    """A kind of operation on an engine: the measured and predicted counts, medians of their durations, and the
-    `constant=value` that would make the medians equal, "" if they are equal or no constant explains the difference."""
+    """The measured and predicted counts and median durations of a kind of operation on an engine.
+
+    `explains` contains the `constant=value` that would make the medians equal, or "" if they are equal or no constant
+    explains the difference.
+    """
 
     engine: str
     kind: str
@@ -61,7 +64,7 @@ class Difference(NamedTuple):
 
 
 def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
-    """Return the differences by engine and kind of operation, largest total first."""
+    """Return the differences by engine and kind of operation, sorted by decreasing total error."""
     theirs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for instruction in measured.instructions:
         kind = kind_of(instruction)
@@ -80,7 +83,10 @@ def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
 
 
 def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
-    """Return the delay from a result to the GpSimd DMA that waits for it, if the profile has any."""
+    """Return the difference in the delay between a result and the GpSimd DMA that waits for it.
+
+    The list is empty if the profile or the program contains no such DMA.
+    """
     ends = {i.id: i.end_ns for i in measured.instructions if kind_of(i)}
     waited = []
     for instruction in measured.instructions:
@@ -107,14 +113,14 @@ def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
 
 
 def kind_of(instruction: MeasuredInstruction) -> str:
-    """Return the kind of operation of a measured instruction, "" if it is not compared."""
+    """Return the kind of operation of a measured instruction, or "" if it is not compared."""
     if not instruction.ours:
         return ""
     return next((name for name, (codes, _) in _KINDS.items() if instruction.opcode.upper().startswith(codes)), "")
 
 
 def _total(difference: Difference) -> float:
-    """Return the total error of a kind in nanoseconds."""
+    """Return the total error of a kind of operation in nanoseconds."""
     each = abs(difference.predicted_ns - difference.measured_ns)
     return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
 
@@ -123,7 +129,7 @@ def _difference(
     engine: str, kind: str, theirs: Sequence[tuple[int, int]], ours: Sequence[float], run: Run
 ) -> Difference:
     durations = [end - start for start, end in theirs]
-    # the two instructions of a float32 matmul, one after the other
+    # A float32 matmul consists of two consecutive instructions.
     if kind == "matmul" and len(theirs) == 2 * len(ours):
         durations = [second[1] - first[0] for first, second in zip(theirs[::2], theirs[1::2])]
     measured = median(durations) if durations else 0.0
@@ -143,7 +149,7 @@ def _difference(
 
 
 def _explained(engine: str, kind: str, more_ns: float, run: Run) -> str:
-    """Return the constant that would add `more_ns` to a kind, as `--set` takes it."""
+    """Return the `constant=value` that would add `more_ns` to the duration of a kind, in the format of `--set`."""
     name = _CONSTANTS.get((engine, kind)) or _CONSTANTS.get((engine, ""))
     if name is None:
         return ""

@@ -1,33 +1,37 @@
-"""A measured run, as returned by all readers of profiles."""
+"""A measured run, which is the common result of all readers of profiles."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_BYTES = 1 << 30  # size limit of a file
-MOST_ROWS = 5_000_000  # row limit of a table
+MOST_BYTES = 1 << 30  # maximum size of a file
+MOST_ROWS = 5_000_000  # maximum number of rows of a table
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 class ProfileError(Exception):
-    """A profile cannot be read; the message is one line with the place, the problem and the allowed values."""
+    """Raised if a profile cannot be read; the message is one line with the location, the problem and the allowed
+    values."""
 
 
 class MeasuredInstruction(NamedTuple):
-    """An instruction as it ran, in nanoseconds from the start of the profile."""
+    """An executed instruction; times are in nanoseconds from the start of the profile."""
 
     id: int
     engine: str  # one of ENGINES
-    opcode: str  # neuron-explorer's opcode, except TRANSPOSE for a MATMUL that transposes
+    opcode: str  # neuron-explorer's opcode, except that a MATMUL that transposes is called TRANSPOSE
     start_ns: int
     end_ns: int
-    after: tuple[int, ...]  # ids of the instructions it waited for
+    after: tuple[int, ...]  # ids of the instructions that it waited for
     line: str  # source line of the kernel, "" if the profile has none
-    ours: bool  # True for the kernel's instructions, False for the runtime's
+    ours: bool  # True for instructions of the kernel, False for instructions of the runtime
 
 
 class MeasuredPacket(NamedTuple):
-    """An element moved by a DMA engine; `maker` of its descriptor: "hardware", "software" or "prepared"."""
+    """An element moved by a DMA engine.
+
+    `maker` is the origin of its descriptor: "hardware", "software" or "prepared".
+    """
 
     engine: int
     maker: str
@@ -37,7 +41,7 @@ class MeasuredPacket(NamedTuple):
 
 
 class MeasuredRun(NamedTuple):
-    """One core's run, ordered by start. `missing` lists data that the profile lacks."""
+    """The run of one core, sorted by start time. `missing` lists the data that the profile lacks."""
 
     name: str
     total_ns: int

@@ -1,11 +1,12 @@
-"""Reader of raw profiles (NTFF), as far as public files show their layout.
+"""Reader of raw profiles (NTFF), to the extent that their layout can be inferred from public files.
 
-AWS does not document the format. It was derived from public files of versions 5 and 6 (trn2) that are published with
-neuron-explorer's JSON of the same run, by comparing instructions. The header has 128 bytes: one for the version, seven
-for the length of a message. The message follows in Protocol Buffers encoding, then the payload: records of 16 bytes.
-The message describes the instructions of each engine, 64 bytes each, and the location of each core's records.
+AWS does not document the format. It was inferred from public files of versions 5 and 6 (trn2) that were published
+together with neuron-explorer's JSON of the same run, by comparing instructions. The header has 128 bytes: one for the
+version, and seven for the length of a message. The header is followed by the message in Protocol Buffers encoding and
+by the payload, which consists of records of 16 bytes. The message describes the instructions of each engine, with 64
+bytes per instruction, and the location of the records of each core.
 
-Every number is checked before use, since profiles come from other machines.
+Every number is validated before use, since profiles come from other machines.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ LATEST_PS = 3_600_000_000_000_000  # one hour, longer than any kernel
 _RECORD = struct.Struct("<HBBIQ")  # identity, unused, type, payload, time in picoseconds
 _INSTRUCTIONS, _DMA = 0, 4  # kinds of sections
 _FIRST_INSTRUCTION, _FIRST_DMA, _LAST_DMA = 0x84, 0x80, 0x9F  # types of records
-_START, _END = 0, 1  # instruction records, per engine
-_READ_BEGINS, _READ_DONE = 1, 5  # records of DMA elements
+_START, _END = 0, 1  # kinds of instruction records, for each engine
+_READ_BEGINS, _READ_DONE = 1, 5  # kinds of records of DMA elements
 _RUNTIME_RING = 14
 _FIRST_DMA_ENGINE = 64
 _MATMUL, _NOTIFY, _WAIT, _NOP, _DMA_TRIGGER = 0x02, 0xA6, 0xA0, 0xA4, 0xB8
-_MARKERS = {2: "first", 3: "last"}  # markers of a run in the runtime's NOTIFY instructions
-_AT_LEAST, _INCREMENTS = 5, 0x13  # semaphore operations of an instruction
-_OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcodes are named by number
+_MARKERS = {2: "first", 3: "last"}  # markers of a run, set by NOTIFY instructions of the runtime
+_AT_LEAST, _INCREMENTS = 5, 0x13  # codes of the semaphore operations of an instruction
+_OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcodes are identified by number
     0x01: "LDWEIGHTS",
     _MATMUL: "MATMUL",
     0x21: "ACTIVATE",
@@ -44,7 +45,7 @@ _OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcode
     0x46: "COPY",
     0x47: "CAST",
     0x48: "RECIPROCAL",
-    0x49: "MEMSET",  # by the kernels that it ran in
+    0x49: "MEMSET",  # inferred from the kernels that use it
     _WAIT: "EVENT_SEMAPHORE",
     0xA2: "DRAIN",
     _NOP: "NOP",
@@ -59,7 +60,7 @@ _OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcode
 
 
 class _Message(Mapping[int, "list[int | bytes]"]):
-    """The fields of a Protocol Buffers message, by number, in order."""
+    """The fields of a Protocol Buffers message: the values of each field by field number, in order."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.where = where
@@ -105,14 +106,14 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         return len(self._fields)
 
     def number(self, field: int) -> int:
-        """Return an integer field; 0 if the message lacks it."""
+        """Return the value of an integer field, or 0 if the message does not contain it."""
         value = self.get(field, [0])[0]
         if not isinstance(value, int):
             raise ProfileError(f"{self.where}: damaged: field {field} is not a whole number")
         return value
 
     def bytes_of(self, field: int) -> bytes:
-        """Return a text or message field; empty if it is missing."""
+        """Return the bytes of a text or message field, which are empty if the field is missing."""
         value = self.get(field, [b""])[0]
         return value if isinstance(value, bytes) else b""
 
@@ -129,7 +130,7 @@ class _Code(NamedTuple):
     last: int
 
     def position(self, identity: int) -> int:
-        """Return the index of the instruction whose address has these lower 16 bits, -1 for none."""
+        """Return the index of the instruction whose address has these lower 16 bits, or -1 if there is none."""
         position = (identity - (self.base >> 6)) & 0xFFFF
         return position if (position + 1) * INSTRUCTION_BYTES <= len(self.data) else -1
 
@@ -138,7 +139,7 @@ class _Code(NamedTuple):
 
 
 class _Execution(NamedTuple):
-    """An executed instruction; times in picoseconds."""
+    """An executed instruction; times are in picoseconds."""
 
     engine: int
     position: int
@@ -149,7 +150,8 @@ class _Execution(NamedTuple):
 
 
 def read_ntff(path: Path, core: int) -> MeasuredRun:
-    """Read a raw profile of one core of a logical core; ProfileError with a one-line reason."""
+    """Read the raw profile of one core of a logical core; raise ProfileError with a one-line reason if it is
+    invalid."""
     name = path.name
     try:
         size = path.stat().st_size
@@ -223,7 +225,7 @@ class _Reader:
         return self.payload[offset : offset + size]
 
     def _records(self, kind: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (identity, type, payload, picoseconds) of the records of a kind."""
+        """Yield (identity, type, payload, picoseconds) for each record of a kind."""
         sections = self.core.messages(6) if self.version == VERSIONS[0] else self.top.messages(16)
         number, count = self.core.number(3), 0
         for section in sections:
@@ -237,7 +239,7 @@ class _Reader:
                 yield identity, what, payload, time
 
     def _executions(self) -> list[_Execution]:
-        """Return every instruction with a recorded start and end, ordered by start."""
+        """Return every instruction with a recorded start and end, sorted by start time."""
         begun: dict[tuple[int, int], deque[int]] = {}
         found = []
         records = sorted(self._records(_INSTRUCTIONS), key=lambda record: record[3])
@@ -256,7 +258,7 @@ class _Reader:
         return sorted(found, key=lambda e: (e.start, e.end))
 
     def _span(self, executions: list[_Execution]) -> tuple[int, int]:
-        """Return the time from the first to the last marker of the run in picoseconds, like neuron-explorer."""
+        """Return the times of the first and the last marker of the run in picoseconds, as neuron-explorer does."""
         for run in self.top.messages(15):
             begin, end = run.number(2), run.number(3)
             if 0 < begin < end <= begin + LATEST_PS:
@@ -290,7 +292,7 @@ class _Reader:
         ]
 
     def _packets(self, begin: int, end: int) -> list[MeasuredPacket]:
-        """Yield elements whose read was recorded from start to end."""
+        """Return the elements for which both the start and the end of the read were recorded."""
         makers = {(q.number(1), q.number(2)): _maker(q.bytes_of(4)) for q in self.core.messages(7)}
         begun: dict[tuple[int, int], deque[int]] = {}
         found = []
@@ -314,18 +316,18 @@ def _opcode(code: bytes) -> str:
 
 
 def _maker(queue: bytes) -> str:
-    """Return the maker of a queue's descriptors: hardware (qSPDynamicHW), software (qPoolDynamic) or prepared."""
+    """Return the origin of a queue's descriptors: hardware (qSPDynamicHW), software (qPoolDynamic) or prepared."""
     if b"Dynamic" not in queue:
         return "prepared"
     return "hardware" if queue.endswith(b"HW") else "software"
 
 
 def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
-    """Return the instructions that each one waited for, from its semaphores.
+    """Return the instructions that each instruction waited for, according to its semaphores.
 
-    An instruction waits for at most one semaphore; additional waits are separate instructions before it.
+    An instruction waits for at most one semaphore; additional waits are separate instructions that precede it.
     """
-    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: its value, and the instruction that set it
+    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: pairs of a value and the instruction that set it
     for number, e in sorted(enumerate(executions), key=lambda item: item[1].end):
         if not e.ours:
             continue

@@ -1,9 +1,10 @@
 """Engine times and critical path of a measured run, in the same form as predictions.
 
-The path is traced back from the instruction that ended last. The predecessor of an instruction is the last one to end
-among those it waited for, according to the profile, and its predecessor on the same engine; without this information,
-the last one to end on any engine. A step is the time of one instruction on its engine, or the time between two:
-`semaphore` up to SHORT_NS, beyond that `dma` while packets moved, and `waiting`.
+The path is traced back from the instruction that ended last. The predecessor of an instruction on the path is the one
+that ended last among the instructions that it waited for according to the profile and the previous instruction on the
+same engine. Without this information, it is the instruction that ended last on any engine. A step is the time of one
+instruction on its engine or the gap between two instructions. A gap of up to SHORT_NS is attributed to `semaphore`; a
+longer gap is attributed to `dma` while packets moved, and otherwise to `waiting`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import NamedTuple
 
 from .measured import ENGINES, MeasuredInstruction, MeasuredRun
 
-SHORT_NS = 100  # a hand-over between engines takes 26 to 53 ns (benchmarks/data/measured/hops.csv)
-_WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT"))  # wait rather than work
+SHORT_NS = 100  # synchronisation between engines takes 26 to 53 ns (benchmarks/data/measured/hops.csv)
+_WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT"))  # instructions that only wait
 
 
 class EngineTime(NamedTuple):
-    """Time in which an engine ran any instruction, its fraction of the run, and the number of instructions."""
+    """The time in which an engine executed any instruction, its fraction of the run, and the number of
+    instructions."""
 
     engine: str
     busy_us: float
@@ -28,7 +30,7 @@ class EngineTime(NamedTuple):
 
 
 class PathStep(NamedTuple):
-    """A step of the critical path, in nanoseconds from the start of the profile."""
+    """A step of the critical path; times are in nanoseconds from the start of the profile."""
 
     start_ns: int
     end_ns: int
@@ -38,7 +40,10 @@ class PathStep(NamedTuple):
 
 
 def engines(run: MeasuredRun) -> list[EngineTime]:
-    """Return the times of the engines that ran the kernel's instructions; the last entry covers all DMA engines."""
+    """Return the times of the engines that execute instructions, followed by one entry for all DMA engines together.
+
+    Only instructions of the kernel are counted.
+    """
     found = []
     for engine in ENGINES:
         own = [i for i in run.instructions if i.engine == engine and i.ours and i.opcode not in _WAITS]
@@ -49,7 +54,7 @@ def engines(run: MeasuredRun) -> list[EngineTime]:
 
 
 def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
-    """Return packets and bytes by the maker of their descriptors."""
+    """Return the number of packets and bytes by the origin of their descriptors."""
     found: dict[str, tuple[int, int]] = {}
     for packet in run.packets:
         count, size = found.get(packet.maker, (0, 0))
@@ -58,8 +63,10 @@ def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
 
 
 def critical_path(run: MeasuredRun) -> list[PathStep]:
-    """Return the chain of instructions that determined the end of the run, first to last; it covers the run without
-    gaps."""
+    """Return the chain of instructions that determined the end of the run, from first to last.
+
+    The steps cover the run without gaps.
+    """
     work = [i for i in run.instructions if i.ours and i.opcode not in _WAITS]
     moving = _union((p.start_ns, p.end_ns) for p in run.packets)
     if not work:
@@ -98,15 +105,15 @@ def _before(
     by_end: Sequence[MeasuredInstruction],
     ends: Sequence[int],
 ) -> MeasuredInstruction | None:
-    """Return the last thing that an instruction which started at `start` waited for; it started earlier, so the walk
-    terminates.
+    """Return the last instruction that an instruction which started at `start` waited for.
 
-    `told` are the instructions whose results it waited for, `previous` is its predecessor on the engine.
+    The result always started earlier, so that tracing the path terminates. `told` contains the instructions whose
+    results were waited for, and `previous` is the preceding instruction on the same engine.
     """
     told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
     last = max(told, key=lambda i: min(i.end_ns, start), default=None)
     if previous is not None and previous.start_ns < start:
-        # A result that arrived just before takes precedence, even if the engine was still busy.
+        # A result that arrived just before the start takes precedence, even if the engine was still busy.
         if last is not None and (last.end_ns >= previous.end_ns or start - SHORT_NS <= last.end_ns <= start):
             return last
         if last is not None or previous.end_ns >= start:
@@ -137,7 +144,7 @@ def _between(start: int, end: int, moving: Sequence[tuple[int, int]]) -> list[Pa
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge spans that overlap or touch, in order."""
+    """Merge spans that overlap or are adjacent; return them in order."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

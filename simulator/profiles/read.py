@@ -1,11 +1,11 @@
-"""Reader of the profiles that neuron-explorer exports: whole profiles as JSON (up to SDK 2.33) or a folder of Parquet.
+"""Reader of profiles exported by neuron-explorer: whole profiles as JSON (up to SDK 2.33), or folders of Parquet files.
 
-Fields are those of tools/neuron-explorer/profile-schema-reference (aws-neuron-sdk): of Instruction start_ts and end_ts
-in nanoseconds, engine, opcode and nki_source_location; of DmaPacket the same times, and the queue's type. In the JSON
-of public profiles (trn2, data_version 8) they are called timestamp, duration, subgroup and queue_type, and an
-instruction names its predecessors.
+The fields are specified in tools/neuron-explorer/profile-schema-reference (aws-neuron-sdk). The reader uses the fields
+start_ts and end_ts in nanoseconds, engine, opcode and nki_source_location of Instruction, and the same times and the
+queue type of DmaPacket. In the JSON of public profiles (trn2, data_version 8), the fields are called timestamp,
+duration, subgroup and queue_type, and each instruction lists its predecessors.
 
-All contents are checked before use, since profiles come from other machines.
+All contents are validated before use, since profiles come from other machines.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ LATEST_NS = 3_600_000_000_000  # one hour, longer than any kernel
 _MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
 _RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
 _NAME = 80  # maximum length of a name
-MIN_PARSED, EXPANSION = 512 << 20, 16  # bytes that a JSON text may take in memory: any, and for each of its own
-OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # in CPython, roughly
+MIN_PARSED, EXPANSION = 512 << 20, 16  # memory limit for parsed JSON: the minimum, and per byte of text
+OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # approximate sizes in CPython
 
 
 def read_profile(path: Path, core: int = 0) -> MeasuredRun:
-    """Read the JSON of a whole profile, a folder of Parquet tables or a raw NTFF; ProfileError with a one-line
-    reason."""
+    """Read the JSON of a whole profile, a folder of Parquet tables, or a raw NTFF file.
+
+    Raise ProfileError with a one-line reason if it cannot be read.
+    """
     if path.is_dir():
         return _run(path.name, _Parquet(path), core)
     if path.suffix == ".ntff":
@@ -51,7 +53,7 @@ def read_profile(path: Path, core: int = 0) -> MeasuredRun:
 
 
 class _Json:
-    """Tables in one JSON object."""
+    """The tables of a profile that is stored as one JSON object."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -75,7 +77,7 @@ class _Json:
         self.tables = found
 
     def _packets(self) -> str:
-        """Return the name of the packet table: the one whose rows have a DMA engine and a queue type."""
+        """Return the name of the packet table, which is the table whose rows contain a DMA engine and a queue type."""
         return next((name for name, rows in self.tables.items() if _has_packets(rows)), "dma")
 
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
@@ -91,7 +93,7 @@ class _Json:
 
 
 def _parsed_bytes(content: bytes) -> int:
-    """Return about how much memory the objects of a JSON text take, by its brackets and commas."""
+    """Estimate how many bytes the objects of a JSON text take in memory, from its brackets and commas."""
     return OBJECT_BYTES * content.count(b"{") + LIST_BYTES * content.count(b"[") + VALUE_BYTES * content.count(b",")
 
 
@@ -106,7 +108,7 @@ def _is_summary(found: Any) -> bool:
 
 
 class _Parquet:
-    """Tables in a folder, each a file or numbered files."""
+    """The tables of a profile that is stored as a folder, with one file or several numbered files per table."""
 
     def __init__(self, path: Path) -> None:
         self.name, self.path = path.name, path
@@ -132,7 +134,7 @@ class _Parquet:
                     yield from batch.to_pylist()
             except ProfileError:
                 raise
-            except Exception as error:  # pyarrow raises many kinds of errors for damaged files
+            except Exception as error:  # pyarrow raises many kinds of errors for corrupt files
                 raise ProfileError(f"{path.name}: no Parquet table: {str(error).splitlines()[0][:_NAME]}") from None
 
 
@@ -215,8 +217,10 @@ def _packets(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterato
 
 
 def _of_core(row: Mapping[str, Any], core: int) -> bool:
-    """True if a row belongs to that core of a logical core, according to its index or the number in its subgraph,
-    "sg00"."""
+    """Return True if a row belongs to the given core of a logical core.
+
+    The core is identified by the index in the row or by the number in the name of its subgraph, such as "sg00".
+    """
     index = row.get("pcore_idx")
     if isinstance(index, int):
         return index == core
@@ -225,7 +229,7 @@ def _of_core(row: Mapping[str, Any], core: int) -> bool:
 
 
 def _times(where: str, row: Mapping[str, Any]) -> tuple[int, int]:
-    """Return start and end of a row, in either spelling."""
+    """Return the start and end of a row, in either naming scheme."""
     start: Any
     end: Any
     if "start_ts" in row:

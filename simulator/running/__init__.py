@@ -1,1 +1,1 @@
-"""Launching kernels: single launches, replays, several ranks, and scripts; and the result of a launch."""
+"""Launching kernels: single launches, replays, launches on several ranks, and scripts; and the result of a launch."""

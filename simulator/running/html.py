@@ -1,4 +1,4 @@
-"""Renders a launch as self-contained HTML for notebooks."""
+"""Rendering of a launch as self-contained HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from ..timing.by_line import describe_critical, describe_line
 from ..timing.trace import place, title_of
 
-WIDTH, ROW, LABEL = 960, 18, 130  # pixels: width of the drawing, height of a row, width of the names
+WIDTH, ROW, LABEL = 960, 18, 130  # in pixels: width of the drawing, height of a row, width of the labels
 SHOWN_LINES = 5
-MOST_QUEUES = 4  # DMA queues drawn; the figures count all
+MOST_QUEUES = 4  # maximum number of DMA queues drawn; the figures include all queues
 _COLOURS = {"tensor": "#2f6fb0", "vector": "#3a9a5c", "scalar": "#c07a1a", "gpsimd": "#8a5bb5", "dma": "#777777"}
 
 
 def fragment(run: Any) -> str:
-    """Render one launch: a line of figures, the timeline of every engine, their shares, and the slowest lines."""
+    """Render one launch: a line of figures, the timeline and utilization of every engine, and the slowest lines."""
     note = f'<div style="font-size:12px">{escape(run.note)}</div>' if run.note else ""
     memory = run.memory
     figures = (
@@ -34,7 +34,7 @@ def fragment(run: Any) -> str:
 
 
 def _timeline(run: Any) -> str:
-    """Render an SVG with a row for every engine; events less than a pixel apart are merged."""
+    """Render the timeline as an SVG with a row for every engine; events less than a pixel apart are merged."""
     events = run.timeline
     launch = 1000 * run.launch_us
     end = 1000 * run.latency_us or 1.0
@@ -65,7 +65,7 @@ def _timeline(run: Any) -> str:
 
 
 def _pieces(events: list[Any], scale: float, launch: float) -> list[tuple[float, float, str]]:
-    """Return (left, right, title) in pixels for the events of one engine, after `launch` nanoseconds."""
+    """Return (left, right, title) for the events of one engine, in pixels, offset by `launch` nanoseconds."""
     pieces: list[tuple[float, float, str]] = []
     first, count, left, right = events[0], 0, 0.0, -2.0
     for event in events:

@@ -1,4 +1,4 @@
-"""Makes `import nki` find the simulator."""
+"""Installation of the simulator as the package that `import nki` finds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _SPAWNED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawned")
 
 
 def install() -> None:
-    """Make `import nki` find the simulator, in place of a real package if there is one. Idempotent.
+    """Make `import nki` find the simulator, even if the real package is installed. This function is idempotent.
 
-    Processes spawned by multiprocessing find it too, through sys.path, which they inherit.
+    Processes spawned by multiprocessing also find the simulator, because they inherit sys.path.
     """
     from .. import nki
 
@@ -24,7 +24,7 @@ def install() -> None:
 
 
 class _OldDialect:
-    """Import hook that explains the removal of `neuronxcc.nki`, if nothing else provides it."""
+    """An import hook that explains that `neuronxcc.nki` was removed, if no installed package provides it."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

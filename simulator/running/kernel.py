@@ -1,4 +1,4 @@
-"""Kernels: NKI's `jit` and `simulate`, and launches on one core or two."""
+"""Kernels: NKI's `jit` and `simulate`, and launches on one or two cores."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ from .torch_tensors import array_of, is_tensor, tensor_of
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The shape and dtype of a kernel argument whose values do not matter (`run(..., functional=False)`)."""
+    """The shape and dtype of a kernel argument whose values are not needed (`run(..., functional=False)`)."""
 
     shape: tuple[int, ...]
     dtype: Any
 
 
-LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # cores of a logical core (nki/get-started/about/lnc.rst of SDK 2.33)
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # number of cores per logical core (nki/get-started/about/lnc.rst, SDK 2.33)
 
-Edge = tuple[str, tuple[str, ...]]  # an instruction's name, and the names of those it must follow
+Edge = tuple[str, tuple[str, ...]]  # the name of an instruction, and the names of the instructions it must follow
 
 
 class Kernel:
-    """A function decorated with `nki.jit`: a call from another kernel inlines it, a call with arrays simulates it."""
+    """A function decorated with `nki.jit`.
+
+    A call from another kernel inlines the kernel, and a call with arrays simulates it.
+    """
 
     def __init__(
         self,
@@ -60,10 +63,10 @@ class Kernel:
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.programs = programs  # the launch grid: kernel[1], kernel[2]
+        self.programs = programs  # the launch grid, as in kernel[1] or kernel[2]
         self.schedule = schedule
         self.configs = configs
-        self.lnc = lnc  # number of cores; None: the environment decides
+        self.lnc = lnc  # number of cores; None if the environment determines it
         self.__name__ = getattr(function, "__name__", "kernel")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -79,8 +82,10 @@ class Kernel:
         return Kernel(self.function, int(cores), self.schedule, self.configs)
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
-        """Return the kernel with extra dependencies: each pair is an instruction's name and the name or names it must
-        follow."""
+        """Return the kernel with additional dependencies.
+
+        Each edge is a pair of the name of an instruction and the name or names of the instructions it must follow.
+        """
         pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
         return Kernel(self.function, self.programs, (*self.schedule, *pairs), self.configs)
 
@@ -95,10 +100,10 @@ def jit(
     specialization_config: SpecializationConfig | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`nki.jit`: make a kernel of a function; usable with or without parentheses.
+    """Turn a function into a kernel (`nki.jit`); the decorator can be used with or without parentheses.
 
-    The configurations (configs.py) are checked but do not affect the simulation. `mode` and `platform_target` of
-    earlier versions are accepted with a note and ignored: the launcher chooses.
+    The configurations (configs.py) are checked but do not affect the simulation. The arguments `mode` and
+    `platform_target` of earlier versions are accepted with a note and ignored, because the launcher determines them.
     """
     for name in kwargs:
         if name in _EARLIER_OPTIONS:
@@ -115,15 +120,16 @@ def jit(
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """`nki.simulate`: a callable that runs the kernel on the simulator and returns arrays, or PyTorch tensors for such.
+    """Return a callable that runs the kernel on the simulator (`nki.simulate`).
 
-    The target is NEURON_PLATFORM_TARGET_OVERRIDE, else trn3. Arrays that the kernel writes to are updated in place.
+    It returns arrays, or PyTorch tensors if it was called with PyTorch tensors. The target is
+    NEURON_PLATFORM_TARGET_OVERRIDE, or trn3 by default. Arrays that the kernel writes to are updated in place.
     """
     return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
 
 
 class Simulated:
-    """The kernel made by `nki.simulate`: call it with arrays, on one core or, with [2], on two."""
+    """A kernel returned by `nki.simulate`: call it with arrays to run it on one core or, with [2], on two cores."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -135,12 +141,12 @@ class Simulated:
         return Simulated(self.kernel[grid])
 
 
-_generates_descriptors = [True]  # settings of launches by a call, innermost last
+_generates_descriptors = [True]  # the settings of nested `disabled_dge` contexts, innermost last
 
 
 @contextmanager
 def disabled_dge() -> Iterator[None]:
-    """Launch kernels called inside without hardware-generated descriptors (the compiler's --disable-dge)."""
+    """Disable hardware-generated descriptors for kernels called within the context (the compiler's --disable-dge)."""
     _generates_descriptors.append(False)
     try:
         yield
@@ -149,7 +155,7 @@ def disabled_dge() -> Iterator[None]:
 
 
 def generates_descriptors() -> bool:
-    """True unless inside `disabled_dge`."""
+    """Return True unless called within a `disabled_dge` context."""
     return _generates_descriptors[-1]
 
 
@@ -180,8 +186,11 @@ def execute(
     kwargs: dict[str, Any],
     update_arguments: bool = False,
 ) -> Any:
-    """Run a kernel on `core`: arrays go to HBM, everything else is passed unchanged; return its results as arrays (None
-    for a tensor if the core does not compute values)."""
+    """Run a kernel on `core` and return its results as arrays.
+
+    Arrays are copied to HBM, and all other arguments are passed unchanged. If the core does not compute values, each
+    resulting tensor is returned as None.
+    """
     arguments: list[tuple[Any, NkiTensor]] = []
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
 
@@ -206,7 +215,7 @@ def execute(
 
     with watching(core.numeric):
         returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
-    if isinstance(returned, (Generator, Coroutine)):  # its body has not run
+    if isinstance(returned, (Generator, Coroutine)):  # the body of the function has not run
         returned.close()
         raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
     _compare_loops(cores)
@@ -229,7 +238,7 @@ def execute(
 
 
 def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) -> None:
-    """Copy tensors that the kernel has written back into the arrays passed for them."""
+    """Copy argument tensors that the kernel has written back to the arrays that were passed."""
     written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
     for array, tensor in arguments:
         if id(tensor.storage.owner) in written:
@@ -243,14 +252,14 @@ def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) 
 def notify(
     prediction: ProgramTiming, name: str, arguments: Iterable[Any], findings: Sequence[SanitizerFinding] = ()
 ) -> None:
-    """Pass a launch to the observers, with the shapes of its arguments."""
+    """Call the observers with a launch and the shapes of its arguments."""
     for observe in observers:
         shapes = [f"{list(value.shape)} {lookup(value.dtype).name}" for value in arguments]
         observe(Run(prediction, (), name, profiled=False, findings=findings), shapes)
 
 
 def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
-    """Return the cores that a kernel runs on: `core`, and the other one for a launch on two."""
+    """Return the cores that a kernel runs on: `core` and, for a launch on two cores, its partner."""
     core.programs = degree(kernel)
     if core.programs != CORES:
         return [core]
@@ -268,8 +277,10 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
 
 
 def degree(kernel: Kernel) -> int | None:
-    """Return the number of cores of a launch: set by the launcher, else the environment, else brackets; None if none
-    sets it."""
+    """Return the number of cores of a launch, or None if it is not specified.
+
+    The launcher takes precedence over the environment, and the environment over the launch grid in brackets.
+    """
     if kernel.lnc is not None:
         return kernel.lnc
     said = os.environ.get(LNC_VARIABLE)
@@ -286,7 +297,7 @@ def degree(kernel: Kernel) -> int | None:
 
 
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
-    """Return the kernel for a logical core of `lnc` cores, 1 or 2, overriding the environment."""
+    """Return the kernel for a logical core of `lnc` (1 or 2) cores, which overrides the environment."""
     if lnc not in range(1, CORES + 1):
         raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
@@ -306,7 +317,7 @@ def _compare_loops(cores: list[NeuronCore]) -> None:
 
 
 def predict(core: NeuronCore) -> ProgramTiming:
-    """Predict the time of what has run on a core, and on its partner if it has one."""
+    """Predict the time of the program that has run on a core, and on its partner if it has one."""
     if core.partner is None or core.pair is None:
         return ProgramTiming(core.program, core.target, core.memory)
     memory = Memory(*(max(peaks) for peaks in zip(core.memory, core.partner.memory)))
@@ -314,7 +325,7 @@ def predict(core: NeuronCore) -> ProgramTiming:
 
 
 def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
-    """Add the dependencies of `with_schedule` to a program; every name must be an instruction's."""
+    """Add the dependencies of `with_schedule` to a program; every name must be the name of an instruction."""
     named: dict[str, list[Instruction]] = {}
     for instruction in program if edges else ():
         if instruction.name:
@@ -334,7 +345,10 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
 
 
 def _check_object(kernel: str, value: Any) -> None:
-    """Refuse an object that contains arrays: only arguments, and arrays in tuples, lists and dicts, go to HBM."""
+    """Raise an error for an object that contains arrays.
+
+    Only arrays that are arguments, or elements of tuples, lists and dicts, are copied to HBM.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             if isinstance(getattr(value, field.name, None), np.ndarray):
@@ -345,7 +359,7 @@ def _check_object(kernel: str, value: Any) -> None:
 
 
 def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
-    """Copy an array to HBM for a kernel."""
+    """Copy an argument of a kernel to HBM."""
     if 0 in value.shape or len(value.shape) == 0:
         raise NkiValidationError(
             f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "
@@ -364,7 +378,7 @@ def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
 
 
 def _tensors(value: Any) -> list[NkiTensor]:
-    """Return the tensors among a kernel's results."""
+    """Return the tensors contained in a kernel's results."""
     found: list[NkiTensor] = []
     _each(value, lambda item: found.append(item) if isinstance(item, NkiTensor) else None)
     return found
@@ -379,7 +393,7 @@ def _leave(core: NeuronCore, value: Any) -> Any:
 
 
 def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Return the same tuples, lists and dicts with every other value converted."""
+    """Return a copy of nested tuples, lists and dicts in which every other value is converted."""
     if type(value) in (tuple, list):
         return type(value)(_each(item, convert) for item in value)
     if type(value) is dict:

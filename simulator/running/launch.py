@@ -1,4 +1,4 @@
-"""`simulator.run`: launches and times a kernel, and caches launches of pure kernels."""
+"""`simulator.run`, which launches and times a kernel, and the cache for launches of pure kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of 
 _REPLAYS = Replays(prepared)
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_REPLAYS.begin_anew)
-_REMEMBERED_INSTRUCTIONS = 100_000  # limit over all cached programs, about 2 KB per instruction
+_REMEMBERED_INSTRUCTIONS = 100_000  # limit for the sum over all cached programs, at about 2 KB per instruction
 
 
 def run(
@@ -42,14 +42,15 @@ def run(
 ) -> Run:
     """Run a kernel on the simulator and predict its time on the chip. PyTorch tensors are treated like arrays.
 
-    `dge`: hardware generates DMA descriptors (trn2 and newer), as without the compiler's --disable-dge. `profiled`:
-    count the launch overhead like a profile's total_time rather than like a benchmark. `functional=False` walks shapes
-    only: no values are computed, and arguments may be TensorSpecs. `constants`: other values of timing constants
-    (timing/constants/), to predict a hypothetical machine; the run's note says so. `pure`: the kernel depends only on
-    its arguments, not on helpers that change in a notebook, so a repeated launch is replayed. `sanitize`: check for
-    races, overlaps, lost and uninitialised values (sanitizer.py); "numeric" checks for NaN, infinities, saturation and
-    lost digits (numeric.py), "all" for both; `findings` of the run has the results. `lnc`: the number of cores of the
-    logical core, 1 or 2; by default from NEURON_LOGICAL_NC_CONFIG or the kernel's grid.
+    `dge`: whether hardware generates DMA descriptors (trn2 and newer), as it does unless the compiler is run with
+    --disable-dge. `profiled`: whether the launch overhead is counted as in a profile's total_time rather than as in a
+    benchmark. `functional`: if False, only shapes are propagated, no values are computed, and arguments may be
+    TensorSpecs. `constants`: other values of timing constants (timing/constants/), to predict a hypothetical machine,
+    which the note of the run then states. `pure`: the kernel depends only on its arguments, not on helper functions
+    that change in a notebook, so that a repeated launch can be replayed. `sanitize`: True checks for races, overlaps,
+    and lost and uninitialised values (sanitizer.py), "numeric" checks for NaN, infinities, saturation and lost digits
+    (numeric.py), and "all" performs both checks; the results are in `findings` of the run. `lnc`: the number of cores
+    of the logical core, 1 or 2; by default, NEURON_LOGICAL_NC_CONFIG or the kernel's launch grid determines it.
     """
     kernel = kernel if lnc is None else on_cores(kernel, lnc)
     found = find_target(target)
@@ -62,7 +63,7 @@ def run(
 
 
 class _Launch(NamedTuple):
-    """The arguments of `run` that decide its result, with the target resolved."""
+    """The arguments of `run` that determine its result, with the target resolved."""
 
     kernel: Callable[..., Any]
     arrays: tuple[Any, ...]
@@ -74,7 +75,10 @@ class _Launch(NamedTuple):
 
 
 def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
-    """Implement `run` with the current constants. `key` identifies launches that may be repeated, None others."""
+    """Run a launch with the current constants; see `run`.
+
+    `key` identifies the launch if it may be replayed, and is None otherwise.
+    """
     kernel, arrays, parameters, target, dge, profiled, functional = launch
     name = getattr(kernel, "__name__", "kernel")
     again: Any = None
@@ -97,7 +101,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     prediction = predict(core)
     if core.recording is not None:
-        if core.partner is not None:  # the partner's work was not recorded
+        if core.partner is not None:  # the instructions of the partner were not recorded
             core.recording.spoil()
         _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
     elif key is not None and not functional:
@@ -107,9 +111,9 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
 
 
 def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
-    """Return a key of everything that a shape-only run depends on, or None."""
+    """Return a key that contains everything a shape-only run depends on, or None if there is no such key."""
     values = [*arrays, *parameters.values()]
-    # Includes representations, since -0.0 equals 0.0 and (1,) equals (1.0,).
+    # The key includes representations, because -0.0 equals 0.0 and (1,) equals (1.0,).
     shapes = [
         (v.shape, str(v.dtype)) if isinstance(v, (np.ndarray, TensorSpec)) else (type(v), v, repr(v)) for v in values
     ]

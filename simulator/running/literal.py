@@ -1,7 +1,8 @@
-"""Arguments for kernels whose sizes are all in their source: shapes that fit how the source uses each parameter.
+"""Arguments for kernels whose source contains all sizes: shapes are inferred from how the kernel uses each parameter.
 
-`nisa.dma_copy(dst=tile, src=a)` gives `a` the shape of the tile, `a[0:128, i : i + 512]` any that is large enough. A
-kernel that uses a parameter in another way, such as a number or for its shape, is not literal.
+From `nisa.dma_copy(dst=tile, src=a)`, it follows that `a` has the shape of the tile; `a[0:128, i : i + 512]` requires
+only that its shape is large enough. A kernel that uses a parameter in any other way, for example as a number or to read
+its shape, is not literal.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from ..checking.lint.tensors import LocalTensors
 from ..machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from .kernel import TensorSpec
 
-LARGE = 1 << 15  # an extent that every slice with bounds fits in
-USUAL = (PARTITIONS, PSUM_BANK_FLOATS)  # the shape of a parameter without any use that decides
+LARGE = 1 << 15  # an extent that is large enough for every slice with bounds
+USUAL = (PARTITIONS, PSUM_BANK_FLOATS)  # the shape of a parameter whose uses do not determine one
 OF_OTHERS = {"src": "dst", "dst": "src"}
 LOADS = ("nki.language.load", "nki.language.store")
 Shape = tuple[int, ...]
 
 
 def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
-    """Return the kernels of a file whose sizes are all literal, with arguments for their required parameters.
+    """Return the kernels of a file in which all sizes are literal, with arguments for their required parameters.
 
     Raises:
         SourceError: the file cannot be read or is not Python.
@@ -50,7 +51,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
 
 
 def _arguments(scope: FunctionScope, function: ast.FunctionDef) -> dict[str, TensorSpec] | None:
-    """Return a spec for each required parameter, None if a use of one is not understood."""
+    """Return a spec for each required parameter, or None if some use of a parameter is not supported."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     required = arguments[: len(arguments) - len(function.args.defaults)]
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
@@ -67,7 +68,7 @@ def _arguments(scope: FunctionScope, function: ast.FunctionDef) -> dict[str, Ten
 def _shape_of(
     name: str, function: ast.FunctionDef, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
 ) -> Shape | None:
-    """Return a shape for a parameter, None if it is used otherwise than as an operand in HBM."""
+    """Return a shape for a parameter, or None if it is used other than as an operand in HBM."""
     exact: set[Shape] = set()
     partial: list[tuple[int | None, ...]] = []
     for node in ast.walk(function):
@@ -106,15 +107,17 @@ def _shape_of(
 
 
 def _is_shape_of_output(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:
-    """True for `a.shape` in `nl.ndarray(a.shape, ..., buffer=nl.shared_hbm)`."""
+    """Return True for `a.shape` in `nl.ndarray(a.shape, ..., buffer=nl.shared_hbm)`."""
     call = parents[attribute]
     call = parents[call] if isinstance(call, ast.keyword) else call
     return attribute.attr == "shape" and isinstance(call, ast.Call) and "hbm" in ast.unparse(call)
 
 
 def _extents(index: ast.expr, other: Shape | None, is_open: bool) -> tuple[int | None, ...] | None:
-    """Return the extents that an index needs, each None if any will do; None if they are unknown. With `is_open`, any
-    will do for `:`."""
+    """Return the minimum extents that an index requires, or None if they are unknown.
+
+    An extent is None if any size is allowed. If `is_open` is True, any size is allowed for `:`.
+    """
     entries = list(index.elts) if isinstance(index, ast.Tuple) else [index]
     sliced = [entry for entry in entries if isinstance(entry, ast.Slice)]
     found: list[int | None] = []

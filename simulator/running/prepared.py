@@ -1,8 +1,8 @@
-"""Replays compiled to NumPy calls on arrays that are looked up once.
+"""Compilation of replays to NumPy calls on arrays that are looked up only once.
 
-Tiles keep their memory from one replay to the next, so each step makes the same call on the same views. Steps are not
-compiled if they access the launch's arguments (whose arrays belong to the caller), bit patterns, or numbers that are
-rounded when stored, or if they would allocate new arrays.
+Tiles keep their memory between replays, so each step makes the same call on the same views. Steps are not compiled if
+they access the launch's arguments (whose arrays belong to the caller), bit patterns, or numbers that are rounded when
+stored, or if they would allocate new arrays.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..tensors.strided import StridedMemory
 from .blocks import Blocks, block_product, blocks_of, by_runs, same
 from .replay import Step, fill, views_of
 
-MAX_PACKED = 1 << 21  # elements of copies for BLAS that are cached
+MAX_PACKED = 1 << 21  # maximum number of elements of the cached copies for BLAS
 
 Calls = list[Callable[[], Any]]
 
 
 def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
-    """Return equivalent steps; `fixed` are the storages, by id, whose values are known and constant."""
+    """Return equivalent but faster steps; `fixed` contains the ids of storages whose values are known and constant."""
     rooms = _Rooms(fixed)
     made: list[Step] = []
     for compute, operands in _limited(steps):
@@ -43,7 +43,7 @@ def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
 
 
 def _limited(steps: Sequence[Step]) -> list[Step]:
-    """Merge each activation with an in-place tensor_scalar after it."""
+    """Merge each activation with the in-place tensor_scalar that follows it, if any."""
     merged: list[Step] = []
     for step in steps:
         before, operands = merged[-1] if merged else step, step[1]
@@ -61,18 +61,20 @@ def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars
 
 
 def _stays(view: StridedMemory) -> bool:
-    """True if a view refers to the same float32 array in every replay."""
+    """Return True if a view refers to the same float32 array in every replay."""
     storage = view.storage
     same_array = not (storage.borrowed or storage.bits) and view._dtype is storage.dtype
     return same_array and storage.array is not None and storage.array.dtype == np.float32
 
 
 class _Rooms:
-    """Scratch arrays, and copies of tiles that BLAS cannot read in place, shared by all matmuls that read the same
-    values."""
+    """Scratch arrays, and copies of tiles that BLAS cannot read in place.
+
+    All matmuls that read the same values share the copies.
+    """
 
     def __init__(self, fixed: set[int]) -> None:
-        self.fixed = fixed  # storages, by id, whose values are known and constant
+        self.fixed = fixed  # ids of storages whose values are known and constant
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by its view
         self._free: dict[int, list[Array]] = {}  # scratch arrays by number of elements
@@ -82,11 +84,11 @@ class _Rooms:
         return self._scratch.setdefault((purpose, elements), np.empty(elements, np.float32))
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
-        """Return the values as a matrix of `rows` rows; if that needs a copy, its call is appended to `calls`."""
+        """Return the values as a matrix of `rows` rows; if this requires a copy, append the copying to `calls`."""
         return self._packed(view, view.values, (rows, -1), calls)
 
     def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
-        """Return the values [K, ...] as a matrix for each block of rows; copies are appended to `calls`."""
+        """Return the values [K, ...] as one matrix for each block of rows; append the required copying to `calls`."""
         values = by_runs(view.values, blocks.row_runs, blocks.number)
         return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
 
@@ -105,7 +107,7 @@ class _Rooms:
         return copies[key].reshape(shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
-        """Forget the copies of a storage that is written; all copies if there are many."""
+        """Drop the copies of a storage that is written, or all copies if there are too many."""
         if self._elements > MAX_PACKED:
             gone = [copy for copies in self._copies.values() for copy in copies.values()]
             self._copies.clear()
@@ -147,7 +149,7 @@ def _matmul(
 
 
 def _dense(*arrays: Array) -> Sequence[Array]:
-    """Return arrays of one shape as vectors if all are dense, which reduces NumPy's overhead."""
+    """Return arrays of the same shape as vectors if all are contiguous, which reduces NumPy's overhead."""
     return [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else arrays
 
 
@@ -163,7 +165,7 @@ def _activation(
     *,
     limits: tuple[Any, Any] | None = None,
 ) -> Calls | None:
-    """Compile an activation; `limits` are the bounds that its result is clipped to."""
+    """Compile an activation; `limits` contains the bounds to which its result is clipped."""
     scaled = isinstance(scale, StridedMemory) or scale != 1.0
     if scaled or lanes is not None or data.shape != dst.shape or not dst._dtype.exact:
         return None
@@ -183,7 +185,7 @@ def _activation(
 
 
 def _sum(values: Array, bias: Any, out: Array) -> Callable[[], Any]:
-    """Add to the values a number for all, or one for each partition."""
+    """Return a call that adds a number, or one number per partition, to the values."""
     if values.flags.c_contiguous and out.flags.c_contiguous:
         values, out = (array.reshape(len(array), -1) for array in (values, out))
     return partial(np.add, values, broadcast_value(bias, values.ndim), out=out)
@@ -211,7 +213,7 @@ def _in_turn(
 
 
 def _limits(steps: tuple[tuple[AluOperator, Any, bool], ...]) -> tuple[Any, Any] | None:
-    """Return the lower and upper bound that a tensor_scalar clips to, if that is all it does."""
+    """Return the lower and upper bounds of a tensor_scalar that only clips, or None for any other tensor_scalar."""
     numbers = [operand for _, operand, _ in steps]
     if [operator.name for operator, _, _ in steps] != ["maximum", "minimum"]:
         return None
@@ -248,7 +250,7 @@ def _copy(rooms: _Rooms, dst: StridedMemory, src: StridedMemory) -> Calls | None
 
 
 def _in_shape(dst: StridedMemory, *tensors: StridedMemory) -> list[Array] | None:
-    """Return values in the shape of dst; None if that needs a copy, or if dst rounds."""
+    """Return the values of the tensors in the shape of dst, or None if this requires a copy or if dst rounds."""
     given = [tensor.values for tensor in tensors]
     found = [shaped(values, dst.shape) for values in given]
     return found if dst._dtype.exact and all(map(np.may_share_memory, found, given)) else None

@@ -1,4 +1,4 @@
-"""Launches on several ranks: NeuronCores of one simulated chip that communicate by collectives."""
+"""Launches on several ranks: NeuronCores of one simulated chip that communicate through collectives."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def run_ranks(
     sanitize: bool | str = False,
     **parameters: Any,
 ) -> list[Run]:
-    """Run a kernel on as many ranks as there are lists of arguments, each a NeuronCore; return each rank's run.
+    """Run a kernel on one rank (a NeuronCore) for each list of arguments, and return the run of each rank.
 
-    The kernel's collectives (nki.collectives) exchange values between ranks. Collectives and waiting for other ranks
-    take no time: each rank's time is that of its own instructions. `sanitize` as in `run`.
+    The kernel's collectives (nki.collectives) exchange values between ranks. Collectives, and waiting for other ranks,
+    take no time: the time of a rank includes only its local instructions. For `sanitize`, see `run`.
 
     Raises:
-        NkiValidationError: what `run` raises; more than MOST_RANKS ranks, ranks of two cores, ranks that come with
-            different collectives, or that wait for one another without end.
+        NkiValidationError: for the same reasons as in `run`, or if there are more than MOST_RANKS ranks, if a rank has
+            two cores, or if the ranks execute different collectives or deadlock.
     """
     found = find_target(target)
     if not 1 <= len(arrays) <= MOST_RANKS:

@@ -1,13 +1,14 @@
-"""Repeats a launch on other arrays: it recomputes the values of its instructions without running the kernel again.
+"""Replays of launches on other arrays, which recompute the values of all instructions without running the kernel again.
 
-Unless a kernel reads registers, its instructions depend on the shapes and dtypes of its arguments, never on their
-values. So a launch on other arrays of the same shapes does the same NumPy work: a `Recording` stores it while the
-kernel runs, and a `Replay` repeats it on new arguments without checks, views and timing. Tiles whose lifetimes do not
-overlap share memory, also across replays. Values that depend only on constant arguments, such as a network's weights,
-are computed once (`fixed_tiles`).
+Unless a kernel reads registers, its instructions depend on the shapes and dtypes of its arguments, but never on their
+values. A launch on other arrays of the same shapes therefore performs the same NumPy operations: a `Recording` stores
+them while the kernel runs, and a `Replay` repeats them on new arguments without performing checks, creating views or
+computing the timing. Tiles whose lifetimes do not overlap share memory, including across replays. Values that depend
+only on constant arguments, such as a network's weights, are computed once (`fixed_tiles`).
 
-Launches that are not determined by shapes are not replayed: instructions that compute outside of `NeuronCore.perform`,
-run-time addresses and loops, tensors at explicit addresses, launches on two cores.
+Launches that are not determined by shapes are not replayed. These are launches with instructions that compute outside
+of `NeuronCore.perform`, with run-time addresses or loops, or with tensors at explicit addresses, and launches on two
+cores.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from ..machine.dtypes import Array, hold, release, rounds
 from ..machine.memory import Storage
 from ..tensors.strided import StridedMemory
 
-MAX_FIXED_BYTES = 1 << 27  # bytes of tiles that a launch keeps between replays
-MAX_ALL_FIXED_BYTES = 1 << 28  # limit over all replays
-MAX_STEPS = 20_000  # steps of a recording, about 3 KB each with their views
-MAX_REMEMBERED_STEPS = 40_000  # steps of all replays together
-MAX_LAUNCHES = 1_000  # launches remembered
-MAX_BYTES = 5 << 28  # bytes of all tiles of a launch, which are all kept while it is recorded; 1.1 GB for VGG-11
+MAX_FIXED_BYTES = 1 << 27  # maximum bytes of tiles that a launch keeps between replays
+MAX_ALL_FIXED_BYTES = 1 << 28  # limit for the sum over all replays
+MAX_STEPS = 20_000  # maximum steps of a recording; each takes about 3 KB including its views
+MAX_REMEMBERED_STEPS = 40_000  # maximum total number of steps of all replays
+MAX_LAUNCHES = 1_000  # maximum number of launches remembered
+MAX_BYTES = 5 << 28  # maximum bytes of all tiles of a launch, which are kept during recording; 1.1 GB for VGG-11
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
-Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and elements
-Shorten = Callable[[list[Step], set[int]], list[Step]]  # from steps and the ids of constant storages they read
+Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and number of elements
+Shorten = Callable[[list[Step], set[int]], list[Step]]  # a function of steps and the ids of constant storages
 
 
 class Recording:
-    """The work of a launch, recorded while it runs."""
+    """The operations of a launch, recorded while it runs."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -50,29 +51,29 @@ class Recording:
         self._bytes = 0
 
     def spoil(self) -> None:
-        """Stop recording, because the launch depends on more than shapes or is too large; free the steps."""
+        """Stop recording and free the steps, because the launch depends on more than shapes or is too large."""
         self.repeatable = False
         self.steps.clear()
 
     def allocated(self, size: int) -> None:
-        """Record the allocation of a tile of this many bytes."""
+        """Record the allocation of a tile of `size` bytes."""
         self._bytes += size
         if self._bytes > MAX_BYTES:
             self.spoil()
 
     def note(self, compute: Callable[..., None], operands: tuple[Any, ...]) -> None:
-        """Record work; the first operand is the one it writes."""
+        """Record an operation, which writes to its first operand."""
         if len(self.steps) >= MAX_STEPS:
             self.spoil()
         if self.repeatable:
             self.steps.append((compute, operands))
 
     def filled(self, storage: Storage) -> None:
-        """Record memory that reads as uninitialised."""
+        """Record that memory is filled with the value for uninitialised elements."""
         self.note(fill, (storage,))
 
     def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> Replay | None:
-        """Return the launch, of `issued` instructions, as a replay; None if it cannot be repeated."""
+        """Return a replay of the launch, which issued `issued` instructions, or None if it cannot be replayed."""
         told = self.performed == issued and not set(registers) - {"scalar"}
         tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
         if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
@@ -86,13 +87,14 @@ def fill(storage: Storage) -> None:
 
 
 def _refilled_as_bits(step: Step) -> bool:
-    """True if a step makes memory uninitialised that is later viewed as bits: its fill value is then unknown."""
+    """Return True if a step marks memory as uninitialised that is later viewed as bits, so that the fill value is
+    unknown."""
     compute, operands = step
     return compute is fill and operands[0].bits
 
 
 class Replay:
-    """A launch that can be computed again on arguments of the same shapes and dtypes."""
+    """A launch that can be computed again with arguments of the same shapes and dtypes."""
 
     def __init__(self, recording: Recording, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> None:
         self._arguments = tuple(recording.arguments)
@@ -112,7 +114,7 @@ class Replay:
         self._only_once = [id(tensor.storage) in found and id(tensor.storage) not in read for tensor in self._arguments]
         self._shorten = shorten
         self._shortened: list[Step] = []
-        self._known: tuple[Any, ...] | None = None  # the fixed arguments that `_once` ran with
+        self._known: tuple[Any, ...] | None = None  # the fixed arguments for which `_once` was computed
         kept = {id(tensor.storage) for tensor in self._outputs}
         _share_memory(self._steps, given | self._fixed, kept, buffers)
         views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
@@ -139,7 +141,7 @@ class Replay:
         return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]
 
     def _knows(self, arrays: Sequence[Array]) -> bool:
-        """True if the fixed arguments are those of the previous call."""
+        """Return True if the fixed arguments are those of the previous call."""
         if self._known is None or self._known[0] != rounds():
             return False
         return all(
@@ -163,15 +165,17 @@ class Replay:
 
 
 def never_changes(array: Array) -> bool:
-    """True if an array cannot be written: it is read-only and owns its memory."""
+    """Return True if an array cannot be modified, that is, if it is read-only and owns its memory."""
     return not array.flags.writeable and array.flags.owndata
 
 
 def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
-    """Return the storages, by id, that always receive the same values while `changing` are ignored, with their
-    bytes."""
+    """Return the ids and sizes in bytes of the storages whose values do not depend on the storages in `changing`.
+
+    These storages receive the same values in every replay.
+    """
     sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
-    # the storages that each storage is computed from; None: also from something else
+    # The storages that each storage is computed from; None if it is also computed from something else.
     writes: dict[int, set[int] | None] = {}
     for step in steps:
         key, operands = id(_written(step)), step[1][1:]
@@ -189,13 +193,14 @@ def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
 
 
 def _written(step: Step) -> Storage:
-    """Return the storage that a step writes: that of its first operand."""
+    """Return the storage that a step writes, which is the storage of its first operand."""
     first = step[1][0]
     return first.storage if isinstance(first, StridedMemory) else first
 
 
 def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
-    """Give each storage memory from `buffers` for as long as steps use it; `kept` ones until the end."""
+    """Assign memory from `buffers` to each storage for as long as steps use it, and to `kept` storages until the
+    end."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     storages: dict[int, Storage] = {}
@@ -231,7 +236,7 @@ def _storages(operands: Any) -> Iterator[Storage]:
 
 
 def views_of(operands: Any) -> Iterator[StridedMemory]:
-    """Return the tensors among the operands of a step, including those in tuples."""
+    """Yield the tensors among the operands of a step, including tensors in tuples."""
     for operand in operands:
         if isinstance(operand, StridedMemory):
             yield operand
@@ -241,26 +246,31 @@ def views_of(operands: Any) -> Iterator[StridedMemory]:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A launch that is replayed, and its prediction."""
+    """A launch that can be replayed, and its prediction."""
 
     replay: Replay
     prediction: Any
 
 
 class Replays:
-    """The launches seen so far, by everything they depend on, with their replays; the oldest are dropped first."""
+    """The launches seen so far and their replays. The key of a launch contains everything it depends on.
+
+    The oldest launches are dropped first.
+    """
 
     def __init__(self, shorten: Shorten = lambda steps, fixed: steps) -> None:
-        """Create an empty cache; `shorten` replaces steps by faster equivalent ones, given the tiles that never
-        change."""
+        """Create an empty cache.
+
+        `shorten` returns faster, equivalent steps, given the steps and the tiles that never change.
+        """
         self._shorten = shorten
         self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: cannot be replayed
         self._buffers: Buffers = {}
-        self._lock = threading.Lock()  # replays share memory, so one runs at a time
+        self._lock = threading.Lock()  # replays share memory, so only one can run at any time
 
     def seen(self, key: Any) -> Replayed | bool:
-        """Return the recording to replay, True if the launch should be recorded (it was seen before), or False for
-        neither."""
+        """Return the launch to replay, True if the launch should be recorded because it was seen before, or False if
+        neither applies."""
         if key is None:
             return False
         found = self._seen.get(key)
@@ -277,22 +287,22 @@ class Replays:
         self._forget()
 
     def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
-        """Return the replay of a recording; None if it cannot be repeated."""
+        """Return the replay of a recording, or None if it cannot be replayed."""
         with self._lock:
             return recording.replay(issued, registers, self._buffers, self._shorten)
 
     def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Repeat a launch."""
+        """Replay a launch with other arrays and return its outputs."""
         with self._lock, np.errstate(all="ignore"):
             return launch.replay(arrays)
 
     def begin_anew(self) -> None:
-        """Reset in a forked process, since a thread of the parent may have been replaying."""
+        """Reset the cache in a forked process, since a thread of the parent may have been replaying a launch."""
         self._lock = threading.Lock()
         self.clear()
 
     def clear(self) -> None:
-        """Forget all launches and free their memory."""
+        """Drop all launches and free their memory."""
         self._seen.clear()
         self._buffers.clear()
 

@@ -1,4 +1,4 @@
-"""The result of a simulated launch: outputs, the predicted time and its breakdown."""
+"""The result of a simulated launch: its outputs, and the predicted time with a breakdown."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from ..timing.reuse import Reuse
 from ..timing.schedule import QUEUES
 
-BUSY_SHARE = 0.5  # share of the kernel's time from which an engine counts as its bound, for expected errors
+BUSY_SHARE = 0.5  # minimum utilization for an engine to count as the kernel's bound, for expected errors
 
 
 class Parts(NamedTuple):
-    """Layers of a launch for traces: (name, start_ns, end_ns) of each, in order, and the layer of each instruction."""
+    """The layers of a launch, for traces: the (name, start_ns, end_ns) of each layer in order, and the layer of each
+    instruction."""
 
     spans: tuple[tuple[str, float, float], ...]
     owners: tuple[int, ...]
 
 
 class Critical(NamedTuple):
-    """Microseconds of the critical path including the launch, by resource (timing/critical_path.py), and by kernel
-    line, (file, number), and resource; both add up to the latency."""
+    """The time on the critical path including the launch, in microseconds.
+
+    `by_resource` contains the time by resource (timing/critical_path.py), and `by_line` the time by kernel line (file,
+    number) and resource. The times in each of them add up to the latency.
+    """
 
     by_resource: dict[str, float]
     by_line: dict[tuple[str, int], dict[str, float]]
@@ -44,7 +48,7 @@ TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it
 
 
 class Run:
-    """One launch. Times are predictions; `note`, if not None, must be shown with them (trn3)."""
+    """The result of one launch. Times are predictions; if `note` is not None, it must be shown with them (trn3)."""
 
     def __init__(
         self,
@@ -58,8 +62,8 @@ class Run:
         self.outputs = outputs
         self.name = name
         self.profiled = profiled
-        self.findings = list(findings)  # findings of the sanitizer, if it ran
-        self.parts: Parts | None = None  # set by callers that know the parts
+        self.findings = list(findings)  # findings of the sanitizer, if it was enabled
+        self.parts: Parts | None = None  # set by callers that know the layers
         self.target = prediction.target.name
         notes = [scaled_note(self.target), TWO_CORES_NOTE if prediction.cores == 2 else None]
         if any(instruction.op in COLLECTIVES for instruction in prediction.program):
@@ -68,39 +72,43 @@ class Run:
 
     @property
     def program(self) -> list[Instruction]:
-        """Return the instructions, in the kernel's order."""
+        """Return the instructions in the order in which the kernel issued them."""
         return self.prediction.program
 
     @property
     def launch_us(self) -> float:
-        """Return the launch overhead in microseconds, counted like a benchmark or like a profile's total_time."""
+        """Return the launch overhead in microseconds, as counted in a benchmark or in a profile's total_time."""
         constants = self.prediction.machine
         profiled = constants.launch_before_ns + constants.launch_after_ns
         return (profiled if self.profiled else constants.launch_ns) / 1000
 
     @property
     def latency_us(self) -> float:
-        """Return the predicted device time in microseconds, launch included, in whole picoseconds."""
+        """Return the predicted device time including the launch, in microseconds, rounded to whole picoseconds."""
         return round(self.launch_us + self.prediction.makespan / 1000, 6)
 
     @property
     def timeline(self) -> tuple[Event, ...]:
-        """Return one event for each instruction, sorted by start."""
+        """Return one event for each instruction, sorted by start time."""
         return self.prediction.timeline
 
     @property
     def engines(self) -> dict[str, EngineUse]:
-        """Return busy time and utilization of tensor, vector, scalar, gpsimd; dma (any data moving, like a profile's
-        dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16)."""
+        """Return the busy time and utilization of each resource.
+
+        The resources are tensor, vector, scalar, gpsimd, dma (the time in which any data moves, like a profile's
+        dma_active_time), dma_issue (the triggers) and dma_engines (the busiest of the 16 DMA engines).
+        """
         return self.prediction.engines
 
     @property
     def memory(self) -> Memory:
-        """Return the peak SBUF bytes per partition and PSUM banks, in program order."""
+        """Return the peak use of SBUF in bytes per partition and of PSUM in banks, when run in program order."""
         return self.prediction.memory
 
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
-        """Return the use of "sbuf" or "psum" over time on the core that ends last, and the tiles at its peak."""
+        """Return the use of "sbuf" or "psum" over time on the core that finishes last, and the tiles alive at the
+        peak."""
         require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
         prediction = self.prediction
         last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
@@ -110,24 +118,29 @@ class Run:
 
     @property
     def flops(self) -> int:
-        """Return the requested operations: 2 per multiply-accumulate, 1 per elementwise operation."""
+        """Return the number of requested operations: 2 per multiply-accumulate and 1 per elementwise operation."""
         return self.prediction.flops
 
     @property
     def hbm_bytes(self) -> int:
-        """Return the bytes read from and written to HBM."""
+        """Return the number of bytes read from and written to HBM."""
         return self.prediction.hbm_bytes
 
     @property
     def mfu(self) -> float:
-        """Return the model FLOPs utilization as AWS's profiler defines it: matmul operations relative to the PE array's
-        16-bit peak over the whole time, 2 * 128 * 128 * clock, also for float32 (profile-schema-reference.rst)."""
+        """Return the model FLOPs utilization as defined by AWS's profiler (profile-schema-reference.rst).
+
+        It is the number of matmul operations divided by the number of operations that the PE array could perform in the
+        whole time at its 16-bit peak of 2 * 128 * 128 * clock, which is also used for float32.
+        """
         return min(self.prediction.matmul_flops, self.hardware_flops) / (self._peak * self.latency_us)
 
     @property
     def hardware_flops(self) -> int:
-        """Return the operations of the PE array: matmuls and transposes, at most its 16-bit peak (pairs of 8-bit rows
-        count once)."""
+        """Return the number of operations of the PE array for matmuls and transposes.
+
+        It is limited to the 16-bit peak of the array (pairs of 8-bit rows count once).
+        """
         return self.prediction.hardware_flops
 
     @property
@@ -142,18 +155,20 @@ class Run:
 
     @property
     def mbu(self) -> float:
-        """Return the HBM bytes relative to the bandwidth of the core's HBM stack over the total time."""
+        """Return the HBM bytes relative to those that the core's HBM stack could transfer in the total time."""
         return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
     def critical_path(self) -> tuple[Step, ...]:
-        """Return the steps of the critical path, from the first trigger to the last result: without gaps, each with an
-        instruction and a resource (timing/critical_path.py)."""
+        """Return the steps of the critical path from the first trigger to the last result.
+
+        The steps are contiguous, and each refers to an instruction and a resource (timing/critical_path.py).
+        """
         return self.prediction.critical_path
 
     @cached_property
     def critical(self) -> Critical:
-        """Return the time on the critical path by resource and by kernel line; the launch has the line ("", 0)."""
+        """Return the time on the critical path by resource and by kernel line; the line of the launch is ("", 0)."""
         lines = critical_times(self.critical_path, lambda step: step.line)
         launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
         lines.setdefault(("", 0), {})["launch"] = launch
@@ -162,31 +177,37 @@ class Run:
 
     @cached_property
     def lines(self) -> tuple[LineTime, ...]:
-        """Return critical and busy time by kernel line, largest critical time first."""
+        """Return the critical and busy time of each kernel line, sorted by decreasing critical time."""
         return line_times(self)
 
     @property
     def reuse(self) -> Reuse | None:
-        """Return the tiles whose reuse of one address costs most, with the predicted gain of a tile for each use; None
-        if it costs less than 3 % of the time, or the program is too long for another schedule (timing/reuse.py)."""
+        """Return the tiles whose reuse costs the most time, and the predicted gain from a separate tile for each use.
+
+        The result is None if reuse costs less than 3 % of the time, or if the program is too long to be scheduled again
+        (timing/reuse.py).
+        """
         return self.prediction.reuse
 
     @property
     def advice(self) -> list[str]:
-        """Return advice on making the kernel faster, one line for each item."""
+        """Return suggestions for making the kernel faster, each in one line."""
         return [self.reuse.describe(self.latency_us)] if self.reuse is not None else []
 
     @property
     def bound_by(self) -> str:
-        """Return the resource with most of the critical time: launch, dma_issue, dma_latency, dma_bandwidth, tensor,
-        vector, scalar, gpsimd, semaphore or other_core."""
+        """Return the resource with the largest share of the critical path.
+
+        It is one of launch, dma_issue, dma_latency, dma_bandwidth, tensor, vector, scalar, gpsimd, semaphore and
+        other_core.
+        """
         spent = self.critical.by_resource
         return max(spent, key=lambda name: spent[name], default="launch")
 
     def what_if(self, resource: str, times: float = 2.0) -> float:
-        """Return the latency in microseconds with a resource `times` as fast: the same instructions, rescheduled.
+        """Return the latency in microseconds if a resource were `times` as fast; the same instructions are rescheduled.
 
-        NkiValidationError for an unknown resource, or a factor that is not positive.
+        Raise NkiValidationError for an unknown resource, or for a factor that is not positive.
         """
         require(resource in RESOURCES, f"what_if: resource {resource!r}; allowed: {', '.join(RESOURCES)}")
         require(0 < times < float("inf"), f"what_if: times={times!r} must be a positive number")
@@ -195,17 +216,17 @@ class Run:
         return round(self.launch_us + self.prediction.faster_makespan(resource, times) / 1000, 6)
 
     def _repr_html_(self) -> str:
-        """Return the figures and the timeline for notebooks."""
+        """Return HTML with the figures and the timeline, for notebooks."""
         from . import html
 
         return html.fragment(self)
 
     @property
     def latency_error(self) -> float | None:
-        """Return the likely relative error of `latency_us`: two of three measurements are within it.
+        """Return the likely relative error of `latency_us`; two of three measurements are within it.
 
-        Infinite for a kind of kernel without measurements on the target; None for a target without any measurements,
-        and for a machine with other constants.
+        The error is infinite if no kernel of the same kind was measured on the target. It is None if no kernel at all
+        was measured on the target, or if timing constants were changed.
         """
         if self.prediction.changed:
             return None
@@ -213,8 +234,10 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """Return the resource that bounds the launch, one of the kinds of timing/expected_error.py: the engine, or DMA
-        (triggers or data), with the highest utilization."""
+        """Return the kind of resource that bounds the launch, one of the kinds in timing/expected_error.py.
+
+        For most launches, this is the engine or the part of DMA (triggers or data) with the highest utilization.
+        """
         issues = self.engines["dma_issue"].share >= self.engines["dma_engines"].share
         shares = {name: self.engines[name].share for name in QUEUES}
         shares["dma"] = max(shares["dma"], self.engines["dma_issue"].share)
@@ -232,12 +255,12 @@ class Run:
 
 
 def _microseconds(spent: dict[str, int]) -> dict[str, float]:
-    """Convert picoseconds by resource, in the order of RESOURCES, to microseconds; without zeros."""
+    """Convert picoseconds by resource to microseconds, in the order of RESOURCES and omitting zeros."""
     return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
 
 
 def write_trace(path: str | Path, runs: Iterable[Run]) -> None:
-    """Write the timelines of runs, one after another, as a Chrome trace JSON file for Perfetto."""
+    """Write the timelines of consecutive runs as a Chrome trace JSON file for Perfetto."""
     trace.write(
         Path(path),
         [

@@ -1,8 +1,8 @@
-"""Functions of earlier versions of NKI that run and time kernels: `nki.benchmark` and its siblings.
+"""Functions of earlier versions of NKI that run and time kernels: `nki.benchmark` and related functions.
 
-Up to NKI 0.3 a script ran a kernel by `nki.baremetal(kernel)(...)`, timed it by `nki.benchmark(...)(kernel)(...)` and
-read `benchmark_result.nc_latency.get_latency_percentile(99)` (general/nki/api of SDK 2.21). Here the latencies are
-predictions, each the same: a percentile of one number.
+Up to NKI 0.3, a script ran a kernel with `nki.baremetal(kernel)(...)`, timed it with `nki.benchmark(...)(kernel)(...)`
+and read `benchmark_result.nc_latency.get_latency_percentile(99)` (general/nki/api of SDK 2.21). In the simulator, the
+latency is a single prediction, so all percentiles are equal.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from ..machine.chip import TARGET_VARIABLE
 from .kernel import Kernel, generates_descriptors, simulate
 from .launch import run
 
-NO_DGE = "--disable-dge"  # an option of the compiler, in `additional_compile_opt`
+NO_DGE = "--disable-dge"  # compiler option, passed in `additional_compile_opt`
 _TARGET = "trn2"
 _OPTIONS = frozenset(inspect.signature(run).parameters)
 
 
 class NcLatency:
-    """Latencies of a benchmark in microseconds: a single predicted one."""
+    """The latencies of a benchmark in microseconds, which consist of a single prediction."""
 
     def __init__(self, microseconds: float) -> None:
         self.predicted_us = microseconds
 
     def get_latency_percentile(self, percentile: float) -> float:
-        """Return the predicted latency in microseconds, for any percentile of 0 to 100. ValueError for others."""
+        """Return the predicted latency in microseconds for any percentile from 0 to 100; raise ValueError for
+        others."""
         if not 0 <= percentile <= 100:
             raise ValueError(f"percentile is {percentile}; allowed: 0 to 100")
         return self.predicted_us
@@ -39,14 +40,17 @@ class NcLatency:
 
 
 class BenchmarkResult:
-    """Result of `nki.benchmark`; `nc_latency` is that of the NeuronCore."""
+    """The result of `nki.benchmark`; `nc_latency` is the latency on the NeuronCore."""
 
     def __init__(self, microseconds: float) -> None:
         self.nc_latency = NcLatency(microseconds)
 
 
 class Benchmark:
-    """A kernel that is timed when it is called. As with AWS's, the call returns nothing, and no values are computed."""
+    """A kernel that is timed when it is called.
+
+    As in AWS's implementation, the call returns nothing. No values are computed.
+    """
 
     def __init__(self, kernel: Callable[..., Any], dge: bool, profiled: bool = False) -> None:
         functools.update_wrapper(self, kernel)
@@ -57,7 +61,7 @@ class Benchmark:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         taken = set(kwargs) & _OPTIONS
-        if taken:  # parameters of the kernel with the same names as parameters of `run` are passed by position
+        if taken:  # kernel parameters with the same names as parameters of `run` are passed by position
             args = (*args, *(kwargs.pop(name) for name in _parameters(self._kernel)[len(args) :] if name in kwargs))
         target = os.environ.get(TARGET_VARIABLE) or _TARGET
         dge = self._dge and generates_descriptors()
@@ -69,33 +73,33 @@ class Benchmark:
 
 
 def benchmark(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`nki.benchmark(kernel)` or `nki.benchmark(warmup=..., iters=...)(kernel)`: time a kernel when it is called.
+    """Time a kernel when it is called: `nki.benchmark(kernel)` or `nki.benchmark(warmup=..., iters=...)(kernel)`.
 
-    `additional_compile_opt` may hold --disable-dge; other options, of warm-up and of files that only a chip's tools
-    write, change nothing.
+    `additional_compile_opt` may contain --disable-dge. Other options, such as those for warm-up and for files that only
+    the tools for a chip write, have no effect.
     """
     dge = NO_DGE not in str(options.get("additional_compile_opt", ""))
     return _decorated(kernel, lambda function: Benchmark(function, dge))
 
 
 def profile(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`nki.profile`: time a kernel as a profile counts it, when it is called. No files are written."""
+    """Time a kernel when it is called, counting the launch as a profile does (`nki.profile`). No files are written."""
     dge = NO_DGE not in str(options.get("additional_compile_opt", ""))
     return _decorated(kernel, lambda function: Benchmark(function, dge, profiled=True))
 
 
 def baremetal(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`nki.baremetal`: run a kernel when it is called, and return its outputs."""
+    """Run a kernel when it is called, and return its outputs (`nki.baremetal`)."""
     return _decorated(kernel, _kernel)
 
 
 def trace(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`nki.trace`, the old name of `nki.jit`."""
+    """Turn a function into a kernel; `nki.trace` is the old name of `nki.jit`."""
     return _decorated(kernel, _kernel)
 
 
 def simulate_kernel(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`nki.simulate_kernel(kernel, ...)`: run a kernel on the simulator and return its outputs."""
+    """Run a kernel on the simulator and return its outputs: `nki.simulate_kernel(kernel, ...)`."""
     return simulate(kernel)(*args, **kwargs)
 
 

@@ -22,7 +22,7 @@ from .run import Run
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_TARGET = "trn2"
-MAX_SCRIPT_BYTES = 4 << 20  # Python needs up to a thousand bytes of memory per byte that it compiles
+MAX_SCRIPT_BYTES = 4 << 20  # compiling takes up to a thousand bytes of memory per byte of source
 MAX_SCRIPT_LINES = 200_000
 
 Observer = Callable[[Run, list[str]], None]
@@ -30,10 +30,10 @@ Observer = Callable[[Run, list[str]], None]
 
 @dataclass(frozen=True)
 class Edits:
-    """Changes to a script before it runs."""
+    """Changes that are applied to a script before it runs."""
 
     constants: Mapping[str, ast.expr] = field(default_factory=dict)  # new values of names assigned at its top level
-    text: tuple[str, str] | None = None  # replacement text, and the file name for its lines
+    text: tuple[str, str] | None = None  # replacement text, and the file name reported for its lines
 
 
 def run_script(
@@ -43,14 +43,14 @@ def run_script(
     sanitize: bool | str = False,
     edits: Edits | None = None,
 ) -> int:
-    """Run a script and return its exit status; `arguments` are its path and its arguments in sys.argv.
+    """Run a script and return its exit status; `arguments` contains its path and its arguments in sys.argv.
 
-    `observe` is called with every launch. The target is `target`, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2.
-    NKI_SIMULATOR is set, as AWS documents for code that detects the simulator. Tracebacks on standard error contain
-    only the script's own frames. `edits` are changes to its text.
+    `observe` is called with every launch. If `target` is None, NEURON_PLATFORM_TARGET_OVERRIDE determines the target,
+    which is trn2 by default. NKI_SIMULATOR is set, as AWS documents for code that detects the simulator. Tracebacks on
+    standard error contain only frames of the script. `edits` are changes to the text of the script.
 
     Raises:
-        NkiValidationError: the target is not known, or the script is too long.
+        NkiValidationError: the target is unknown, or the script is too long.
     """
     script = os.path.abspath(arguments[0])
     _check_length(script, arguments[0])
@@ -88,7 +88,7 @@ def run_script(
 
 
 def _run_changed(script: str, edits: Edits) -> None:
-    """Run a script with other values of its top-level names, or with another text."""
+    """Run a script with other values for its top-level names, or with a replacement text."""
     module = ModuleType("__main__")
     module.__file__ = script
     if edits.text is not None:
@@ -110,7 +110,7 @@ def _run_changed(script: str, edits: Edits) -> None:
 
 
 def assigned(statement: ast.stmt) -> set[str]:
-    """Return the name that a statement `NAME = ...` assigns, as a set; empty for other statements."""
+    """Return a set with the name that a statement `NAME = ...` assigns; the set is empty for other statements."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets = [statement.target]
@@ -139,7 +139,7 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 
 def describe_work(run: Run) -> str:
-    """Format the MFU, if the Tensor Engine multiplied, and the DMAs: "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
+    """Format the MFU (if there are matmuls) and the DMAs, as in "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
     moved = dmas(run)
     mfu = f"MFU {100 * run.mfu:.1f} %, " if run.flops and run.mfu >= 0.0005 else ""
     if not moved:
@@ -153,12 +153,12 @@ def _size(count: float) -> str:
 
 
 def dmas(run: Run) -> list[int]:
-    """Return the bytes of each DMA of a launch."""
+    """Return the number of bytes of each DMA of a launch."""
     return [instruction.dma.bytes for instruction in run.program if instruction.dma is not None]
 
 
 def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
-    """Return a launch as JSON; times are predictions, sizes bytes."""
+    """Return a JSON-serialisable summary of a launch; times are predictions, and sizes are in bytes."""
     moved = dmas(run)
     return {
         "kernel": run.name,
@@ -184,12 +184,12 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
 
 
 def lines_of(run: Run, most: int) -> list[str]:
-    """Return the kernel lines with most of the critical path, one per line of text, and advice."""
+    """Return lines of text: the kernel lines with the largest shares of the critical path, and advice."""
     return [f"  {describe_line(line)}" for line in run.lines[:most]] + [f"  advice: {each}" for each in run.advice]
 
 
 def _show(error: BaseException, script: str) -> None:
-    """Print the script's own traceback, without the simulator's frames; none for a script that is not Python."""
+    """Print a traceback that omits the frames of the simulator; print none if the script is not valid Python."""
     trace = without_ours(error)
     while trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next

@@ -1,6 +1,7 @@
-"""Converts PyTorch tensors to and from the simulator, if the caller uses PyTorch; never imports it first.
+"""Conversion between PyTorch tensors and arrays of the simulator.
 
-NumPy has no narrow floats of its own and PyTorch passes none to it, so these are transferred as bits.
+PyTorch is used only if the caller has already imported it. NumPy has no narrow floating-point types, and PyTorch cannot
+pass such types to NumPy, so their values are transferred as bits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NARROW: dict[str, Any] = {
 
 
 def is_tensor(value: object) -> bool:
-    """True if a value is a PyTorch tensor (or of a subclass defined in PyTorch)."""
+    """Return True if a value is a PyTorch tensor (or an instance of a subclass defined in PyTorch)."""
     return type(value).__module__.partition(".")[0] in ("torch", "torch_xla") and hasattr(value, "detach")
 
 
@@ -40,7 +41,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def tensor_of(array: Array) -> Any:
-    """Return a tensor of the array's values; float8_e4m3, which PyTorch lacks, as float32."""
+    """Return a tensor with the array's values; float8_e4m3, which PyTorch lacks, is converted to float32."""
     import torch
 
     array = np.ascontiguousarray(array)

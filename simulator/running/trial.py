@@ -1,9 +1,10 @@
-"""Run the kernels of a file on shapes that the file shows, to find what the simulator refuses: for `trninfer lint`.
+"""Run the kernels of a file on example shapes to find errors that the simulator reports; used by `trninfer lint`.
 
     python -m trninfer.simulator.running.trial FILE [--shapes SHAPES] [--target TARGET]
 
-prints findings as JSON. The shapes are `SHAPES`, or those of kernel calls outside of kernels, whose arguments are
-evaluated. Only imports, definitions and assignments of the module are executed, and no values are computed.
+prints findings as JSON. The shapes are `SHAPES` or, by default, the shapes of the arguments in kernel calls outside of
+kernels, which are evaluated. Only imports, definitions and assignments of the module are executed, and kernels do not
+compute any values.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ _RUN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, a
 
 
 def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
-    """Run each kernel of a file on the shapes that are found for it.
+    """Run each kernel of a file on the shapes that are specified or found for it.
 
     Args:
         path: the file.
-        shapes: "128x512:bfloat16,128x1" for all kernels, or "kernel=128x512,..." for one, several separated by blanks;
-            None for those of the calls in the file.
-        target: the target.
+        shapes: "128x512:bfloat16,128x1" for all kernels, or "kernel=128x512,..." for one kernel; several such items are
+            separated by blanks. None to use the shapes of the calls in the file.
+        target: the hardware target.
 
     Returns:
-        A finding for each kernel that is refused, at the line in the file, and one for each warning of what the chip
-        does otherwise. Nothing for kernels without shapes and files that cannot be imported.
+        A finding for each kernel that raises an error, with the line in the file, and a finding for each warning that
+        the chip behaves differently. There are no findings for kernels without shapes or for files that cannot be
+        imported.
 
     Raises:
-        ValueError: `shapes` cannot be read.
-        SourceError: the file cannot be.
+        ValueError: `shapes` is malformed.
+        SourceError: the file cannot be read.
     """
     try:
         tree = ast.parse(read_source(path, str(path)), str(path))
@@ -79,7 +81,7 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
 
 
 def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
-    """True for a refusal that does not come from the shapes that were chosen for parameters."""
+    """Return True for an error that is not caused by the shapes that were chosen for parameters."""
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= finding.line <= (n.end_lineno or 0)]
     innermost = min(nodes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
     used = {n.id for n in ast.walk(innermost) if isinstance(n, ast.Name)} if innermost is not None else set(names)
@@ -88,7 +90,10 @@ def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
 
 
 def has_example(path: Path) -> bool:
-    """True if a file shows arguments of its kernels, or all their sizes. Raises SourceError or SyntaxError."""
+    """Return True if a file contains example arguments for its kernels, or kernels whose sizes are all literal.
+
+    Raise SourceError or SyntaxError if the file cannot be read.
+    """
     tree = ast.parse(read_source(path, str(path)))
     names = _names_of_kernels(tree)
     called = any(_calls(statement, names) for block in _blocks(tree) for statement in block)
@@ -97,8 +102,10 @@ def has_example(path: Path) -> bool:
 
 
 def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
-    """Parse "128x512:bfloat16,128x1" (for every kernel, under the name "") and "kernel=128x512". ValueError if
-    malformed."""
+    """Parse shapes such as "128x512:bfloat16,128x1" (for every kernel, with the name "") and "kernel=128x512".
+
+    Raise ValueError if the text is malformed.
+    """
     found: dict[str, list[TensorSpec]] = {}
     for part in text.split():
         name, _, listed = part.rpartition("=")
@@ -113,7 +120,7 @@ def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
 
 
 def _names_of_kernels(tree: ast.Module) -> list[str]:
-    """Return the functions of the module that are decorated with something called jit."""
+    """Return the names of the module's functions whose decorator is called jit."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return [f.name for f in functions if any("jit" in ast.unparse(each) for each in f.decorator_list)]
 
@@ -123,14 +130,14 @@ def _is_main(statement: ast.stmt) -> bool:
 
 
 def _calls(statement: ast.AST, names: Sequence[str]) -> list[ast.Call]:
-    """Yield the calls of kernels in a statement, except those within functions."""
+    """Return the calls of kernels in a statement, except for calls within functions."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return []
     return [node for node in ast.walk(statement) if isinstance(node, ast.Call) and _called(node) in names]
 
 
 def _called(call: ast.Call) -> str:
-    """Return the name that is called: `kernel(...)`, `kernel[2](...)`, `nki.simulate(kernel)(...)`."""
+    """Return the name of the called kernel in `kernel(...)`, `kernel[2](...)` or `nki.simulate(kernel)(...)`."""
     function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     if isinstance(function, ast.Call) and function.args:
         function = function.args[0]
@@ -138,7 +145,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
-    """Run a statement; if it fails, its names stay undefined."""
+    """Execute a statement; if it fails, the names that it defines remain undefined."""
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         exec(compile(ast.Module([statement], []), str(path), "exec"), space)
 
@@ -146,7 +153,7 @@ def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
 def _arguments(
     name: str, given: dict[str, list[TensorSpec]] | None, tree: ast.Module, space: dict[str, Any], path: Path
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Yield the arguments to try a kernel with."""
+    """Yield the arguments to run a kernel with."""
     if given is not None:
         specs = given.get(name, given.get(""))
         if specs is not None:
@@ -171,7 +178,7 @@ def _arguments(
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """Yield the statements of the module, of its main block, and of functions without parameters."""
+    """Yield the statements of the module, of its main block, and of each function without parameters."""
     yield tree.body
     for statement in tree.body:
         if isinstance(statement, ast.If) and _is_main(statement):
@@ -181,7 +188,7 @@ def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]:
-    """Return the value of an argument, or several for a starred one."""
+    """Return the value of an argument as a list, which contains several values for a starred argument."""
     starred = isinstance(expression, ast.Starred)
     node = expression.value if isinstance(expression, ast.Starred) else expression
     value = eval(compile(ast.Expression(node), str(path), "eval"), space)
@@ -191,7 +198,7 @@ def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]
 def _tried(
     kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
 ) -> Iterator[Finding]:
-    """Run a kernel on shapes; yield refusals and warnings."""
+    """Run a kernel on shapes; yield a finding for each error and warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = None
@@ -201,7 +208,7 @@ def _tried(
             return
         except NkiValidationError as error:
             yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
-        except Exception:  # the file's own checks of arguments or values are not refusals
+        except Exception:  # errors from checks in the file itself are not reported
             return
     if found is not None and found.reuse is not None:
         file, line = found.reuse.tiles[0].line
@@ -213,14 +220,14 @@ def _tried(
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """Return the innermost line of the file that led to an error, else the first line of the file that it names."""
+    """Return the innermost line of the file in an error's traceback, or the first line that its message mentions."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     named = re.search(rf"{re.escape(str(path))}:(\d+)", str(error))
     return (frames[-1] or 1) if frames else int(named.group(1)) if named else 1
 
 
 def print_refusals(*arguments: str) -> None:
-    """Print the findings of a file as JSON: the command `FILE [--shapes SHAPES] [--target TARGET]`."""
+    """Print the findings for a file as JSON; the arguments are `FILE [--shapes SHAPES] [--target TARGET]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--shapes")

@@ -1,10 +1,10 @@
-"""Buffers in SBUF and PSUM, allocated to versions of tiles in program order as earlier versions are freed.
+"""Buffers in SBUF and PSUM, which are allocated to versions of tiles in program order as earlier versions are freed.
 
-A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are alive at a time, however
-small (A1: up to eight outstanding accumulation groups). A program that needs more than eight in its own order shares
-banks to avoid a deadlock.
+A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are alive simultaneously,
+regardless of their size (A1: up to eight outstanding accumulation groups). If a program needs more than eight when
+executed in program order, tiles share banks to avoid a deadlock.
 
-Allocation in program order never deadlocks, because the program fits in its own order (checked by capacity.py).
+Allocation in program order never deadlocks, because the program fits when executed in order (checked by capacity.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ Given = tuple[int, "Version | None"]
 
 
 class Buffers:
-    """`births` are (first instruction, version) in program order; `*_placed` bytes stay allocated throughout."""
+    """The buffers of SBUF and PSUM.
+
+    `births` contains (first instruction, version) pairs in program order. The `*_placed` bytes remain allocated for the
+    whole program.
+    """
 
     def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
         self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
@@ -36,7 +40,7 @@ class Buffers:
         return self._psum.peak
 
     def release(self, version: Version) -> None:
-        """Free a version's buffer at `version.free_at`, after its last access is scheduled."""
+        """Free the buffer of a version at `version.free_at`, once the last access to it has been scheduled."""
         memory = self._psum if version.psum else self._sbuf
         if memory.waiting:
             free_at = version.free_at
@@ -50,8 +54,8 @@ class Buffers:
     def give(self, time: float) -> list[Given]:
         """Reuse the buffers that are free at `time`.
 
-        Return the instructions whose versions got a buffer, each with the version whose buffer it took (None if there
-        was space).
+        Return the instructions whose versions were allocated a buffer, each with the version that previously occupied
+        the buffer (None if free space was available).
         """
         given: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
@@ -63,7 +67,7 @@ class Buffers:
         return given
 
     def force(self, time: float) -> int:
-        """Allocate the first waiting version's buffer even without space; in PSUM it shares a bank if possible."""
+        """Allocate a buffer for the first waiting version even if memory is full; in PSUM, share a bank if possible."""
         memory = self._psum if self._psum.waiting else self._sbuf
         index, version = memory.waiting.popleft()
         memory.force(version)
@@ -80,12 +84,12 @@ class Buffers:
 
 
 class _Memory:
-    """The versions waiting for a buffer in one memory, and the buffers to be freed there."""
+    """The versions waiting for a buffer in one memory, and the buffers that will be freed in it."""
 
     def __init__(self, waiting: deque[tuple[int, Version]], peak: int) -> None:
         self.waiting = waiting
         self.peak = peak
-        self.full = False  # the first waiting version does not fit until a buffer is freed
+        self.full = False  # True if the first waiting version does not fit until a buffer is freed
         self.next_release = _NEVER  # _NEVER if nothing waits
         self.releases: list[tuple[float, int, Version]] = []  # heap of (time, order, version) of buffers to be freed
         self.count = 0
@@ -144,7 +148,7 @@ class _Psum(_Memory):
         whole, rest = divmod(placed, PSUM_BANK_BYTES)
         self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
-        self._tiles = [0] * PSUM_BANKS  # tiles alive per bank
+        self._tiles = [0] * PSUM_BANKS  # number of tiles alive per bank
 
     def take(self, version: Version) -> bool:
         banks, tiles = self._banks, self._tiles

@@ -1,4 +1,4 @@
-"""The time of a kernel by source line, on the critical path and overlapped."""
+"""The time of a kernel by source line: its time on the critical path and its total busy time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from .critical_path import RESOURCES
 
-MOST_TEXT = 60  # maximum length of a line shown
+MOST_TEXT = 60  # maximum number of characters shown of a source line
 
 
 class LineTime(NamedTuple):
-    """Times of a kernel's source line in microseconds: on the critical path by resource, and the summed busy time of
+    """Times of a source line of the kernel, in microseconds.
+
+    `critical` is its time on the critical path by resource, `critical_us` the sum. `busy_us` is the total busy time of
     its instructions on engines and DMA queues.
 
     `text` is the line itself, "" if the source is not available.
@@ -33,7 +35,10 @@ class LineTime(NamedTuple):
 
 
 def line_times(run: Any) -> tuple[LineTime, ...]:
-    """Return the lines of a run, by critical time, largest first. Critical times and launch add up to the latency."""
+    """Return the lines of a run, sorted by decreasing time on the critical path.
+
+    The critical times and the launch overhead add up to the latency.
+    """
     busy: dict[tuple[str, int], float] = {}
     counts: dict[tuple[str, int], int] = {}
     for program, s in zip(run.prediction.programs, run.prediction.schedules):

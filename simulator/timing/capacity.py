@@ -1,11 +1,12 @@
-"""Peak use of SBUF and PSUM, in program order, and the error if it exceeds the capacity.
+"""Peak use of SBUF and PSUM in program order, and the error raised if it exceeds the capacity.
 
 A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again with
-every tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled just before use. The latter check
-may use all of SBUF, although the compiler reserves a part.
+every tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled just before their first use. In
+the latter case, the order without late filling must still fit in all of SBUF, including the part that the compiler
+reserves.
 
-A tile is alive from its first write to its last access; an unread tile until the kernel releases it. Tiles at explicit
-addresses occupy their space for the whole program.
+A tile is alive from its first write to its last access; a tile that is never read is alive until the kernel releases
+it. Tiles at explicit addresses occupy their space for the whole program.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from ..machine.instruction import Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 from .dependencies import analyse
 
-_QUADRANTS = 4  # quadrants of 32 partitions
+_QUADRANTS = 4  # number of quadrants, each with 32 partitions
 _ALL = range(_QUADRANTS)
-_SHOWN = 4  # largest tiles named in an error
+_SHOWN = 4  # number of the largest tiles listed in an error message
 
 
 class Memory(NamedTuple):
-    """Peak use by a program: bytes per SBUF partition, and PSUM banks."""
+    """Peak memory use of a program: bytes per SBUF partition, and number of PSUM banks."""
 
     sbuf_bytes: int
     psum_banks: int
 
 
 class Life(NamedTuple):
-    """The lifetime of a tile in instructions: [start, end]."""
+    """The lifetime of a tile as an inclusive range of instruction indices [start, end]."""
 
     start: int
     end: int
@@ -40,7 +41,7 @@ class Life(NamedTuple):
 
 
 def lives(program: list[Instruction]) -> list[Life]:
-    """Return the lifetimes of on-chip tiles, ordered by start."""
+    """Return the lifetimes of on-chip tiles, sorted by start."""
     first: dict[Allocation, int] = {}
     last: dict[Allocation, int] = {}
     read: set[Allocation] = set()
@@ -67,7 +68,7 @@ def lives(program: list[Instruction]) -> list[Life]:
 
 
 def check(program: list[Instruction], target: Target) -> Memory:
-    """Return the peak use of a program; CapacityError if it exceeds the target."""
+    """Return the peak memory use of a program; raise CapacityError if it exceeds the target's capacity."""
     try:
         return _peaks(program, target, target.usable_sbuf_bytes)
     except CapacityError:
@@ -82,10 +83,12 @@ def check(program: list[Instruction], target: Target) -> Memory:
 
 
 def read_early(program: list[Instruction]) -> list[Instruction]:
-    """Return the program with readers of PSUM moved up to where their operands are complete; the other instructions
-    keep their order."""
+    """Return the program with readers of PSUM moved up to the point at which their operands are complete.
+
+    The order of the other instructions is unchanged.
+    """
     successors = analyse(program).successors
-    places = [0] * len(program)  # the instruction that each must follow
+    places = [0] * len(program)  # for each instruction, the instruction that it must follow
     for index, instruction in enumerate(program):
         evicts = places[index] and any(access.allocation.region is PSUM for access in instruction.reads)
         places[index] = place = places[index] if evicts else max(index, places[index])
@@ -96,10 +99,10 @@ def read_early(program: list[Instruction]) -> list[Instruction]:
 
 
 def load_late(program: list[Instruction]) -> list[Instruction]:
-    """Return the program with DMAs into SBUF and memsets moved down to the first use of their tiles."""
+    """Return the program with memsets and DMAs into SBUF moved down to the first use of their tiles."""
     position = {instruction.index: place for place, instruction in enumerate(program)}
     successors = analyse(sorted(program, key=lambda instruction: instruction.index)).successors
-    places = list(range(len(program)))  # the instruction that each must precede
+    places = list(range(len(program)))  # for each instruction, the instruction that it must precede
     for place in range(len(program) - 1, -1, -1):
         instruction = program[place]
         brings = instruction.engine is engine.dma or instruction.op == "memset"
@@ -110,7 +113,7 @@ def load_late(program: list[Instruction]) -> list[Instruction]:
 
 
 def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
-    """`check` for this order, with `sbuf_bytes` available per SBUF partition."""
+    """Check the program in the given order, with `sbuf_bytes` available per SBUF partition; see `check`."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
@@ -157,8 +160,8 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
 class Quadrants:
     """SBUF as four quadrants of 32 partitions.
 
-    A tile of up to 32 partitions may be in any quadrant, one of up to 64 in either half (trainium_inferentia2_arch.rst,
-    "start_partition"); each is allocated where the most bytes are free.
+    A tile of up to 32 partitions may be in any quadrant, and one of up to 64 partitions in either half
+    (trainium_inferentia2_arch.rst, "start_partition"). Each tile is allocated in the place with the most free bytes.
     """
 
     def __init__(self) -> None:
@@ -166,7 +169,7 @@ class Quadrants:
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> int:
-        """Allocate a tile; return the bytes that its partitions then hold."""
+        """Allocate a tile; return the number of bytes then in use in its partitions."""
         held, size = self._held, tile.row_bytes
         if tile.partitions > 64:
             held[0] += size
@@ -188,8 +191,10 @@ class Quadrants:
 
 
 class Banks:
-    """The banks of PSUM, allocated first fit. A tile of up to a bank is in one bank; a larger one uses consecutive
-    whole banks."""
+    """The banks of PSUM, with first-fit allocation.
+
+    A tile no larger than a bank is placed within one bank; a larger tile occupies consecutive whole banks.
+    """
 
     def __init__(self) -> None:
         # (start, end, uid), sorted by start
@@ -197,7 +202,7 @@ class Banks:
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> bool:
-        """Allocate a tile; False if there is no room."""
+        """Allocate a tile; return False if no space is available."""
         size = tile.row_bytes
         if size > PSUM_BANK_BYTES:
             count = -(-size // PSUM_BANK_BYTES)

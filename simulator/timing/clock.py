@@ -1,8 +1,9 @@
-"""The clock of the Tensor Engine: half speed until it has been busy.
+"""The clock of the Tensor Engine, which runs at half speed until the engine has been busy.
 
-Time is divided into windows. The clock is full in a window after one in which the utilization of the PE array exceeded
-a threshold, else half (documented in SUM; period and states as seen in public profiles, row i43). Array rows that an
-instruction leaves empty count as idle: V measures float32 matmuls of 64 rows at half speed, however long they run.
+Time is divided into windows. The clock runs at the full rate in a window if the utilization of the PE array exceeded a
+threshold in the previous window, and otherwise at half the rate (documented in SUM; the period and the two states were
+observed in public profiles, row i43). Array rows that an instruction leaves empty count as idle: V measures float32
+matmuls of 64 rows at half speed, no matter how long they run.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ ROUNDING = 1e-3  # rounding error of summed intervals in nanoseconds
 
 
 class PeClock:
-    """The Tensor Engine's clock. `window` is in nanoseconds (0 if the clock never changes), `threshold` the utilization
-    of a window."""
+    """The Tensor Engine's clock.
+
+    `window` is the length of a window in nanoseconds (0 if the clock never changes). `threshold` is the utilization in
+    one window above which the clock runs at the full rate in the next.
+    """
 
     def __init__(self, window: float, threshold: float) -> None:
         self.window = window
         self.threshold = threshold
         self._index = 0
         self._busy = 0.0  # busy time in the current window so far
-        self._left = 0.0  # nanoseconds of the last instruction beyond the current window
-        self._rows = 0.0  # the fraction of the array that it uses
+        self._left = 0.0  # nanoseconds by which the last instruction extends beyond the current window
+        self._rows = 0.0  # the fraction of the array used by the last instruction
         self._warm = False
 
     @property
@@ -29,7 +33,10 @@ class PeClock:
         return self._busy
 
     def warm(self, time: float, index: int = -1) -> bool:
-        """True if the clock is at full rate at `time`, for instruction `index`. Times must not decrease."""
+        """Return True if the clock is at the full rate at `time`, when instruction `index` starts.
+
+        Successive calls must not pass decreasing times.
+        """
         while self._index < int(time // self.window):
             self._warm = self._busy > self.threshold * self.window + ROUNDING
             self._index += 1
@@ -37,7 +44,7 @@ class PeClock:
             self._busy = inside * self._rows
             self._left -= inside
             if not self._busy and not self._warm:
-                self._index = int(time // self.window)  # idle windows in between
+                self._index = int(time // self.window)  # skip the idle windows in between
         return self._warm
 
     def work(self, start: float, interval: float, rows: float) -> None:

@@ -1,8 +1,9 @@
-"""Costs of instructions on their engines: the issue interval and the latency, from the constants of the target.
+"""Costs of instructions on their engines: the issue interval and the latency, computed from the target's constants.
 
-`interval` is the time until the engine can start its next instruction, `latency` the time until the result can be read,
-both in nanoseconds with the Tensor Engine at full clock; `cold` is the Tensor Engine's interval at half clock.
-Instructions declare their cost function and operands; all numbers are in constants/.
+`interval` is the time until the engine can start its next instruction, and `latency` is the time until the result can
+be read, both in nanoseconds and with the Tensor Engine at the full clock rate. `cold` is the interval of a Tensor
+Engine instruction at half the clock rate. Instructions declare their cost function and operands; all constants are
+defined in constants/.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from ..machine.instruction import Cost, engine
 from ..machine.memory import PSUM
 from .constants import machine
 
-NO_TIME = Cost(0.0, 0.0)  # for a DMA, whose time follows from its `Transfer`
+NO_TIME = Cost(0.0, 0.0)  # for a DMA, whose time is determined by its `Transfer`
 
 
 class Costs:
-    """Instruction costs of one target. `cycles` are streaming cycles; fixed overheads are added."""
+    """Instruction costs of one target. The argument `cycles` excludes fixed overheads, which the methods add."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -44,7 +45,7 @@ class Costs:
     def activation(self, data: Any, table: str, unit: engine = engine.scalar) -> Cost:
         """Return the cost of an elementwise function looked up in `table` ("" for none); a bias is always read.
 
-        On the GpSimd Engine (NeuronCore-v4), whose time is not published, one pass is assumed.
+        On the GpSimd Engine (NeuronCore-v4), for which no time is published, one pass over the data is assumed.
         """
         if unit is engine.gpsimd:
             return self.gpsimd(data.free_size)
@@ -80,12 +81,14 @@ class Costs:
         return Cost(self.machine.barrier_ns, self.machine.barrier_ns)
 
     def one_pass(self, unit: engine, tensor: Any) -> Cost:
-        """Return the cost of one element of `tensor` per cycle on the Vector or GpSimd Engine, also used for
-        instructions without published times."""
+        """Return the cost of processing `tensor` at one element per cycle on the Vector or GpSimd Engine.
+
+        This cost is also assumed for instructions without published times.
+        """
         return self.vector(tensor.free_size) if unit is engine.vector else self.gpsimd(tensor.free_size)
 
     def memset(self, unit: engine, dst: Any) -> Cost:
-        """Return the cost of writing one value, on the Vector or GpSimd Engine."""
+        """Return the cost of filling `dst` with one value on the Vector or GpSimd Engine."""
         if unit is not engine.vector:
             return self.gpsimd(dst.free_size)
         busy, m = dst.free_size / self.target.vector_ghz, self.machine
@@ -93,7 +96,7 @@ class Costs:
         return Cost(interval, max(interval, m.memset_fill_cycles / self.target.vector_ghz))
 
     def copy(self, unit: engine, dst: Any, src: Any) -> Cost:
-        """Return the cost of tensor_copy on one of its three engines."""
+        """Return the cost of tensor_copy on one of the three engines that support it."""
         count = dst.free_size
         if unit is engine.vector:
             return self.vector(count * self._copy_pace(dst, src))
@@ -107,18 +110,23 @@ class Costs:
         return self.scalar(count * pace, src)
 
     def _scalar_pace(self, dst: Any, src: Any) -> float:
-        """Return cycles per element of operations that run twice as fast in 16 bits on NeuronCore-v4's Scalar Engine
-        (A3)."""
+        """Return the cycles per element of an operation that runs twice as fast on 16-bit data on the Scalar Engine of
+        NeuronCore-v4 (A3)."""
         double = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize
         return self.machine.scalar_double_pace if double else 1.0
 
     def copy_elsewhere(self, dst: Any, src: Any) -> tuple[tuple[engine, Cost], ...]:
-        """Return the alternative engines for a copy whose engine is open: the Scalar Engine, from trn2 on. Published
-        profiles never show GpSimd."""
+        """Return the alternative engines, with costs, for a copy for which the kernel specifies no engine.
+
+        From trn2 on, the alternative is the Scalar Engine. Published profiles never show such copies on GpSimd.
+        """
         return ((engine.scalar, self.copy(engine.scalar, dst, src)),) if self.generation > 2 else ()
 
     def tensor_scalar(self, unit: engine, dst: Any, data: Any, operands: int) -> Cost:
-        """Return the cost of one input with numbers or `operands` columns, on the Vector, Scalar or GpSimd Engine."""
+        """Return the cost of tensor_scalar on the Vector, Scalar or GpSimd Engine.
+
+        `operands` is the number of operands that are columns, with one value per partition; the others are numbers.
+        """
         if unit is engine.gpsimd:
             return self.gpsimd(dst.free_size)
         m = self.machine
@@ -128,7 +136,7 @@ class Costs:
                 return Cost(busy + self._vector_gap, busy + self._vector_fill)
             gap, fill, ghz = m.vector_operand_gap_cycles, m.vector_operand_fill_cycles, self.target.vector_ghz
         else:
-            if not operands or self.generation == 2:  # numbers become a scale and a bias operand
+            if not operands or self.generation == 2:  # numbers are passed as scale and bias operands
                 cost = self.activation(data, "any")._replace(table="")
                 spared = dst.free_size * (1 - self._scalar_pace(dst, data)) / self.target.scalar_ghz
                 return cost._replace(interval=cost.interval - spared, latency=cost.latency - spared)
@@ -153,7 +161,7 @@ class Costs:
         return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
     def predicated_copy(self, dst: Any, src: Any, predicate: Any) -> Cost:
-        """Return the cost of copying a tile, or a number, where a predicate holds."""
+        """Return the cost of copying a tile or a number to the elements for which a predicate is true."""
         return self.tensor_tensor(engine.vector, dst, src if hasattr(src, "storage") else dst, predicate)
 
     def reduce(self, data: Any) -> Cost:
@@ -161,20 +169,20 @@ class Costs:
         return self.vector(data.free_size * (self._strided(data) if self.generation == 2 else 1))
 
     def reduce_and_read(self, data: Any, result: Any = True) -> Cost:
-        """Return the cost of reducing into the Vector Engine's accumulators, and of reading them into `result` if it is
-        not None."""
+        """Return the cost of a reduction into the Vector Engine's accumulators and, if `result` is not None, of reading
+        the accumulators into it."""
         return self.vector(data.free_size + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
     def tensor_tensor_and_read(self, dst: Any, data1: Any, data2: Any, result: Any) -> Cost:
-        """Return the cost of a pass over two inputs, and of reading the accumulators into `result` if it is not
-        None."""
+        """Return the cost of a pass over two inputs and, if `result` is not None, of reading the accumulators into
+        it."""
         cost = self.tensor_tensor(engine.vector, dst, data1, data2)
         read = self.machine.vector_accumulator_cycles / self.target.vector_ghz if result is not None else 0.0
         return cost._replace(interval=cost.interval + read, latency=cost.latency + read)
 
     def exponential(self, data: Any, result: Any) -> Cost:
-        """Return the cost of NeuronCore-v4's exp on the Vector Engine, and of reading its accumulators into `result` if
-        it is not None."""
+        """Return the cost of exp on the Vector Engine of NeuronCore-v4 and, if `result` is not None, of reading the
+        accumulators into it."""
         cycles = data.free_size * self.machine.exponential_pace * self.target.vector_ghz / self.target.scalar_ghz
         return self.vector(cycles + (self.machine.vector_accumulator_cycles if result is not None else 0))
 
@@ -195,8 +203,10 @@ class Costs:
         return self.vector(self.machine.vector_transpose_cycles)
 
     def _copy_pace(self, dst: Any, src: Any) -> float:
-        """Return cycles per element: a quarter or a half in the performance modes of trn2 and newer (A2, Vector
-        Engine)."""
+        """Return the cycles per element of a copy on the Vector Engine.
+
+        In the performance modes of trn2 and newer, this is a quarter or a half (A2, Vector Engine).
+        """
         m = self.machine
         if self.generation == 2:
             return self._strided(dst, src)
@@ -210,17 +220,19 @@ class Costs:
             return m.vector_double_pace if dense and in_psum == 1 else 1.0
         if in_psum:
             return 1.0
-        # Within SBUF, twice the rate in any dtype: V for float32, rows i33 and of tensor_scalar.
+        # Copies within SBUF run at twice the rate for any dtype: V for float32, row i33, and the rows of tensor_scalar.
         return m.vector_strided_read_pace if self._wide(src) else m.vector_double_pace
 
     def _wide(self, tensor: Any) -> bool:
-        """True if neighbouring elements are so far apart that each needs its own access."""
+        """Return True if adjacent elements are so far apart in memory that each requires a separate access."""
         apart = tensor.strides[-1] * tensor._dtype.itemsize
         return bool(tensor.shape[-1] > 1 and apart >= self.machine.wide_stride)
 
     def _strided(self, *tensors: Any) -> float:
-        """Return the factor on the cycles of operands with widely spaced elements: trn1's memories run at half their
-        bandwidth (A1)."""
+        """Return the factor by which the stride of the operands increases the cycles.
+
+        On trn1, memories provide half their bandwidth if elements are widely spaced (A1).
+        """
         for tensor in tensors:
             if self._wide(tensor):
                 return self.machine.strided_pace
@@ -230,10 +242,10 @@ class Costs:
         return dtype.bfloat16_like or (self.generation >= 4 and dtype.is_float and dtype.itemsize == 1)  # A3
 
     def matmul(self, stationary_columns: int, moving_columns: int, dtype: DType, stationary_stride: int) -> Cost:
-        """Return the cost of a matmul: the next stationary tile is loaded while the moving columns of this one stream.
+        """Return the cost of a matmul, during which the stationary tile of the next one is loaded.
 
-        float32 needs two instructions of two passes each. `stationary_stride` is the byte distance of neighbouring
-        stationary elements. Unused rows do not speed it up (PG).
+        A float32 matmul consists of two instructions of two passes each. `stationary_stride` is the distance between
+        adjacent stationary elements in bytes. Unused rows do not make a matmul faster (PG).
         """
         m = self.machine
         columns = max(min(m.matmul_least_columns, stationary_columns), moving_columns)
@@ -251,8 +263,10 @@ class Costs:
         return Cost(max(interval, least), interval + m.matmul_fill_ns, cold)
 
     def transpose(self, partitions: int, free: int, dtype: DType, stride: int) -> Cost:
-        """Return the cost of a transpose on the Tensor Engine: the data is stationary, an identity of `partitions`
-        columns moves."""
+        """Return the cost of a transpose on the Tensor Engine.
+
+        The data is the stationary operand, and an identity matrix of `partitions` columns is the moving operand.
+        """
         m = self.machine
         columns = max(min(m.matmul_least_columns, free), partitions)
         streaming = columns / self.target.tensor_ghz
@@ -268,5 +282,5 @@ class Costs:
 
 
 def _dense(tensor: Any) -> bool:
-    """True if neighbours in the innermost dimension are adjacent."""
+    """Return True if the elements along the innermost dimension are contiguous."""
     return bool(tensor.strides[-1] == 1)

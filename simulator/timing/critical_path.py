@@ -1,18 +1,19 @@
-"""The critical path of a schedule: the resource of each nanosecond from the first trigger to the last result.
+"""The critical path of a schedule: the resource that each nanosecond from the first trigger to the last result is
+attributed to.
 
-The path is traced back from the instruction that ends last. Each step goes to the last thing that the instruction
-waited for: an operand, its engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
+The path is traced back from the instruction that ends last. Each step leads to the last event that the instruction
+waited for: an operand, the engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
 instruction and to one of these resources:
 
-tensor, vector,    an engine at work, until the next instruction or the reader of the result could go on; on the Scalar
-scalar, gpsimd     Engine also the loading of a table, on GpSimd descriptors made by software
-dma_issue          a DMA's trigger and the generation of its descriptors by hardware
-dma_latency        from descriptors to the first byte, and from the last byte to the semaphore
-dma_bandwidth      data on the move on the DMA engines and in HBM, also that of earlier DMAs in the queue
+tensor, vector,    execution on an engine, until the next instruction or the reader of the result can proceed; for the
+scalar, gpsimd     Scalar Engine, this includes table loads, and for GpSimd, generating descriptors in software
+dma_issue          the trigger of a DMA and the generation of its descriptors by hardware
+dma_latency        from the descriptors to the first byte, and from the last byte to the semaphore
+dma_bandwidth      data transfer on the DMA engines and in HBM, including transfers of earlier DMAs in the queue
 semaphore          from a result to the engine that waits for it
-other_core         two cores that wait for each other, beside what the other core did meanwhile
+other_core         synchronisation of the two cores, excluding the work that the other core did in the meantime
 
-Steps follow each other without gaps, so that they add up to the makespan, in whole picoseconds exactly.
+Steps are contiguous. Measured in whole picoseconds, they add up to the makespan exactly.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ MEETINGS = frozenset({"core_barrier"})  # instructions that only synchronise the
 
 
 class Step(NamedTuple):
-    """An interval of the critical path, in nanoseconds from the first trigger, spent by an instruction on one of
-    RESOURCES.
+    """An interval of the critical path that an instruction spent on one of RESOURCES.
 
-    `position` is the instruction's index in the program, `line` the kernel's file and line. `waited` is the last thing
-    that the instruction waited for, a value of WAITS, "" for nothing.
+    Times are in nanoseconds from the first trigger. `position` is the index of the instruction in the program, and
+    `line` contains the file and line of the kernel. `waited` describes the last event that the instruction waited for:
+    a value of WAITS, or "" if it did not wait.
     """
 
     start_ns: float
@@ -72,12 +73,12 @@ class Step(NamedTuple):
 
     @property
     def picoseconds(self) -> int:
-        """Return the length in whole picoseconds; the lengths of a path add up to the makespan."""
+        """Return the length in whole picoseconds; the lengths of all steps of a path add up to the makespan."""
         return round(self.end_ns * 1000) - round(self.start_ns * 1000)
 
 
 def critical_times(steps: Iterable[Step], owner: Callable[[Step], _Key]) -> dict[_Key, dict[str, int]]:
-    """Return picoseconds by owner and resource."""
+    """Return the picoseconds of the steps, summed by owner and resource."""
     times: dict[_Key, dict[str, int]] = {}
     for step in steps:
         spent = times.setdefault(owner(step), {})
@@ -93,14 +94,16 @@ def critical_path(program: Sequence[Instruction], schedule: Schedule) -> tuple[S
 def pair_critical_path(
     programs: Sequence[Sequence[Instruction]], schedules: Sequence[Schedule], meetings: Sequence[tuple[int, int]]
 ) -> tuple[Step, ...]:
-    """Return the steps of two synchronising cores, from time 0 to the end of the last one. Positions refer to both
-    programs concatenated."""
+    """Return the steps of two synchronising cores, from time 0 to the end of the core that finishes last.
+
+    Positions refer to the concatenation of both programs.
+    """
     last = max(range(len(schedules)), key=lambda core: schedules[core].makespan)
     return tuple(reversed(_Walk(programs, schedules, meetings).run(last)))
 
 
 class _Walk:
-    """Traces the path back; `steps` are found in reverse order."""
+    """A backward trace of the critical path; `steps` are appended in reverse order."""
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class _Walk:
         self.offsets = (0, len(programs[0]))
         self.queues: dict[int, _DmaQueues] = {}
         self.steps: list[Step] = []
-        self.time = 0.0  # the path before this time is still to be found
+        self.time = 0.0  # the path before this time has not been traced yet
 
     def run(self, core: int) -> list[Step]:
         s = self.schedules[core]
@@ -136,7 +139,8 @@ class _Walk:
         return self.steps
 
     def _step(self, core: int, index: int, start: float, resource: str) -> None:
-        """Attribute the time of an instruction from `start` on to a resource."""
+        """Attribute the time from `start` to the part of the path that is already traced to an instruction and a
+        resource."""
         if start < self.time:
             waited = WAITS.get(self.schedules[core].cause[index] & (KINDS - 1), "")
             i, position = self.programs[core][index], self.offsets[core] + index
@@ -155,7 +159,7 @@ class _Walk:
             self.time = start
 
     def _resource(self, core: int, index: int) -> str:
-        """Return the resource in use while the engine of an instruction, or the trigger of its DMA, is at work."""
+        """Return the resource used while an instruction occupies its engine or, for a DMA, while it is triggered."""
         queue = self.schedules[core].queue[index]
         if index in self.schedules[core].phases:
             return "gpsimd" if queue == POOL else "dma_issue"
@@ -184,7 +188,7 @@ class _Walk:
 
 
 def _last(s: Schedule) -> int:
-    """Return the instruction that ends last, NOTHING in an empty program."""
+    """Return the instruction that ends last, or NOTHING if the program is empty."""
     for times in (s.done, s.end):
         if s.makespan in times:
             return times.index(s.makespan)
@@ -192,7 +196,7 @@ def _last(s: Schedule) -> int:
 
 
 class _DmaQueues:
-    """Order in which the engines served DMAs."""
+    """The order in which each DMA engine served DMAs."""
 
     def __init__(self, phases: dict[int, Phases]) -> None:
         self._order = list(phases)
@@ -204,7 +208,7 @@ class _DmaQueues:
                 self._served[engine].append(number)
 
     def before(self, index: int, bound: int) -> int:
-        """Return the DMA that an engine or the pipe served before this one."""
+        """Return the DMA that an engine or the pipe served immediately before the given one."""
         number = self._numbers[index]
         if bound == PIPE:
             return self._order[self._piped[bisect_left(self._piped, number) - 1]]

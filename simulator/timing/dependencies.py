@@ -1,15 +1,16 @@
-"""Dependencies of each instruction of a program, and the pieces of memory it uses.
+"""The dependencies of each instruction of a program, and the buffers it accesses.
 
-Dependencies are between the regions that instructions actually touch: read after write, write after read, write after
-write. A tile has one physical address, however often it is written (nki/migration/index.rst, "What are block
-dimensions?"; rows o02 to o11 for PSUM, o27 to o35 for SBUF); a kernel needs several tiles for several buffers. The
-compiler of NKI 0.7 renames tiles only if the kernel's CompileConfig requests it (non_ssa_legalization).
+Dependencies (read after write, write after read, write after write) are determined from the regions that instructions
+actually access. A tile has one physical address, no matter how often it is written (nki/migration/index.rst, "What are
+block dimensions?"; rows o02 to o11 for PSUM, o27 to o35 for SBUF); a kernel that uses several buffers has to allocate
+several tiles. The compiler of NKI 0.7 renames tiles only if the kernel's CompileConfig requests it
+(non_ssa_legalization).
 
-`renames` models the compiler of NKI's first beta (rows k08 to k11): a write that replaces all of a tile in SBUF without
-reading it starts a new version of the tile in its own buffer. The scheduler, which tracks memory, limits the number of
-versions.
+`renames` models the compiler of NKI's first beta (rows k08 to k11): a write that replaces the entire contents of a tile
+in SBUF without reading it starts a new version of the tile, which is stored in a separate buffer. The scheduler tracks
+memory use and thereby limits the number of versions.
 
-A tile that is only written in separate byte ranges (such as a stack of rows) is treated as one tile per range.
+A tile that is written only in disjoint byte ranges (such as a stack of rows) is treated as one tile per range.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ..machine.instruction import Access, Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 
 # The event of the predecessor that a successor waits for.
-RAW = 0  # its result can be read
-WAR = 1  # it has read
-WAW = 2  # its write is done, or, on the same engine, it has been issued
-ORDER = 3  # it has started
+RAW = 0  # the predecessor's result can be read
+WAR = 1  # the predecessor has read its operands
+WAW = 2  # the predecessor's write is done or, if both run on the same engine, the predecessor has been issued
+ORDER = 3  # the predecessor has started
 
-_NOBODY: list[int] = []  # shared empty list; never changed
-_MANY = 4  # number of segments from which caching the overlaps of a read pays
-BUCKETS = 64  # buckets over an HBM tensor's extent, to find overlapping accesses
+_NOBODY: list[int] = []  # shared empty list; never modified
+_MANY = 4  # minimum number of segments for which caching the overlaps of a read is worthwhile
+BUCKETS = 64  # number of buckets that an HBM tensor's extent is divided into to find overlapping accesses
 
 
 class Version:
@@ -41,15 +42,15 @@ class Version:
     def __init__(self, size: int, psum: bool) -> None:
         self.size = size
         self.psum = psum
-        self.left = 0  # accesses not scheduled yet
+        self.left = 0  # number of accesses not scheduled yet
         self.free_at = 0.0
         self.last = -1  # the instruction whose access frees the buffer
-        self.bank = -1  # PSUM bank, if it fits in one; PSUM_BANKS if there was no room
-        self.whole: Sequence[int] = ()  # its banks, if it is larger than a bank
+        self.bank = -1  # PSUM bank of a buffer that fits in one; PSUM_BANKS if no bank had space
+        self.whole: Sequence[int] = ()  # PSUM banks of a buffer that is larger than a bank
 
 
 class Segment:
-    """A region and the last instructions that accessed it."""
+    """A region of memory and the most recent instructions that accessed it."""
 
     __slots__ = ("access", "readers", "writer")
 
@@ -60,10 +61,10 @@ class Segment:
 
 
 class Unit:
-    """A tile, or a byte range of one: the unit of dependencies.
+    """A tile or a byte range of a tile, the unit for which dependencies are tracked.
 
-    If it is `uniform`, all writes go to the same rectangle; `writer` is the last one, and `readers` have read it since.
-    Otherwise accesses are tracked by segment.
+    If `uniform` is True, all writes are to the same rectangle; `writer` is the last instruction that wrote it, and
+    `readers` are the instructions that have read it since. Otherwise, accesses are tracked by segment.
     """
 
     __slots__ = ("_touched", "placed", "psum", "readers", "segments", "size", "uniform", "version", "writer")
@@ -81,7 +82,7 @@ class Unit:
             self._touched: dict[Access, list[Segment]] = {}  # segments by read, cached if there are many
 
     def touched(self, access: Access) -> list[Segment]:
-        """Return the segments that a read overlaps with."""
+        """Return the segments that a read overlaps."""
         if len(self.segments) < _MANY:
             return [segment for segment in self.segments if segment.access.overlaps(access)]
         found = self._touched.get(access)
@@ -90,7 +91,7 @@ class Unit:
         return found
 
     def replace(self, segments: list[Segment]) -> None:
-        """Replace the segments after a write."""
+        """Replace the segments of the unit after a write."""
         self.segments = segments
         if self._touched:
             self._touched = {}
@@ -99,9 +100,10 @@ class Unit:
 class Dependencies(NamedTuple):
     """Dependencies between the instructions of a program.
 
-    `successors[i]` are (instruction, kind) pairs, encoded as instruction * 4 + kind; `waits[i]` is the number of
-    dependencies to wait for; `uses[i]` are the versions that i accesses; `births` are (first instruction, version)
-    pairs in program order; `placed` are the bytes per partition of SBUF and PSUM taken by tiles at explicit addresses.
+    For instruction i, `successors[i]` contains (instruction, kind) pairs encoded as instruction * 4 + kind, `waits[i]`
+    is the number of dependencies that it waits for, and `uses[i]` contains the versions that it accesses. `births`
+    contains (first instruction, version) pairs in program order. `placed` contains the bytes per partition of SBUF and
+    PSUM that are occupied by tiles at explicit addresses.
     """
 
     successors: list[list[int]]
@@ -129,8 +131,8 @@ class _Analysis:
         self._run()
 
     def _prepare(self) -> None:
-        """Find out how each allocation is written, and from that its units."""
-        written: dict[Allocation, list[Access]] = {}  # each region once; usually there is only one
+        """Determine how each allocation is written, and divide it into units accordingly."""
+        written: dict[Allocation, list[Access]] = {}  # distinct regions; usually there is only one
         self._read: set[Allocation] = set()
         seen: set[tuple[Allocation, int, int, int, int, int]] = set()
         for instruction in self.program:
@@ -149,7 +151,7 @@ class _Analysis:
                     places.append(access)
             for access in instruction.reads:
                 self._read.add(access[0])
-        self._single: dict[Allocation, Unit] = {}  # tiles that are a single unit
+        self._single: dict[Allocation, Unit] = {}  # tiles that consist of a single unit
         self._several: dict[Allocation, list[Unit]] = {}
         self._starts: dict[Allocation, list[int]] = {}
         self._hbm: dict[Allocation, _HbmTensor] = {}
@@ -284,8 +286,8 @@ class _Analysis:
         unit.replace(kept)
 
     def _await(self, index: int, writer: int, readers: list[int]) -> None:
-        """Make a write wait until a region's readers have read and its writer has written."""
-        if index not in readers:  # otherwise it reads the region and waits for the writer already
+        """Make a write to a region wait for the region's previous readers and writer."""
+        if index not in readers:  # otherwise, it also reads the region and therefore already waits for the writer
             self._wait(index, writer, WAW)
         for reader in readers:
             self._wait(index, reader, WAR)
@@ -308,12 +310,12 @@ class _Analysis:
 
 
 def _reads(instruction: Instruction, written: Access) -> bool:
-    """True if an instruction reads the region that it writes."""
+    """Return True if an instruction reads the region that it writes."""
     return any(read[0] is written[0] and read.overlaps(written) for read in instruction.reads)
 
 
 def contains(outer: Access, inner: Access) -> bool:
-    """True if `outer` overwrites all of `inner`."""
+    """Return True if a write to `outer` overwrites all of `inner`."""
     same_comb = (
         outer.step == inner.step
         and outer.run == inner.run
@@ -329,14 +331,14 @@ def contains(outer: Access, inner: Access) -> bool:
 
 
 class _HbmTensor:
-    """The writes to one HBM tensor that is read, searchable by address."""
+    """The writes to an HBM tensor that the program also reads, searchable by address."""
 
     def __init__(self, size: int) -> None:
         self._step = max(1, -(-size // BUCKETS))
         self._buckets: list[list[Segment]] = [[] for _ in range(BUCKETS + 1)]
         self._readers: list[
             tuple[Access, int]
-        ] = []  # reads of data not written by the kernel (an argument updated later)
+        ] = []  # reads of data that the kernel did not write (such as an argument that it updates later)
 
     def _range(self, access: Access) -> range:
         last = min(BUCKETS, (access.high - 1) // self._step)

@@ -1,7 +1,8 @@
-"""Time that a DMA keeps each of the 16 engines busy.
+"""The time for which a DMA occupies each of the 16 DMA engines.
 
-An engine serves eight partitions of SBUF (DO: engine = partition // 8). Each descriptor costs a fixed time, then its
-bytes move at the peak rate; together the engines are limited to the rate that AWS documents as achieved (schedule.py).
+An engine serves eight partitions of SBUF (DO: engine = partition // 8). Each descriptor takes a fixed time, and its
+bytes then move at the peak rate. The total throughput of all engines is limited to the rate that AWS documents as
+achievable (schedule.py).
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from .constants import Machine
 from .scheduled import DESCRIPTORS, Phases
 
 ENGINES = 16
-LANES = PARTITIONS // ENGINES  # partitions that one engine serves
+LANES = PARTITIONS // ENGINES  # partitions served by one engine
 
 
 @lru_cache(maxsize=4096)
 def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float, ...]]:
-    """Return (first engine, busy nanoseconds of it and of each further engine) of a DMA."""
+    """Return the first engine that a DMA occupies, and the busy nanoseconds of this and each subsequent engine."""
     descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
     first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
     single = transfer.dge and (not transfer.software or _scattered(transfer))
     each = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
     short = transfer.bytes < machine.partial_write * descriptors
-    if short and transfer.span and single:  # number of engines that compete for a channel
+    if short and transfer.span and single:  # the engines compete for HBM channels
         each *= 1 + (last - first) / machine.hbm_channels
-    if transfer.software and not transfer.load and descriptors > partitions:  # number of pieces of a partition's row
+    if transfer.software and not transfer.load and descriptors > partitions:  # several elements per partition
         each += machine.swdge_element_ns if transfer.bytes < machine.swdge_gathered * descriptors else 0.0
     if transfer.transpose:
         each /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
     last_write = machine.semaphore_ns
-    if partitions == 0:  # HBM to HBM: the engines share the work
+    if partitions == 0:  # from HBM to HBM: the engines share the transfer equally
         return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
     a_partition = descriptors / partitions * each
     return first, tuple(
@@ -45,13 +46,16 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
 
 
 def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) -> tuple[float, float, float, float]:
-    """Return the times of a DMA triggered at `start`, in nanoseconds: when its first descriptor is ready, the time per
-    further descriptor, the skew between its `engines`, and from a descriptor to the first byte."""
+    """Return the times of a DMA that is triggered at `start`, in nanoseconds.
+
+    They are the time at which its first descriptor is ready, the time per additional descriptor, the skew between its
+    `engines`, and the latency from a descriptor to the first byte.
+    """
     m, lead = machine, 0.0
     if transfer.software:
         address = m.address_load_ns + m.address_ns if transfer.dynamic else 0.0
         ready, rate, skew = start + address + m.swdge_ns, m.swdge_descriptor_ns, m.ring_software_ns
-        lead = 0.0 if transfer.dynamic else m.swdge_lead_ns  # only if no address is read from memory
+        lead = 0.0 if transfer.dynamic else m.swdge_lead_ns  # applies only if no address is read from memory
     elif transfer.dge:
         ready, rate, skew = start + m.dge_ns + m.dge_ring_ns * engines, m.dge_descriptor_ns, m.ring_hardware_ns
     else:
@@ -64,8 +68,10 @@ def trigger(transfer: Transfer, machine: Machine, engines: int, start: float) ->
 
 
 def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
-    """Return the phases of a DMA that GpSimd triggers at `start` and that its own DMA engines move, without queueing on
-    the 16 others."""
+    """Return the phases of a DMA that GpSimd triggers at `start` and that GpSimd's dedicated DMA engines execute.
+
+    Such a DMA is not queued on the 16 shared DMA engines.
+    """
     ready, rate, _, latency = trigger(transfer, machine, 0, start)
     first_byte = ready + rate * transfer.descriptors + latency
     moved = transfer.bytes / machine.gpsimd_dma_rate
@@ -82,9 +88,9 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
 
 
 def channel_time(transfer: Transfer, machine: Machine) -> float:
-    """Return the minimum nanoseconds of a load of short elements, which each HBM channel serves one after the other.
+    """Return the minimum nanoseconds of a load of short elements, which each HBM channel serves sequentially.
 
-    Neighbouring bytes are in one channel: all engines read a column of 128 numbers from the same one.
+    Adjacent bytes are in the same channel. For example, all engines read a column of 128 numbers from one channel.
     """
     if not transfer.span or not transfer.dge or (transfer.software and not _scattered(transfer)):
         return 0.0
@@ -93,19 +99,20 @@ def channel_time(transfer: Transfer, machine: Machine) -> float:
 
 
 def _scattered(transfer: Transfer) -> bool:
-    """True if a load reads short elements that are not adjacent in HBM, or several per partition.
+    """Return True if a load reads short elements that are not contiguous in HBM, or several elements per partition.
 
-    81,920 elements of 2 bytes of a transposed tile took 13.3 ns each, although neighbouring partitions read adjacent
+    81,920 elements of 2 bytes of a transposed tile took 13.3 ns each, although adjacent partitions read adjacent
     elements.
     """
     return transfer.span > 0 and (transfer.span > transfer.bytes or transfer.descriptors > transfer.partitions)
 
 
 def element_time(size: float, machine: Machine, single: bool, narrow: bool = False) -> float:
-    """Return the nanoseconds of an element of `size` bytes on its engine.
+    """Return the nanoseconds that an element of `size` bytes occupies its DMA engine.
 
-    Hardware generates a descriptor per element (`single`), and so does GpSimd for elements that are short and scattered
-    over HBM; prepared descriptors and GpSimd's others gather elements in packets.
+    If `single` is True, every element has its own descriptor. This is the case for descriptors generated by hardware,
+    and for those that GpSimd generates for elements that are short and scattered over HBM. Descriptors that are
+    prepared in advance, and all others generated by GpSimd, combine elements into packets.
     """
     m = machine
     if single:

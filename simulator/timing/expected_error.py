@@ -1,8 +1,9 @@
-"""Likely error of a prediction, by what bounds the kernel.
+"""The likely error of a prediction, depending on the resource that bounds the kernel.
 
-The errors are computed, not chosen: of the published rows of a target with the same bound, each predicted with its
-family left out of all fits, two thirds of every repository's rows are within the error. benchmarks/expected_errors.py
-computes them from benchmarks/data/left-out.csv, and a test compares them (docs/predictions.md).
+The errors are computed, not chosen. Each published row of a target is predicted with its family left out of all fits;
+of the rows with the same bound, two thirds of those of every repository are within the error.
+benchmarks/expected_errors.py computes the errors from benchmarks/data/left-out.csv, and a test checks that they agree
+(docs/predictions.md).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Mapping
 
 KINDS = ("launch", "short", "tensor", "issue", "gpsimd", "dma", "latency")
 REST = (
-    # for kinds with few rows or a single repository: two thirds of the families are within, each with its worst row
+    # For kinds with few rows or a single repository: two thirds of the families are within the error, where the worst
+    # row of each family counts.
     "rest"
 )
-NOT_VALIDATED = math.inf  # error of a kind without a measured kernel on the target
+NOT_VALIDATED = math.inf  # error of a kind for which no kernel was measured on the target
 ERRORS: dict[str, dict[str, float]] = {
     "trn1": {"launch": 0.3, "short": 0.3, "dma": 0.76, REST: 0.3},
     "trn2": {"launch": 0.49, "short": 0.32, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.21, "dma": 0.21, REST: 0.21},
@@ -24,12 +26,16 @@ ERRORS: dict[str, dict[str, float]] = {
 DIFFERENCES = {"trn2": 0.11}
 """Likely error of the ratio between the times of two kernels of one family: two of three ratios are within it, also
 with any one family excluded. Targets with few measured families are left out."""
-SHORT_US = 100.0  # the compiler's additions dominate shorter kernels (without launch)
+SHORT_US = 100.0  # shorter kernels (excluding the launch) are dominated by instructions that the compiler adds
 
 
 def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: float) -> str:
-    """Return the bound of a kernel, one of KINDS: "launch" or "short", else the Tensor Engine, DMA triggers and
-    hardware descriptors ("issue") or GpSimd descriptors, DMA bytes and elements, or latency (dependencies)."""
+    """Return the bound of a kernel, one of KINDS.
+
+    Kernels that are neither "launch" nor "short" are bound by the Tensor Engine ("tensor"), by DMA triggers and
+    hardware descriptors ("issue"), by GpSimd descriptors ("gpsimd"), by the bytes and elements of DMAs ("dma"), or by
+    dependencies ("latency").
+    """
     work = latency_us - launch_us
     if launch_us > work:
         return "launch"
@@ -41,20 +47,26 @@ def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: floa
 
 
 KIND_OF_RESOURCE = {"launch": "launch", "tensor": "tensor", "gpsimd": "gpsimd", "dma_issue": "issue"}
-KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # the others: latency
-COUNTS = 1 / 6  # share of the critical path above which a kind of time counts for the error of a kernel
+KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # all other resources: latency
+COUNTS = 1 / 6  # minimum share of the critical path for a kind to be included in the error of a kernel
 
 
 def expected_error(target: str, kind: str) -> float | None:
-    """Return the relative error that two of three measurements stay within: NOT_VALIDATED for a kind without a measured
-    kernel, None for a target without measurements."""
+    """Return the relative error that two of three measurements are within.
+
+    The result is NOT_VALIDATED if no kernel of this kind was measured on the target, and None if no kernel at all was
+    measured on the target.
+    """
     errors = ERRORS.get(target)
     return None if errors is None else errors.get(kind, NOT_VALIDATED)
 
 
 def weakest_error(target: str, kind: str, by_resource: Mapping[str, float]) -> float | None:
-    """Return the expected error of a kernel: the largest over its own kind and the kinds that dominate its critical
-    path (`by_resource`). Kinds without measurements of their own count as REST."""
+    """Return the expected error of a kernel.
+
+    This is the largest error among the kernel's kind and the kinds that dominate its critical path (`by_resource`). For
+    kinds on the critical path without measurements, the error of REST is used.
+    """
     own = expected_error(target, kind)
     if own is None or own == NOT_VALIDATED:
         return own

@@ -1,8 +1,8 @@
 """Contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
 
 A tile occupies its bytes in each partition from its first write to its last access. If the compiler renames tiles, a
-tile that is rewritten as a whole moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their
-space all the time.
+tile that is completely rewritten moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their
+space for the whole program.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ REGIONS = {"sbuf": SBUF, "psum": PSUM}
 
 
 class TileLife(NamedTuple):
-    """The lifetime of a tile's buffer: bytes per partition, nanoseconds of its first write and last access, and the
-    source line of that write.
+    """The lifetime of a tile's buffer.
 
-    `idle_ns` is the time around the peak in which nothing accesses it, if it is alive then.
+    `bytes` is its size per partition, `start_ns` and `end_ns` are the times of its first write and last access, and
+    `line` is the source line that allocates the tile. `idle_ns` is the length of the interval around the peak in which
+    no instruction accesses the tile, if it is alive at the peak.
     """
 
     name: str
@@ -35,8 +36,11 @@ class TileLife(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """The use of one memory over time: its capacity and the bytes in use per partition, from each time in `points`, and
-    the tiles alive at the peak, largest first."""
+    """The use of one memory over time.
+
+    `points` contains (time, bytes): from each time on, this number of bytes per partition is in use. `owners` are the
+    tiles alive at the peak, largest first.
+    """
 
     capacity: int
     points: tuple[tuple[float, int], ...]
@@ -55,7 +59,7 @@ class _Life:
 def memory_use(
     program: Sequence[Instruction], schedule: Schedule, target: Target, region: str, renames: bool = False
 ) -> MemoryUse:
-    """Return the use of "sbuf" or "psum" over the time of one core's schedule; `renames` as in dependencies.py."""
+    """Return the use of "sbuf" or "psum" over the time of one core's schedule. For `renames`, see dependencies.py."""
     capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
     lives = _lives(program, schedule, REGIONS[region], renames)
     changes: dict[float, int] = {0.0: 0}
@@ -119,6 +123,6 @@ def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
 
 
 def _name(tile: Allocation) -> str:
-    """Return the tile's name, or its shape and dtype if the kernel gave none: `128x3136 bfloat16`."""
+    """Return the tile's name or, if the kernel did not specify one, its shape and dtype: `128x3136 bfloat16`."""
     name, _, shape, dtype = tile.identity
     return name or (f"{'x'.join(map(str, shape))} {dtype}" if shape else "buffer")

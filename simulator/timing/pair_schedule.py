@@ -1,8 +1,8 @@
 """Schedules of two cores that synchronise at barriers and exchanges.
 
-Each core is scheduled by itself. An instruction at which the cores meet starts when both could start it; scheduling is
-repeated until no start changes. The cores share one stack of HBM: if both move data, each gets at most half of the rate
-available to two.
+Each core is scheduled separately. An instruction that synchronises the cores starts when both cores can start it;
+scheduling is repeated until no start time changes. The cores share one HBM stack: if both transfer data, each gets at
+most half of the bandwidth available to two cores.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule
 
-_PASSES = 40  # minimum limit; otherwise one pass per meeting, since each pass settles at least one more
+_PASSES = 40  # minimum number of passes allowed; one per meeting is enough, as each pass settles at least one more
 _SETTLED_NS = 0.01
 
 
 def of_two_cores(constants: Machine) -> dict[str, float]:
-    """Return the constants that differ for a core that shares its stack of HBM with the other core."""
+    """Return the constants that differ for a core that shares its HBM stack with the other core."""
     half = constants.hbm_stack_rate * constants.hbm_shared_efficiency / 2
     return {"dma_sustained": min(constants.dma_sustained, half)}
 
@@ -29,7 +29,7 @@ def pair_schedule(
     target: Target,
     constants: Machine,
 ) -> tuple[Schedule, Schedule]:
-    """Return the schedules of core 0 and core 1; `meetings` are the instructions that wait for each other."""
+    """Return the schedules of core 0 and core 1; `meetings` contains pairs of instructions that wait for each other."""
     shared = constants
     if all(any(instruction.hbm_bytes for instruction in program) for program in programs):
         shared = Machine({**vars(constants), **of_two_cores(constants)})

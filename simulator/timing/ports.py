@@ -1,8 +1,8 @@
-"""Ports of SBUF and PSUM that engines share.
+"""Contention for the ports of SBUF and PSUM that several engines share.
 
-On trn1 the Vector and Scalar Engines alternate at PSUM, the Vector and GpSimd Engines at SBUF (A1). From trn2 on the
-Vector and Scalar Engines access PSUM concurrently except for the same bank (A2), where one waits; no further cost is
-published.
+On trn1, the Vector and Scalar Engines take turns accessing PSUM, and the Vector and GpSimd Engines take turns accessing
+SBUF (A1). From trn2 on, the Vector and Scalar Engines can access PSUM concurrently unless they access the same bank
+(A2), in which case one of them waits; no further cost is published.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _ALL_PSUM, _ALL_SBUF = 0, 1
 
 
 class Ports:
-    """Times at which each port is free, for a generation of NeuronCore."""
+    """The times at which each port becomes free, for one generation of NeuronCores."""
 
     def __init__(self, generation: int, psum_placed: bool) -> None:
         self._shared = generation == 2
-        self._placed = psum_placed  # True if the kernel placed tiles in PSUM by address
+        self._placed = psum_placed  # True if the kernel allocated tiles at explicit addresses in PSUM
         self._free = [0.0] * PSUM_BANKS
-        self._holders = [-1] * PSUM_BANKS  # the last instruction on each bank
+        self._holders = [-1] * PSUM_BANKS  # the last instruction that reserved each port
         self.held_by = -1  # the instruction that the last `take` waited for
 
     def take(
         self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
     ) -> float:
-        """Return the time at which an instruction that could start on `unit` at `start` gets its ports, and reserve
-        them."""
+        """Reserve the ports of an instruction that could start on `unit` at `start`; return the time at which they are
+        available."""
         if self._shared:
             held = self._whole(instruction)
         elif unit in _AT_PSUM and (self._placed or any([version.psum for version in versions])):
@@ -57,7 +57,7 @@ class Ports:
 
 
 def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
-    """Return the banks that an instruction accesses: those of its tiles' buffers or explicit addresses."""
+    """Return the banks that an instruction accesses, from the buffers or the explicit addresses of its tiles."""
     held = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
     larger = [version.whole for version in versions if version.whole]
     for access in (*instruction.reads, *instruction.writes):

@@ -1,6 +1,6 @@
-"""Timing of a program's instructions, on one core or two.
+"""Timing of a program's instructions on one or two cores.
 
-Scheduling is lazy, so a functional run that is never timed does not pay for it.
+Scheduling is lazy, so that a functional run whose timing is never requested does not incur the cost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .what_if import faster_machine, faster_program
 
 
 class Event(NamedTuple):
-    """One instruction on the timeline, in nanoseconds from the kernel's first trigger.
+    """One instruction on the timeline; times are in nanoseconds from the kernel's first trigger.
 
-    An engine is occupied from `start_ns` to `end_ns`. A DMA is triggered at `issued_ns` and its data move from
-    `start_ns` to `end_ns`; its `engine` is a queue, "dma load 0" or "dma store 0", with as many queues as there are
-    concurrent DMAs. The result can be read at `done_ns`. Events of one `engine` do not overlap.
+    An instruction occupies its engine from `start_ns` to `end_ns`. A DMA is triggered at `issued_ns`, and its data move
+    from `start_ns` to `end_ns`; its `engine` is a queue such as "dma load 0" or "dma store 0", with as many queues as
+    there are concurrent DMAs. The result can be read at `done_ns`. Events with the same `engine` do not overlap.
     """
 
     engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
@@ -40,29 +40,29 @@ class Event(NamedTuple):
     flops: int = 0
     bytes: int = 0  # bytes moved by a DMA
     line: tuple[str, int] = ("", 0)  # the kernel's file and line
-    name: str = ""  # name given by the kernel
-    load: bool = False  # True for a DMA towards the chip
+    name: str = ""  # name specified by the kernel
+    load: bool = False  # True for a DMA into SBUF or PSUM
     position: int = -1  # index in the program; -1 for other events, such as table loads
 
 
 class EngineUse(NamedTuple):
-    """Busy time of a resource, and its fraction of the kernel without the launch."""
+    """The busy time of a resource, and its fraction of the kernel's time excluding the launch."""
 
     busy_ns: float
     share: float
 
 
 class ProgramTiming:
-    """The timing of one program on one target, shared by all its launches."""
+    """The timing of one program on one target, shared by all launches of the program."""
 
     cores = 1
 
     def __init__(self, program: list[Instruction], target: Target, memory: Memory) -> None:
         self.program = program
-        self.programs: tuple[list[Instruction], ...] = (program,)  # of each core
+        self.programs: tuple[list[Instruction], ...] = (program,)  # the program of each core
         self.target = target
         self.memory = memory
-        self.machine = machine(target.name)  # captured now, since constants may be overridden later
+        self.machine = machine(target.name)  # captured here because constants may be overridden later
         self.changed = any(of == target.name for of, _, _ in overrides())
         self.blank_outputs: tuple[Any, ...] = ()  # outputs of a shape-only run
 
@@ -78,7 +78,7 @@ class ProgramTiming:
 
     @property
     def makespan(self) -> float:
-        """Return nanoseconds from the first trigger to the last result."""
+        """Return the nanoseconds from the first trigger to the last result."""
         return self.schedule.makespan
 
     @cached_property
@@ -87,23 +87,25 @@ class ProgramTiming:
         return critical_path(self.program, self.schedule)
 
     def faster_makespan(self, resource: str, times: float) -> float:
-        """Return the makespan in nanoseconds with a resource (timing/critical_path.py) `times` as fast.
+        """Return the makespan in nanoseconds if a resource (timing/critical_path.py) were `times` as fast.
 
-        Engines take what can start first, so other times can lead to a worse order. A faster resource is never slower
-        than now, since the order of now remains possible: with it, no instruction starts later.
+        Each engine executes the instruction that can start first, so changed durations can result in a worse order.
+        Nevertheless, the returned makespan with a faster resource is at most the current makespan, because the current
+        order remains possible and no instruction would start later in that order.
         """
         programs = tuple(faster_program(program, resource, times) for program in self.programs)
         found = self._makespan_of(programs, faster_machine(self.machine, resource, times))
         return min(found, self.makespan) if times >= 1 else max(found, self.makespan)
 
     def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
-        """Return the makespan in nanoseconds of other programs of the cores."""
+        """Return the makespan in nanoseconds if the cores ran other programs."""
         with uncollected():
             return schedule(programs[0], self.target, constants).makespan
 
     @cached_property
     def reuse(self) -> Reuse | None:
-        """Return the tiles whose reuse costs most, and the makespans with and without it; None if it costs little."""
+        """Return the tiles whose reuse costs the most time, and the predicted gain without reuse; None if it is
+        small."""
         if self.machine.tile_renaming > 0:
             return None
         return find_reuse(self.programs, self.makespan, lambda p: self._makespan_of(p, self.machine))
@@ -128,7 +130,7 @@ class ProgramTiming:
 
     @cached_property
     def hardware_flops(self) -> int:
-        """Return the operations of the PE array, including transposes."""
+        """Return the number of operations of the PE array, including transposes."""
         return sum(array_flops(i, self.target) for i in self.program if i.engine is engine.tensor)
 
     @cached_property
@@ -137,11 +139,11 @@ class ProgramTiming:
 
 
 def array_flops(instruction: Instruction, target: Target) -> int:
-    """Return the operations of a Tensor Engine instruction: 2 per multiply-accumulate, multiplications by zero
-    included. A transpose is a product with the identity.
+    """Return the number of operations of a Tensor Engine instruction: 2 per multiply-accumulate.
 
-    Limited to the 16-bit peak over the time that the array is occupied: work at twice the rate (pairs of 8-bit rows,
-    overlapped transposes on trn3) counts once, like the adjusted FLOPs of AWS's profiler.
+    Multiplications by zero are included, and a transpose counts as a product with the identity. The result is limited
+    to the 16-bit peak over the time for which the array is occupied: work at twice the rate (pairs of 8-bit rows,
+    overlapped transposes on trn3) is counted once, like the adjusted FLOPs of AWS's profiler.
     """
     flops = instruction.flops
     if instruction.op == "nc_transpose":
@@ -157,7 +159,8 @@ def peak_flops(target: Target) -> float:
 
 
 class PairTiming(ProgramTiming):
-    """The timing of a launch on two cores. `program` is core 0's instructions, then core 1's."""
+    """The timing of a launch on two cores. `program` contains the instructions of core 0 followed by those of core
+    1."""
 
     cores = 2
 
@@ -189,7 +192,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def critical_path(self) -> tuple[Step, ...]:
-        """The critical path through both cores; positions are those in `program`."""
+        """The critical path through both cores; its positions are indices into `program`."""
         return pair_critical_path(self.programs, self.schedules, self.meetings)
 
     def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
@@ -200,7 +203,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
-        """Return the events of both cores, on "core 0 tensor" and so on."""
+        """Return the events of both cores; the names of the engines are prefixed, as in "core 0 tensor"."""
         events = [
             event._replace(engine=f"core {core} {event.engine}")
             for core, program in enumerate(self.programs)
@@ -210,7 +213,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def engines(self) -> dict[str, EngineUse]:
-        """Return the mean use of both cores."""
+        """Return the use of each engine, averaged over both cores."""
         first, second = (_busy(s) for s in self.schedules)
         makespan = self.makespan
         mean = {name: (first[name] + second[name]) / 2 for name in first}
@@ -218,7 +221,7 @@ class PairTiming(ProgramTiming):
 
 
 def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
-    """Return one event per instruction, and the Scalar Engine's table loads, ordered by start."""
+    """Return one event per instruction, and the table loads of the Scalar Engine, sorted by start time."""
     events = [Event("scalar", "load_table", start, end, done_ns=end, issued_ns=start) for start, end in s.tables]
     for index, i in enumerate(program):
         start = issued = s.start[index]
@@ -251,13 +254,13 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 
 
 def _busy(s: Schedule) -> dict[str, float]:
-    """Return the busy nanoseconds of each engine, and of DMA by three definitions."""
+    """Return the busy nanoseconds of each engine, and of DMA according to three definitions."""
     busy = dict(zip(QUEUES, s.busy))
     return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:
-    """Assign DMAs to queues so that those of a queue do not overlap; yield the events in order."""
+    """Assign DMAs to queues such that DMAs in the same queue do not overlap; yield the events in order."""
     free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
     for event in events:
         queues = free.get(event.engine)

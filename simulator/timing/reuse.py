@@ -1,10 +1,10 @@
-"""Tiles whose reuse of one address costs time, and the predicted gain of a tile of its own for each use.
+"""Find tiles whose reuse costs time, and predict the gain from allocating a separate tile for each use.
 
-A tile has one address, so that a write waits for the last reader of the previous contents (dependencies.py). The gain
-is computed: the recorded program is scheduled again with each use of the tile as an allocation of its own, which is the
-program of a kernel that allocates a new tile for each use. Data flow stays: a tile is only split where nothing written
-before is read after, so that it needs no more memory in program order, and the schedule waits for memory where there is
-none. Tiles at explicit addresses are not split.
+A tile has one address, so that a write waits for the last reader of the previous contents (dependencies.py). To compute
+the gain, the recorded program is scheduled again with a separate allocation for each use of the tile, as if the kernel
+had allocated a new tile for each use. The data flow is unchanged: a tile is split only at points where no value written
+before is read afterwards. Therefore the program needs no more memory in program order, and if memory is full, the
+schedule waits until some is freed. Tiles at explicit addresses are not split.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from ..machine.instruction import Access, Allocation, Instruction
 from ..machine.memory import PSUM, SBUF
 from .dependencies import contains
 
-LEAST_SHARE = 0.03  # smallest share of the makespan worth mentioning
-_NEEDED_SHARE = 0.01  # a tile is named among several if the gain is smaller without it by this share
-_MOST_TILES = 8  # tiles tried, those with most uses first
-_MOST_SCHEDULED = 300_000  # instructions scheduled for one launch, over all trials
+LEAST_SHARE = 0.03  # smallest share of the makespan worth reporting
+_NEEDED_SHARE = 0.01  # a tile is listed with others only if the gain without it is smaller by this share
+_MOST_TILES = 8  # maximum number of tiles tried, starting with those that have the most uses
+_MOST_SCHEDULED = 300_000  # maximum number of instructions scheduled for one launch, summed over all trials
 _ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=[^=]")
 
 Programs = tuple[list[Instruction], ...]
 
 
 class ReusedTile(NamedTuple):
-    """A tile that is reused: its name, memory, the file and line that made it, and the number of writes that wait for
-    its last reader; `are_loads` is True if DMAs write it."""
+    """A tile that is reused.
+
+    `line` is the file and line that allocates the tile. `waits` is the number of writes that wait for the last reader
+    of the previous contents, and `are_loads` is True if all these writes are DMAs.
+    """
 
     name: str
     memory: str
@@ -40,23 +43,23 @@ class ReusedTile(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Return the name and the place: "t (k.py:12)"."""
+        """Return the name and source line, such as "t (k.py:12)"."""
         return f"{self.name} ({os.path.basename(self.line[0])}:{self.line[1]})" if self.line[0] else self.name
 
 
 class Reuse(NamedTuple):
-    """Tiles that are reused, and the microseconds that a tile of its own for each use would save, by prediction."""
+    """Tiles that are reused, and the predicted gain in microseconds from allocating a separate tile for each use."""
 
     tiles: tuple[ReusedTile, ...]
     gain_us: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return a JSON-serialisable dict."""
         tiles = [{**tile._asdict(), "line": f"{tile.line[0]}:{tile.line[1]}"} for tile in self.tiles]
         return {"tiles": tiles, "gain_us": round(self.gain_us, 3)}
 
     def describe(self, latency_us: float) -> str:
-        """Describe it in one line: "tile t (k.py:7) is reused: 31 loads wait for its last reader; ..."."""
+        """Return a one-line description: "tile t (k.py:7) is reused: 31 loads wait for its last reader; ..."."""
         count = sum(tile.waits for tile in self.tiles)
         is_single, is_one = len(self.tiles) == 1, count == 1
         writes = ("load" if all(tile.are_loads for tile in self.tiles) else "write") + "s" * (not is_one)
@@ -68,12 +71,12 @@ class Reuse(NamedTuple):
 
 
 def find_reuse(programs: Programs, now_ns: float, makespan: Callable[[Programs], float]) -> Reuse | None:
-    """Return the tiles whose reuse costs at least `LEAST_SHARE` of the makespan, None if none do.
+    """Return the tiles whose reuse costs at least `LEAST_SHARE` of the makespan, or None if the cost is smaller.
 
     Args:
         programs: the instructions of each core.
-        now_ns: the makespan of the programs as they are.
-        makespan: returns the makespan of programs.
+        now_ns: the makespan of the unmodified programs, in nanoseconds.
+        makespan: a function that returns the makespan of modified programs.
     """
     uses = [_uses(program) for program in programs]
     found = sorted(
@@ -85,7 +88,7 @@ def find_reuse(programs: Programs, now_ns: float, makespan: Callable[[Programs],
         return None
 
     def time(tiles: Collection[Allocation]) -> float:
-        """Return the makespan with tiles split."""
+        """Return the makespan if the given tiles are split."""
         chosen = [{tile: splits for tile, splits in each.items() if tile in tiles} for each in uses]
         return makespan(tuple(map(_renamed, programs, chosen)))
 
@@ -100,7 +103,10 @@ def find_reuse(programs: Programs, now_ns: float, makespan: Callable[[Programs],
 def _needed(
     tiles: list[Allocation], time: Callable[[Collection[Allocation]], float], tolerance: float
 ) -> tuple[list[Allocation], float]:
-    """Return the tiles that are needed for the shortest makespan, within a tolerance for each, and the makespan."""
+    """Return the tiles that have to be split to reach the shortest makespan, and the makespan.
+
+    A tile is not needed if the makespan without splitting it is longer by at most `tolerance`.
+    """
     best = time(tiles)
     for tile in reversed(tiles):
         others = [each for each in tiles if each is not tile]
@@ -110,9 +116,9 @@ def _needed(
 
 
 def _uses(program: Sequence[Instruction]) -> dict[Allocation, list[int]]:
-    """Return the instructions at which further uses of tiles begin, for tiles with several.
+    """Return the instructions at which the second and later uses of tiles begin, for tiles with several uses.
 
-    A use begins at a write if nothing that was written before is read afterwards.
+    A write begins a new use if no value that was written before it is read after it.
     """
     live: dict[Allocation, _Contents] = {}
     for index, instruction in enumerate(program):
@@ -127,7 +133,7 @@ def _uses(program: Sequence[Instruction]) -> dict[Allocation, list[int]]:
 
 
 class _Contents:
-    """The regions of a tile that hold values, with the instructions that wrote them."""
+    """The regions of a tile that contain values, with the instructions that wrote them."""
 
     def __init__(self) -> None:
         self._segments: list[tuple[Access, int]] = []
@@ -143,7 +149,7 @@ class _Contents:
         self._writes.append(index)
 
     def splits(self) -> list[int]:
-        """Return the writes that begin a new use: no value lives across them, and the previous use was read."""
+        """Return the writes that begin a new use: no value is live across them, and the previous use was read."""
         found: list[int] = []
         reached, spans, at = -1, sorted(self._spans), 0
         for write in self._writes:
@@ -157,7 +163,7 @@ class _Contents:
 
 
 def _renamed(program: list[Instruction], splits: dict[Allocation, list[int]]) -> list[Instruction]:
-    """Return a program in which the uses of tiles are allocations of their own."""
+    """Return a program in which each use of the tiles has a separate allocation."""
     if not splits:
         return program
     current: dict[Allocation, Allocation] = {}
@@ -197,7 +203,7 @@ def _shown(tile: Allocation, splits: list[int], programs: Programs) -> ReusedTil
 
 
 def _name(tile: Allocation) -> str:
-    """Return the tile's name, else the name that its line assigns, else its shape and dtype."""
+    """Return the tile's name; if it has none, the variable assigned by its source line, or else its shape and dtype."""
     name, _, shape, dtype = tile.identity
     assigned = _ASSIGNED.match(linecache.getline(*tile.at)) if tile.at[0] else None
     return name or (assigned.group(1) if assigned else f"{'x'.join(map(str, shape))} {dtype}")

@@ -1,22 +1,24 @@
 """Schedule a program's instructions with a discrete-event simulation of the engines, the DMA engines and memory.
 
 The compiler's schedule is not visible in NKI. The model assumes:
-- Each engine runs one instruction at a time. Of the instructions that could start, it takes the first in program order:
-  the compiler reorders independent instructions so that none waits behind another's operands (`nl.no_reorder` forbids
-  that). So a load does not wait behind a store whose data are not ready.
-- Loads from HBM are issued in the order of their first use, not in the kernel's (rows o20 to o26, o44), and before
-  stores that could go at the same time: in profiles they have queues of their own.
-- A load of a tensor that the kernel stored waits for the stores of its bytes, not for the whole tensor: each DMA has
-  its own semaphore (profiles of p01 to p04).
-- GpSimd makes descriptors between its other instructions; a waiting store does not block a load (k07).
-- All other DMA triggers share one issue slot, as in the published profiles. The exception are triggers that the kernel
-  gives to the Scalar Engine: its descriptor generator works beside the other one and beside computation (A2: two
-  instances). DMAs then overlap as far as the 16 DMA engines allow; each serves them in the order of issue.
-- DMAs of GpSimd's own engines (sendrecv with dma_engine.gpsimd_dma) do not queue there (A2).
-- Every tile takes a buffer from its first write to its last access (dependencies.py). Buffers are given out in program
-  order as far as SBUF and the PSUM banks have room: that is how far loads run ahead.
+- Each engine executes one instruction at a time. Of the instructions that can start, it executes the first in program
+  order: the compiler reorders independent instructions so that none is delayed by an earlier instruction whose operands
+  are not ready (`nl.no_reorder` prevents reordering). For example, a load is not delayed by a store whose data are not
+  ready.
+- Loads from HBM are issued in the order of their first use, not in the order of the kernel (rows o20 to o26, o44), and
+  before stores that could be issued at the same time: in profiles, loads have separate queues.
+- A load from a tensor that the kernel has stored waits only for the stores that write the bytes it reads, not for the
+  whole tensor: each DMA has its own semaphore (profiles of p01 to p04).
+- GpSimd generates descriptors between its other instructions; a waiting store does not block a load (k07).
+- All other DMA triggers share one issue slot, as in the published profiles. The exception is triggers that the kernel
+  assigns to the Scalar Engine: its descriptor generator operates concurrently with the other one and with computation
+  (A2: two instances). DMAs then overlap as far as the 16 DMA engines allow; each engine serves them in issue order.
+- DMAs on GpSimd's dedicated DMA engines (sendrecv with dma_engine.gpsimd_dma) are not queued on the 16 engines (A2).
+- Every tile occupies a buffer from its first write to its last access (dependencies.py). Buffers are allocated in
+  program order as far as SBUF and the PSUM banks have space, which limits how far ahead loads are prefetched.
 
-The simulation is deterministic, and time never runs backwards: each step takes the engine that can act first.
+The simulation is deterministic, and time never decreases: each step selects the engine that can start an instruction
+first.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from .scheduled import (
 )
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
-PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs of the Scalar Engine's descriptor generator
+PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs whose descriptors the Scalar Engine generates
 _QUEUE = {
     engine.tensor: PE,
     engine.vector: DVE,
@@ -61,7 +63,7 @@ _QUEUE = {
 }
 _UNITS = (engine.tensor, engine.vector, engine.scalar, engine.gpsimd, engine.dma)
 _NEVER = float("inf")
-Times = tuple[float, float, float]  # start, end and done of an instruction
+Times = tuple[float, float, float]  # the `start`, `end` and `done` times of an instruction
 
 
 def schedule(
@@ -71,10 +73,11 @@ def schedule(
     releases: Mapping[int, float] = MappingProxyType({}),
     clock: PeClock | None = None,
 ) -> Schedule:
-    """Return the schedule of a program on a target, with the target's constants or others.
+    """Return the schedule of a program on a target.
 
-    Instructions in `releases` do not start before the time given there. `clock` is the Tensor Engine's, None for one
-    built from the constants.
+    `constants` replaces the timing constants of the target if it is not None. Instructions in `releases` do not start
+    before the given time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the
+    constants.
     """
     simulation = _Simulation(program, target, constants or machine(target.name), releases)
     if clock is not None:
@@ -96,8 +99,8 @@ class _Simulation:
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
         self.cost = [instruction.cost for instruction in program]
-        self.queued = [0.0] * (SECOND + 1)  # queued nanoseconds per engine, for instructions that may run on several
-        self.ready = [0.0] * count  # earliest start given the dependencies resolved so far
+        self.queued = [0.0] * (SECOND + 1)  # nanoseconds queued per engine by instructions with a choice of engines
+        self.ready = [0.0] * count  # earliest possible start, given the dependencies resolved so far
         self.cause, self.since = [NOTHING] * count, [0.0] * count
         self.phases: dict[int, Phases] = {}
         for index, time in releases.items():
@@ -106,11 +109,11 @@ class _Simulation:
         self.turn = self._turns(m.loads_by_use > 0)
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
-        self.last = [NOTHING] * (SECOND + 1)  # last instruction of each engine
+        self.last = [NOTHING] * (SECOND + 1)  # most recent instruction of each engine
         self.previous = NOTHING  # the instruction before the most recent one, on the same engine
         self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # priorities of the instructions that can start now
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (ready time, priority)
-        self.next = [_NEVER] * (SECOND + 1)  # earliest next start of each engine
+        self.next = [_NEVER] * (SECOND + 1)  # earliest time at which each engine can start its next instruction
         self.busy = [0.0] * (SECOND + 1)
         self.clock = PeClock(self.machine.warm_window_ns, self.machine.warm_utilization)
         self.table = ""
@@ -165,7 +168,7 @@ class _Simulation:
         )
 
     def _turns(self, loads_by_use: bool) -> list[int]:
-        """Return priorities for issuing instructions; modulo the program's length they are positions."""
+        """Return the issue priority of each instruction; modulo the program's length, it is the instruction's index."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
         dmas = [instruction.dma for instruction in self.program if instruction.dma is not None]
@@ -176,8 +179,12 @@ class _Simulation:
         return turns
 
     def _look_ahead(self, limit: int) -> None:
-        """Let an instruction start only after all but the last `limit` - 1 before it on its engine."""
-        # The instructions of each engine in program order, NOTHING for those that have started.
+        """Limit the look-ahead of each engine.
+
+        An instruction may start only if all preceding instructions on its engine have started, except for the last
+        `limit` - 1 of them.
+        """
+        # The instructions of each engine in program order; those that have started are replaced by NOTHING.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
@@ -185,14 +192,15 @@ class _Simulation:
                 self.place[index] = len(self.orders[queue])
                 self.orders[queue].append(index)
         self.limit = limit
-        self.first_waiting = [0] * (SECOND + 1)  # index of the first that has not started
+        self.first_waiting = [0] * (SECOND + 1)  # index of the first instruction that has not started
         self.home = list(self.queue)
         for order in self.orders:
             for index in order[limit:]:
                 self.waits[index] += 1
 
     def _advance(self, index: int, time: float) -> None:
-        """After an instruction has started at `time`, release those that come within the look-ahead."""
+        """Release the instructions that come within the look-ahead because instruction `index` has started at
+        `time`."""
         home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
         order[self.place[index]] = NOTHING
@@ -227,7 +235,7 @@ class _Simulation:
             self._enter(index)
 
     def _enter(self, index: int) -> None:
-        """Put an instruction without open dependencies into the queue of its engine."""
+        """Add an instruction whose dependencies are resolved to the queue of its engine."""
         if self.program[index].options:
             self._choose_engine(index)
         queue, ready = self.queue[index], self.ready[index]
@@ -241,7 +249,7 @@ class _Simulation:
             self.next[queue] = ready
 
     def _choose_engine(self, index: int) -> None:
-        """Choose the engine that finishes an instruction first, out of those it may run on."""
+        """Choose the engine that would finish an instruction first, among those that it may run on."""
         instruction, ready = self.program[index], self.ready[index]
         best = _NEVER
         for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
@@ -253,7 +261,7 @@ class _Simulation:
         self.queued[chosen[0]] += chosen[1].interval
 
     def _issue(self, index: int, queue: int, time: float) -> None:
-        """Start an instruction on an engine; it was ready at `time`."""
+        """Start an instruction on an engine at `time`."""
         if self.ready[index] < time:
             self.since[index] = time
             self.cause[index] = self.last[queue] * KINDS + ENGINE
@@ -278,7 +286,8 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _release_successors(self, index: int, queue: int, is_dma: bool) -> None:
-        """Notify successors when an instruction started, has read, and has written."""
+        """Resolve the dependencies of the successors at the times when the instruction starts, has read, and has
+        written."""
         successors = self.successors[index]
         if not successors:
             return
@@ -291,7 +300,7 @@ class _Simulation:
             if kind == ORDER:
                 since = when = self.start[index]
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
-                since = when = end  # one engine reads and writes in order
+                since = when = end  # accesses of the same engine are in order
             else:
                 since = read if kind == WAR else done
                 when = since + hops[to]
@@ -325,7 +334,7 @@ class _Simulation:
     def _run_scalar(self, index: int, instruction: Instruction, start: float) -> Times:
         table = self.cost[index].table
         if table and table != self.table:
-            loading = self.free[ACT]  # the table load overlaps the wait for operands
+            loading = self.free[ACT]  # the table load overlaps with waiting for operands
             self.table = table
             self.tables.append((loading, loading + self.machine.table_load_ns))
             self.busy[ACT] += self.machine.table_load_ns
@@ -348,7 +357,7 @@ class _Simulation:
         place, times, in_channels = known
         ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
-        # The DMA engines start on the first descriptors while the others are generated.
+        # The DMA engines start processing the first descriptors while the others are being generated.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
         moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place
@@ -393,7 +402,7 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], Times]] = [
 
 
 def _queue_of(instruction: Instruction) -> int:
-    """Return the sequencer of an instruction: GpSimd also runs DMAs whose descriptors it generates."""
+    """Return the queue of an instruction; DMAs whose descriptors GpSimd generates are in the queue of GpSimd."""
     if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
         return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]

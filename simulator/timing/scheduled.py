@@ -1,28 +1,29 @@
-"""The result of a simulation: the times of each instruction and DMA, and the reasons for them."""
+"""The result of a simulation: the times of each instruction and DMA, and the events that determined them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 # Reasons why an instruction waited, in addition to the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
-ENGINE = 4  # its engine was busy
+ENGINE = 4  # the engine was busy
 BUFFER = 5  # SBUF or PSUM was full
-PORT = 6  # another engine was using a port of its memory
-TABLE = 7  # the Scalar Engine was loading its table
+PORT = 6  # another engine was using a port of the memory that the instruction accesses
+TABLE = 7  # the Scalar Engine was loading the instruction's lookup table
 OTHER_CORE = 8  # the other core arrived later
 KINDS = 16
 NOTHING = -1
 
-# Limits of the last byte of a DMA, other than one of the 16 engines.
+# Values of `Phases.bound` in addition to the numbers of the 16 DMA engines.
 PIPE, DESCRIPTORS = 16, 17
 
 
 class Phases(NamedTuple):
-    """Progress of a DMA.
+    """The progress of a DMA.
 
-    Its first byte may move at `first_byte`, `latency` after its first descriptors were generated, and `skew` later on
-    each further engine. The engines from `place` on start it at `begins`, all together at `pipe_begin`; the last byte
-    arrives at `last`, limited by `bound` (an engine, PIPE or DESCRIPTORS).
+    Its first byte can move at `first_byte`, which is `latency` after its first descriptors were generated; each
+    subsequent engine can start later by `skew`. Starting with engine `place`, the engines begin the transfer at the
+    times `begins`. In the pipe, which models the limit on their total throughput, it begins at `pipe_begin`. The last
+    byte arrives at `last`, a time determined by `bound` (an engine, PIPE or DESCRIPTORS).
     """
 
     first_byte: float
@@ -35,7 +36,8 @@ class Phases(NamedTuple):
     bound: int
 
     def could_begin(self, on: int) -> float:
-        """Return the earliest time at which data could have started to move there without queueing."""
+        """Return the earliest time at which data could have started to move on an engine or in the PIPE without
+        queueing."""
         return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
 
     def begun(self, on: int) -> float:
@@ -44,14 +46,16 @@ class Phases(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Times in nanoseconds from the first trigger. Instruction i occupies its engine, QUEUES[queue[i]], from `start[i]`
-    to `end[i]`; its result can be read at `done[i]`. The trigger of a DMA lasts from start to end, its data move during
-    `moving[i]`. `tables` are the Scalar Engine's table loads; `busy` has the busy time of each queue in QUEUES and of
-    SECOND, `dma_busy` that of each DMA engine, and `dma_active` is the time in which any data moved.
+    """The times of a program's instructions, in nanoseconds from the first trigger.
 
-    For critical_path.py: the last event that instruction i waited for occurred at `since[i]`; `cause[i]` is the
-    instruction that caused it, times KINDS, plus its kind, or NOTHING. `phases` belong to the DMAs, in the order of
-    their triggers.
+    Instruction i occupies its engine, QUEUES[queue[i]], from `start[i]` to `end[i]`, and its result can be read at
+    `done[i]`. For a DMA, the trigger lasts from `start[i]` to `end[i]`, and the data move during `moving[i]`. `tables`
+    contains the table loads of the Scalar Engine. `busy` contains the busy time of each queue in QUEUES and of SECOND,
+    `dma_busy` contains the busy time of each DMA engine, and `dma_active` is the time during which any data moved.
+
+    The remaining fields are used by critical_path.py. The last event that instruction i waited for occurred at
+    `since[i]`; `cause[i]` is the index of the instruction that caused it, multiplied by KINDS, plus the kind of the
+    event, or NOTHING. `phases` contains the phases of each DMA, in the order of the triggers.
     """
 
     queue: list[int]

@@ -1,6 +1,7 @@
-"""Timelines as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Timelines as Chrome trace JSON, which can be opened in Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-A track for each engine and DMA queue. Times are microseconds; the kernel's source line is in `args`.
+There is one track for each engine and DMA queue. Times are in microseconds, and `args` contains the kernel's source
+line.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TITLES = {
     "scalar": "Scalar Engine",
     "gpsimd": "GpSimd Engine",
 }
-ORDER = tuple(TITLES)  # tracks from the top; DMA queues follow
+ORDER = tuple(TITLES)  # order of the tracks from the top; DMA queues follow
 
 
 Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]], Sequence[Step]]]
@@ -31,8 +32,8 @@ Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, 
 def chrome_trace(launches: Launches) -> dict[str, Any]:
     """Return a trace of consecutive launches.
 
-    Each has a name, the microseconds before the kernel's work, a timeline, optionally the spans of its layers (name,
-    start_ns, end_ns), and the steps of its critical path, named after their resources.
+    Each launch consists of a name, the launch overhead in microseconds, a timeline, the spans of its layers as (name,
+    start_ns, end_ns), if any, and the steps of its critical path, which are named after their resources in the trace.
     """
     spans: list[tuple[str, dict[str, Any]]] = []
     clock = 0.0
@@ -80,13 +81,13 @@ def place(track: str) -> tuple[str, int, str, int]:
 
 
 def title_of(track: str) -> str:
-    """Return the title of a track: the engine's name, prefixed by its core if there are two."""
+    """Return the title of a track: the name of the engine, prefixed with the core if there are two cores."""
     core, rest = (track[:7], track[7:]) if track.startswith("core ") else ("", track)
     return core + TITLES.get(rest, rest.replace("dma", "DMA"))
 
 
 def _span(name: str, start: float, duration: float, details: dict[str, Any]) -> dict[str, Any]:
-    # each boundary is rounded once, so that consecutive events stay adjacent
+    # Each boundary is rounded only once, so that consecutive events remain adjacent.
     begin, end = round(start, 4), round(start + duration, 4)
     return {"ph": "X", "name": name, "pid": 1, "ts": begin, "dur": round(end - begin, 4), "args": details}
 

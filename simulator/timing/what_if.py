@@ -1,7 +1,8 @@
-"""Reschedule a program on a machine with one faster resource; the resources are those of critical_path.py.
+"""Reschedule a program on a machine with one faster resource; critical_path.py lists the resources.
 
-An engine that is twice as fast needs half the time for every instruction, including its latency, and a DMA engine for
-every byte and element. The Tensor Engine's clock then warms up at half the utilization, that is, with the same work.
+An engine that is twice as fast needs half the time for every instruction, including its latency, and a DMA engine that
+is twice as fast needs half the time for every byte and element. The clock of a faster Tensor Engine then switches to
+the full rate at half the utilization, that is, after the same amount of work.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _AFTER_TRIGGER = ("load_first_byte_static_ns", "store_first_byte_static_ns")  # 
 
 
 def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
-    """Return the machine with a resource `times` as fast."""
+    """Return a machine on which one resource is `times` as fast."""
     values = {name: float(getattr(machine, name)) for name in TABLE}
     trigger = values["trigger_ns"]
     for name in _TIMES.get(resource, ()):
@@ -52,7 +53,10 @@ def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
 
 
 def faster_program(program: Sequence[Instruction], resource: str, times: float) -> list[Instruction]:
-    """Return the program with the costs of an engine's instructions divided; other instructions are shared."""
+    """Return a program in which the costs of one engine's instructions are divided by `times`.
+
+    All other instructions are shared with the original program.
+    """
     if resource == "other_core":
         return [_at(i, 1 / times, i.options) if i.op in MEETINGS else i for i in program]
     units = _ENGINES.get(resource)
@@ -70,7 +74,7 @@ def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float
 
 
 def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:
-    """Return the instruction with a fraction `share` of its cost."""
+    """Return a copy of an instruction that costs only the fraction `share` of the original."""
     return i.replace(cost=_part(i.cost, share), options=options)
 
 

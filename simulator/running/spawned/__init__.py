@@ -1,2 +1,4 @@
-"""A folder for sys.path, with a module `nki` that installs the simulator: children that multiprocessing spawns get the
-path of their parent, and so find `nki` as it does."""
+"""A folder for sys.path that contains a module `nki`, which installs the simulator.
+
+Child processes spawned by multiprocessing inherit the path of their parent and therefore also find `nki`.
+"""

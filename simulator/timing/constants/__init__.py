@@ -1,17 +1,22 @@
-"""Every number of the timing model, for each target: value, unit, source and confidence.
+"""All constants of the timing model for each target: value, unit, source and confidence.
 
 movement.py   launch, control, DMA and HBM
 engines.py    instruction costs on the Tensor, Vector, Scalar and GpSimd Engines
-table.py      both as one table, and `machine(target)`, a target's column of it
+table.py      both combined into one table, and `machine(target)`, which returns the column of a target
 
-Marks: `documented` by AWS (or by a JEDEC standard); `measured` on hardware, read off public profiles; `third-party`, a
-published calibration; `fitted` to kernel latencies, whose ids `rows` names (of the project's measurement files, k..
-kernels, i.. instructions); `scaled`, not published: taken from another target, which is stated with every prediction
-that uses it.
+The mark of a constant states its origin:
 
-Sources in short, of aws-neuron-sdk: PG nki_perf_guide, A1 A2 A3 the architecture guides of trn1, trn2 and trn3, BW
-nki-dma-bandwidth-guide, DO nki-dma-overview, DG nki-dge, KO kernel-optimization, SUM the profiler's overview page, ISA
-the docstrings of nki.isa, OLD those of SDK 2.26. V is voyager-compiler's published hardware calibration of trn2.
+documented    by AWS (or by a JEDEC standard)
+measured      on hardware, read from public profiles
+third-party   from a published calibration
+fitted        to the latencies of kernels; `rows` contains their ids in the project's measurement files (k.. for
+              kernels, i.. for instructions)
+scaled        not published, but taken from another target; this is stated with every prediction that uses the constant
+
+Abbreviations of sources in aws-neuron-sdk: PG is nki_perf_guide; A1, A2 and A3 are the architecture guides of trn1,
+trn2 and trn3; BW is nki-dma-bandwidth-guide; DO is nki-dma-overview; DG is nki-dge; KO is kernel-optimization; SUM is
+the profiler's overview page; ISA is the docstrings of nki.isa; OLD is the docstrings of nki.isa in SDK 2.26. V is
+voyager-compiler's published hardware calibration of trn2.
 """
 
 from .entry import MARKS, Constant, documented, fitted, measured, scaled, third_party

@@ -1,4 +1,4 @@
-"""One number of the timing model, and constructors for the tables."""
+"""A constant of the timing model, and constructors for the rows of the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Constant:
-    """One number of one target. `rows` are the ids of the kernel rows it depends on, whatever its mark."""
+    """A timing constant of one target. `rows` contains the ids of the kernel rows it depends on, whatever its mark."""
 
     value: float
     unit: str
@@ -48,7 +48,7 @@ def same_on_trn3(trn1: Constant, trn2: Constant) -> Row:
 
 
 def cycles(trn2: Constant) -> Row:
-    """Return a number of cycles known on trn2, assumed to be the same on other targets."""
+    """Return the row of a cycle count known for trn2, which is assumed to be the same on the other targets."""
     return scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2), trn2, scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2)
 
 
@@ -57,12 +57,12 @@ def everywhere(constant: Constant) -> Row:
 
 
 def only_trn1(trn1: Constant) -> Row:
-    """Return the row of a constant modelled on trn1 only."""
+    """Return the row of a constant that is modelled only for trn1."""
     unused = scaled(trn1.value, trn1.unit, "trn1's; not used")
     return trn1, unused, unused
 
 
 def only_trn3(trn3: Constant) -> Row:
-    """Return the row of a constant of NeuronCore-v4 only."""
+    """Return the row of a constant that exists only on NeuronCore-v4."""
     unused = scaled(trn3.value, trn3.unit, "trn3's; not used")
     return unused, unused, trn3

@@ -6,7 +6,8 @@ from .entry import Row, documented, everywhere, fitted, measured, only_trn1, sam
 
 # name: (trn1, trn2, trn3)
 MOVEMENT: dict[str, Row] = {
-    # Launch: from the start of the measured time to the kernel's first trigger, and from its last write to the end.
+    # Launch: from the start of the measured time to the kernel's first trigger, and from the kernel's last write to the
+    # end of the measured time.
     "launch_ns": same_on_trn3(
         fitted(15_500, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
         fitted(10_200, "ns", "a launch as a benchmark counts it", "k04"),
@@ -40,7 +41,7 @@ MOVEMENT: dict[str, Row] = {
         scaled(1, "", "trn2's: it is the compiler that orders them"),
         fitted(1, "", "1: loads come in the order in which they are used, 0: in the kernel's", "o24", "o44", "o45"),
     ),
-    # Control: delay from a result to the engine that waits for it, by the waiting engine.
+    # Control: the delay between a result and the start of the engine that waits for it, for each waiting engine.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
         measured(52, "ns", "semaphore to the Tensor Engine: hops.csv, 51 to 53"),
@@ -71,7 +72,7 @@ MOVEMENT: dict[str, Row] = {
         scaled(17, "ns", "trn2's"),
         measured(17, "ns", "semaphore of a DMA to the trigger of another: hops.csv"),
     ),
-    # DMA: who makes the descriptors
+    # DMA: generation of descriptors
     "descriptor_choice": same_on_trn3(
         documented(0, "", "NeuronCore-v2 has no hardware DGE (A2): prepared ones"),
         measured(

@@ -1,4 +1,4 @@
-"""The table of all timing constants, and the machine built from a target's column."""
+"""The table of all timing constants, and the machine built from the column of a target."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .movement import MOVEMENT
 
 TABLE: dict[str, Row] = {**MOVEMENT, **ENGINES}
 TARGETS = ("trn1", "trn2", "trn3")
-_SHOWN = 8  # constants named in a note
+_SHOWN = 8  # maximum number of constants listed in a note
 
 
 class Machine:
-    """The values of one target: exactly one attribute for every name in TABLE."""
+    """The values of the timing constants of one target, with exactly one attribute for every name in TABLE."""
 
     def __init__(self, values: dict[str, float]) -> None:
         self.__dict__.update(values)
@@ -38,12 +38,12 @@ def constants(target: str) -> dict[str, Constant]:
 
 @cache
 def machine(target: str) -> Machine:
-    """Return the values of a target's constants, after any `override`."""
+    """Return the values of a target's constants, with overrides applied (see `override`)."""
     return Machine({name: _overrides.get((target, name), c.value) for name, c in constants(target).items()})
 
 
 def fitted_constants() -> list[tuple[str, str, Constant]]:
-    """Yield (target, name, constant) of all constants fitted to kernel rows."""
+    """Return (target, name, constant) for all constants fitted to kernel rows."""
     return [
         (target, name, constant)
         for target in TARGETS
@@ -53,8 +53,10 @@ def fitted_constants() -> list[tuple[str, str, Constant]]:
 
 
 def scaled_note(target: str) -> str | None:
-    """Return the note for every prediction of a target: trn3's latencies are scaled, or constants are overridden. None
-    if there is none."""
+    """Return the note shown with every prediction for a target, or None.
+
+    The note states that the latencies of trn3 are scaled, or that constants are overridden.
+    """
     notes = []
     targets = target.split(",")
     if "trn3" in targets:
@@ -73,9 +75,9 @@ def scaled_note(target: str) -> str | None:
 
 
 def change(target: str, values: Mapping[str, Any]) -> None:
-    """Use other values of a target's constants from now on, to predict a different machine.
+    """Replace the values of some of a target's constants from now on, to predict a different machine.
 
-    NkiValidationError for a name that is not in the table or a value that no machine can have.
+    Raise NkiValidationError for a name that is not in the table or a value that no machine can have.
     """
     for name, value in values.items():
         _possible(target, name, value)
@@ -86,7 +88,7 @@ def change(target: str, values: Mapping[str, Any]) -> None:
 
 @contextmanager
 def changed(target: str, values: Mapping[str, Any]) -> Iterator[None]:
-    """Change constants like `change` while the context lasts."""
+    """Change constants like `change`, but only within the context."""
     before = {name: _overrides.get((target, name)) for name in values}
     try:
         change(target, values)
@@ -113,7 +115,10 @@ _overrides: dict[tuple[str, str], float] = {}
 
 
 def override(target: str, name: str, value: float | None) -> None:
-    """Set a constant to another value from now on (None restores the table's); for fits and leave-one-out studies."""
+    """Set a constant to another value from now on, or restore the value in the table if `value` is None.
+
+    This is meant for fits and leave-one-out studies.
+    """
     if name not in TABLE:
         raise KeyError(name)
     if value is None:
