@@ -1,15 +1,15 @@
-"""A network becomes kernel programs: from its layers to typed operations, their weights, and the launches they run in.
+"""Lower a network to kernel programs: from its layers to typed operations, their weights, and the launches they run in.
 
-rules        each kind of layer as operations of a graph
-graph        operations, what each reads, where its value is; nodes have ids that no pass changes
-passes       steps from a graph to a graph, a class each, in the order of their needs
-decisions    the choices about a launch, and the questions of passes
-pipeline     from the graph of some layers to a launch, by decisions
-candidates   decisions that are worth walking, by the prices of single operations
-search       the quickest launch of the candidates and what is near it
-price        a candidate's time, by the simulator's clock
-launch_plan  one launch for each size of batch, remembered
+rules           lowering rules: each kind of layer as operations of a graph
+graph           operations, their inputs, and the memory that holds their values; passes never change node ids
+passes          graph transformations, one class each, in the order of their dependencies
+decisions       the choices about a launch, and the questions that passes ask
+pipeline        from the graph of some layers to a launch, given decisions
+candidates      decisions that are worth simulating, selected by the costs of single operations
+search          the fastest launch among the candidates and their neighbours
+cost_model      the cost of a candidate, as predicted by the simulator
+launch_plan     one cached launch for each batch size
 launch_sequence the launches of a network
-weights      the arrays that a launch reads
-emit         the program that `kernels/network.py` runs
+weights         the arrays of weights that a launch reads
+emit            the program that `kernels/network.py` runs
 """

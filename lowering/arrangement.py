@@ -1,4 +1,4 @@
-"""Arrangement of a launch's input by the host, so that DMAs read runs as long as an image."""
+"""Arrangement of a launch's input by the host, so that DMAs read contiguous runs as long as an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..models.layers import Flatten, Transpose
 
 @dataclass(frozen=True)
 class InputImage:
-    """An input as an image (C, H, W): the axes of `split` in another order."""
+    """An input as an image (C, H, W), obtained by permuting its axes after reshaping it to `split`."""
 
     shape: Shape
     split: Shape
@@ -28,9 +28,9 @@ class InputImage:
 
 
 def image_of(model: Model) -> InputImage:
-    """Return the input as an image: features, or an image of which only its flattened form is read, are (F, 1, 1).
+    """Return the input as an image; features, and images of which only the flattened form is read, become (F, 1, 1).
 
-    Where a transpose is all that reads it, the host transposes it.
+    If the only reader of the input is a transpose, the host performs it.
     """
     network = model.network
     split = network.input.shape
@@ -46,17 +46,19 @@ def image_of(model: Model) -> InputImage:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """An input [C, H, W] as a launch is given it: with zeros around it, its phases as channels.
+    """The form in which a launch receives an input [C, H, W]: padded with zeros, with its phases as channels.
 
-    `zeros`: on top, left, at the bottom (where below 0, rows that nothing reads are left out) and right. `phases`: rows
-    and columns apart of which each phase (C, row, column) has its own channel.
+    `zeros`: numbers of rows and columns at the top, left, bottom and right; if the bottom is negative, rows that are
+    never read are omitted. `phases`: the row and column strides; each phase (C, row, column) becomes a separate
+    channel.
     """
 
     zeros: tuple[int, int, int, int] = (0, 0, 0, 0)
     phases: tuple[int, int] = (1, 1)
 
     def arrange(self, value: np.ndarray, images: int, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return [pictures, C, H, W] as [images, channels, rows, columns]; images beyond the pictures are zeros."""
+        """Return [pictures, C, H, W] as [images, channels, rows, columns]; images beyond the pictures are filled with
+        zeros."""
         pictures, channels, high, wide = value.shape
         if pictures == images and value.dtype == dtype and self == AS_GIVEN:
             return value

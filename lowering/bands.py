@@ -1,7 +1,7 @@
-"""Bands of rows: which rows of its operands an operation needs for some rows of its value, and the operation for them.
+"""Bands of rows: the rows of its operands that an operation reads for some rows of its value, and the banded operation.
 
-Values that SBUF cannot hold whole are computed band by band, several operations at a time: each band reads the rows
-that its filters reach, halos included, and so computes some rows of the values between twice.
+Values that do not fit in SBUF as a whole are computed band by band, several operations together: each band reads the
+rows that its filters reach, including halos, so that some rows of the intermediate values are computed twice.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .graph import Graph, Node, Unsupported
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows of its first operand that an operation reads for some rows of its value: from `first` to `end`, of which
-    those outside of [0, rows) are padding."""
+    """The rows [first, end) of its first operand that an operation reads for some rows of its value; rows outside of
+    [0, rows) are padding."""
 
     first: int
     end: int
@@ -23,19 +23,19 @@ class Reach:
 
     @property
     def inside(self) -> Rows:
-        """The rows that are there; Unsupported where all are padding."""
+        """The rows that are not padding; raises Unsupported if all are padding."""
         first, end = max(0, self.first), min(self.rows, self.end)
         if first >= end:
             raise Unsupported("a band of rows would read padding alone")
         return first, end
 
     def padding(self, sides: Sides) -> Sides:
-        """Return the padding of an operation with these sides, for these rows alone."""
+        """Return the padding of an operation with these sides, restricted to these rows."""
         return max(0, -self.first), sides[1], max(0, self.end - self.rows), sides[3]
 
 
 def can_band(node: Node) -> bool:
-    """True if an operation can compute some rows of its value alone."""
+    """True if an operation can compute only some rows of its value."""
     return node.operation.can_cut_rows((node.before[1], node.before[2]))
 
 
@@ -45,12 +45,12 @@ def reach_of(node: Node, rows: Rows) -> Reach:
 
 
 def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
-    """Return the rows of an operand that a node reads for `own` rows of its value."""
+    """Return the rows of an operand that a node reads to compute the rows `own` of its value."""
     return node.operation.operand_rows(operand, own, reach.inside)
 
 
 def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
-    """Return a node's operation for some rows of its value; its first operand is the rows that `reach` has inside."""
+    """Return a node's operation for some rows of its value; its first operand consists of the rows `reach.inside`."""
     operation = node.operation
     first, end = rows
     margin = (
@@ -64,7 +64,7 @@ def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
 
 
 class BandPlan:
-    """The rows of each node of a region [first, end) that a band of its last node's rows needs."""
+    """The rows of each node of a region [first, end) that are needed for a band of its last node's rows."""
 
     def __init__(self, graph: Graph, first: int, end: int, rows: Rows) -> None:
         self.rows: dict[int, Rows] = {end - 1: graph.nodes[end - 1].operation.whole_rows(rows)}
@@ -84,16 +84,17 @@ class BandPlan:
 
 
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
-    """False if an operand is the same for all rows: a number for each channel of each image."""
+    """False if an operand is the same for all rows, that is, one number per channel and image."""
     read, own = (0, 0), (1, 1)
     by_row = node.operation.operand_rows(operand, own, read) == read
     return by_row or graph.nodes[part].operation.rows == node.operation.rows
 
 
 def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[Windows, ...]:
-    """Return the rows of each part of each operand of a node that its band reads, counted in the part as it is there.
+    """Return the rows of each part of each operand that a node's band reads, relative to the first stored row of the
+    part.
 
-    Parts of one operand may be there from different rows on: others read more of some than of others.
+    Parts of one operand may start at different rows, because other nodes read more of some parts than of others.
     """
     node = graph.nodes[number]
 

@@ -1,4 +1,4 @@
-"""Operations about the value of another operation: its room, and its store."""
+"""Operations derived from the value of another operation: its buffer and its store."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..kernels.program import Buffer, Memory, Operation, Store, WriteRegion
 
 
 def outline(operation: Operation) -> dict[str, Any]:
-    """Return the fields of an operation that another one on the same value has, too."""
+    """Return the fields that an operation shares with other operations on the same value."""
     names = ("name", "channels", "rows", "columns", "packed", "column_phases")
     return {name: getattr(operation, name) for name in names}
 
 
 def buffer_of(operation: Operation, memory: Memory) -> Buffer:
-    """Return a room for an operation's value."""
+    """Return a buffer for the value of an operation."""
     return Buffer(
         **outline(operation),
         is_fp8=operation.is_fp8,
@@ -23,7 +23,7 @@ def buffer_of(operation: Operation, memory: Memory) -> Buffer:
 
 
 def store_of(operation: Operation, value: int, place: WriteRegion) -> Store:
-    """Return the store of an operation's value, which is that of another operation."""
+    """Return the store of the value of another operation."""
     return Store(
         **outline(operation),
         is_fp8=operation.is_fp8,

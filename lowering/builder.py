@@ -1,4 +1,4 @@
-"""The nodes of a graph so far, and what a layer's rule asks of them and adds to them."""
+"""Build a graph layer by layer: the nodes so far, and the methods that lowering rules use to query and extend them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from .channels import Channels, joined
 from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
 
-MOST_COLUMNS = 4096  # of float32 numbers for each element, 16 KiB of a partition
-MOST_GATHERED = 2048  # channels that are laid out anew: filters of 8 MiB in 16 bits
-MOST_RUNS = 64  # of neighbours, that more channels than these are laid out anew from
-MOST_SCORES = 2048  # float32 numbers of half of PSUM's banks, so that two blocks of images are under way
-MOST_ANSWERS = 8192  # numbers of an image that are searched at once (kernels/argmax.py)
+MOST_COLUMNS = 4096  # most float32 numbers per element, 16 KiB of a partition
+MOST_GATHERED = 2048  # most channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
+MOST_RUNS = 64  # most contiguous runs from which a larger number of channels is rearranged
+MOST_SCORES = 2048  # float32 numbers in half of PSUM's banks, so that two blocks of images are in flight
+MOST_ANSWERS = 8192  # most numbers of an image that are searched together (kernels/argmax.py)
 
 
 @dataclass
 class GraphBuilder:
-    """The nodes so far: which channels of them a name stands for, and its shape as an image.
+    """The nodes so far, and for each name, the channels that it denotes and its shape as an image.
 
-    Names are those of layers, or `inner` ones of values on the way to a layer's. `inputs`: (C, H, W) of each.
-    `is_whole`: they are a whole network, whose input the host may arrange. `owners`: of inner names, the layer.
+    Names are those of layers, or `inner` names of intermediate values of a layer. `inputs`: the (C, H, W) of each
+    input. `is_whole`: whether the nodes form a whole network, whose input the host may rearrange. `owners`: the layer
+    of each inner name.
     """
 
     model: Model
@@ -43,12 +44,12 @@ class GraphBuilder:
 
     @staticmethod
     def start(model: Model, dtype: np.dtype[Any], image: Shape) -> GraphBuilder:
-        """Return a builder that has the input alone, an image (C, H, W)."""
+        """Return a builder that contains only the input, an image (C, H, W)."""
         places = {INPUT: Channels.of(LAUNCH_INPUT, image[0])}
         return GraphBuilder(model, dtype, (image,), places, {INPUT: image})
 
     def inner(self, layer: str) -> str:
-        """Return a name, no layer's, for a value on the way to that of a layer."""
+        """Return a unique name, different from all layer names, for an intermediate value of a layer."""
         name = f"{layer}'"
         while name in self.owners or name in self._layers:
             name += "'"
@@ -60,14 +61,14 @@ class GraphBuilder:
         return {layer.name for layer in self.model.network.layers}
 
     def row_of(self, name: str) -> str | None:
-        """Return the layer whose row has the node that a name stands for; None for the input."""
+        """Return the layer whose table row includes the node that a name denotes; None for the input."""
         last = self.places[name].parts[-1]
         return None if last < 0 else self.nodes[last].name
 
     def add(self, operation: type[Operation], layer: str, reads: tuple[str, ...], after: Shape, **fields: Any) -> None:
-        """Append an operation whose value, of the shape `after`, a name stands for from now on.
+        """Append an operation; the name `layer` then denotes its value, which has the shape `after`.
 
-        `fields`: of the operation, and `kind`, `filters` and `numbers` of the node.
+        `fields`: the fields of the operation, and `kind`, `filters`, `numbers` and `shown` of the node.
         """
         first = self.places[reads[0]]
         before = self.shapes[reads[0]]
@@ -82,7 +83,7 @@ class GraphBuilder:
     def add_by_channel(
         self, operation: type[Operation], layer: Layer, after: Shape, each: int = 1, **fields: Any
     ) -> None:
-        """Append an operation that computes `each` channels for every one that its parts have, as they are there."""
+        """Append an operation that computes `each` channels for every channel of its parts, in their stored order."""
         read = layer.inputs[0]
         source, before = self.places[read], self.shapes[read]
         number = len(self.nodes)
@@ -92,7 +93,8 @@ class GraphBuilder:
         self.places[layer.name], self.shapes[layer.name] = source.given_by(number, each), after
 
     def add_scores(self, name: str, source: str, ending: Ending) -> None:
-        """Append the last layer of a network that does not end in a dense one: its input, images on the partitions."""
+        """Append the scores of a network that does not end in a dense layer: they copy its value, with images on the
+        partitions."""
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
@@ -116,23 +118,23 @@ class GraphBuilder:
         )
 
     def mark_output(self, name: str, number: int) -> None:
-        """Make the value that a name stands for an output of the launch."""
+        """Mark the value that a name denotes as an output of the launch."""
         last = self.places[name].parts[0]
         self.nodes[last] = replace(self.nodes[last], output=number)
 
     def is_last(self, name: str) -> bool:
-        """True if a name stands for just the value of the last node."""
+        """True if a name denotes exactly the value of the last node."""
         place = self.places.get(name)
         return bool(self.nodes) and place is not None and place.parts == (len(self.nodes) - 1,) and place.are_plain
 
     def is_read_once(self, name: str) -> bool:
-        """True if one layer reads a value and the network does not return it, so that another may take its place."""
+        """True if exactly one layer reads a value and the network does not return it, so that it may be replaced."""
         network = self.model.network
         return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
 
     def gather(self, name: str) -> None:
-        """Lay channels out as they are named, by a 1x1 convolution by ones, whose sums have one number each; many that
-        are neighbours by way of HBM."""
+        """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
+        have a single non-zero term; large numbers of channels in contiguous runs are copied by way of HBM."""
         shape = self.shapes[name]
         count = shape[0]
         kinds = {layer.name: layer.kind for layer in self.model.network.layers}
@@ -147,7 +149,7 @@ class GraphBuilder:
         self.places[name] = self.places[label]
 
     def _gather_in_hbm(self, label: str, name: str, kind: str) -> None:
-        """Lay channels out as they are named by way of HBM, those that are neighbours at a time."""
+        """Rearrange channels into the order of their layer by way of HBM, one contiguous run after another."""
         place, shape = self.places[name], self.shapes[name]
         runs = place.runs()
         if len(runs) > MOST_RUNS:
@@ -161,13 +163,13 @@ class GraphBuilder:
                 self.cut(piece, piece, self.shapes[piece], kind)
                 pieces.append(self.places[piece])
             self.places[name] = joined(pieces)
-        if place.are_plain or len(self.places[name].parts) > 1:  # also one value that needs a copy: an input, an output
+        if place.are_plain or len(self.places[name].parts) > 1:  # a single input or output is also copied
             self.cut(label, name, shape, kind)
             self.places[name] = self.places[label]
 
     def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
-        """Append a value of the shape `after` of the numbers of `name` by way of HBM: channels that are a run, or all
-        of several parts."""
+        """Append a value of shape `after` with the numbers of `name`, copied by way of HBM; its channels must form a
+        contiguous run or be all channels of several parts."""
         if self.places[name].run is None:
             self.make_plain(name)
         first = self.places[name].run or 0
@@ -175,27 +177,27 @@ class GraphBuilder:
         self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
 
     def make_plain(self, name: str) -> None:
-        """Lay channels out as they are named, unless they are."""
+        """Rearrange channels into the order of their layer, unless they already are."""
         if not self.places[name].are_plain:
             self.gather(name)
 
     def add_node(self, node: Node, name: str) -> None:
-        """Append a node whose channels are those of a name of its own."""
+        """Append a node whose channels are denoted by a new name."""
         channels = node.operation.channels
         self.places[name], self.shapes[name] = Channels.of(len(self.nodes), channels), node.operation.shape
         self.nodes.append(node)
 
     def heights(self, place: Channels) -> list[int]:
-        """Return the partitions of each tile of some channels."""
+        """Return the number of partitions of each tile of some channels."""
         return self._graph().heights(place.parts)
 
     def is_gathered(self, name: str) -> bool:
-        """True if channels are as a convolution computes them."""
+        """True if channels are stored in the order and the tiles that a convolution would produce."""
         place = self.places[name]
         return place.are_plain and self.heights(place) == place.tile_sizes()
 
     def move_to_end(self, place: int) -> None:
-        """Make a node that nothing reads yet the last one: all numbers after it become one less."""
+        """Move a node that is not read yet to the end; the numbers of all nodes after it decrease by one."""
         last = len(self.nodes) - 1
         number = {**{n: n - (n > place) for n in range(last + 1)}, place: last}
         order = [*self.nodes[:place], *self.nodes[place + 1 :], self.nodes[place]]
@@ -206,9 +208,9 @@ class GraphBuilder:
         self.places.update({name: channels.renumbered(number) for name, channels in self.places.items()})
 
     def numbers(self, layer: Layer, name: str, fill: float, source: str | None = None) -> np.ndarray:
-        """Return a tensor of a layer as the channels of its input, or of `source`, are.
+        """Return a tensor of a layer in the channel order of its input, or of `source`.
 
-        [channels], or [channels, rows, columns] where each element has a number.
+        The shape is [channels], or [channels, rows, columns] if each element has a number.
         """
         source = source or layer.inputs[0]
         channels, *window = self.shapes[source]
@@ -222,11 +224,11 @@ class GraphBuilder:
         return self.places[source].spread(numbers, fill)
 
     def fits_columns(self, source: str) -> bool:
-        """True if SBUF has room for a number of each element of a value."""
+        """True if SBUF can hold one number for each element of a value."""
         return math.prod(self.shapes[source][1:]) * len(self.heights(self.places[source])) <= MOST_COLUMNS
 
     def filters(self, layer: Layer) -> LazyArray:
-        """Return the weights of a layer as they are stored."""
+        """Return the weights of a layer as stored in the model."""
         return LazyArray(layer.tensors()["weight"], lambda: self.model.tensors[f"{layer.name}.weight"])
 
     def tensor(self, layer: Layer, name: str) -> np.ndarray:
@@ -245,7 +247,8 @@ _Layer = TypeVar("_Layer", bound=Layer)
 
 
 def lowers(*kinds: type[_Layer]) -> Callable[[Callable[[GraphBuilder, _Layer], None]], Rule]:
-    """Make a function the lowering rule of some kinds of layer: it appends to a builder what computes the layer."""
+    """Register a function as the lowering rule of some kinds of layer: it appends the nodes that compute the layer to a
+    builder."""
 
     def register(rule: Callable[[GraphBuilder, _Layer], None]) -> Rule:
         for kind in kinds:

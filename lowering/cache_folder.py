@@ -1,4 +1,4 @@
-"""Folders of what trninfer caches: plans, and kernels compiled by AWS's compiler."""
+"""Cache folders of trninfer: for plans, and for kernels compiled by AWS's compiler."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ CACHE_VARIABLE = "TRNINFER_CACHE"
 
 
 def user_cache(default: str, chosen: str = "") -> Path | None:
-    """Return `chosen` in TRNINFER_CACHE's folder, else `default` in the user's cache folder for trninfer.
+    """Return `chosen` within the TRNINFER_CACHE folder if that is set, else `default` within the user's cache folder
+    for trninfer.
 
-    None where the user has no home folder, as in a container that runs under a number without a name.
+    Returns None if the user has no home folder, for example in a container that runs under a numeric user id without a
+    name.
     """
     named = os.environ.get(CACHE_VARIABLE)
     with contextlib.suppress(RuntimeError):

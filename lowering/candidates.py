@@ -1,7 +1,8 @@
-"""Candidates for a launch, ordered by the sum of their operations' costs.
+"""Candidates for a launch, ordered by the sum of the costs of their operations.
 
-The passes offer choices about the launch in their order; every useful combination is a draft. In a draft the cheapest
-option is picked for each node, regions that do not fit in SBUF are cut into bands or spilled, and stages are chosen.
+The passes offer choices about the whole launch in their order; every useful combination yields a draft. In a draft, the
+cheapest option is selected for each node, regions that do not fit in SBUF are divided into bands or spilled, and stages
+are chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .placement import make_smaller
 from .schedule import StageOf, with_stages
 from .staging import Staging
 
-PASS_COLUMNS = 8 * 1024  # about, that the first operation moves in a pass: its end is hidden behind the one after it
+PASS_COLUMNS = 8 * 1024  # approximate columns per pass in the first operation; a pass's end overlaps with the next pass
 
 
 class Candidates:
@@ -38,7 +39,7 @@ class Candidates:
                 yield plainer(decisions)
 
     def shapes(self) -> list[Decisions]:
-        """Return the combinations of choices about the whole launch that are worth a draft."""
+        """Return the combinations of choices about the whole launch that are worth drafting."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
         reason = Unsupported("nothing of it fits")
         for each in self._pipeline.passes:
@@ -62,13 +63,13 @@ class Candidates:
         return states
 
     def _drafts(self) -> list[LaunchPlan]:
-        """Return the drafts that fit, the cheapest first."""
+        """Return the drafts that fit, cheapest first."""
         drafts: list[LaunchPlan] = []
         reason = Unsupported("nothing of it fits")
         for decisions in self.shapes():
             is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
             if is_plain and any(draft.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for draft in drafts):
-                continue  # packed rows of most of the network take fewer matmuls
+                continue  # packing the rows of most of the network requires fewer matmuls
             try:
                 drafts.append(self._draft(decisions))
             except Unsupported as why:
@@ -78,7 +79,7 @@ class Candidates:
         return sorted(drafts, key=lambda draft: draft.nanoseconds)
 
     def _draft(self, decisions: Decisions) -> LaunchPlan:
-        """Return a launch with the cheapest options for its nodes, and bands and spills until it fits in SBUF."""
+        """Return a launch with the cheapest options for its nodes, and with bands and spills until it fits in SBUF."""
         images = ceil_div(self._pictures, decisions.value(Kind.PACK_IMAGES, default=1))
         refused: list[Choice] = []
         while True:
@@ -93,9 +94,9 @@ class Candidates:
         return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
     def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
-        """Return a draft's decisions with up to three schedules, those that fit.
+        """Return the decisions of a draft with up to three different schedules that fit.
 
-        As many images at a time as fit; passes of fewer images with resident weights; stages.
+        The schedules are: as many images per pass as fit; passes of fewer images with resident weights; several stages.
         """
         decisions, graph = draft.decisions, draft.graph
         staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
@@ -120,7 +121,8 @@ class Candidates:
 
 
 def plainer(decisions: Decisions) -> Decisions:
-    """Return decisions without minimal filtering and with all diagonals loaded, whose costs may differ in a launch."""
+    """Return the decisions without minimal filtering and with all diagonals loaded from HBM, whose costs may differ in
+    a whole launch."""
     forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
     kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
     return decisions.without(Kind.FORM).having(*kept)

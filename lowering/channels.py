@@ -1,7 +1,7 @@
-"""Channels that an operation reads. Slices, shuffles and concatenations are an order of channels, not an operation.
+"""The channels that an operation reads. Slices, shuffles and concatenations reorder channels and need no operation.
 
-The order is known while a network is lowered, and goes into what reads the channels: into the filters of a
-convolution, and into the numbers that other operations have for each channel. So it costs nothing on the chip.
+The order is known at lowering time and is folded into the operations that read the channels: into the filters of a
+convolution, or the per-channel numbers of other operations. It therefore costs nothing on the chip.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from .lazy import LazyArray
 
 @dataclass(frozen=True)
 class Channels:
-    """Channels as a layer names them: number n is number order[n] of those of `parts`, one after another.
+    """The channels of a layer's value in the layer's order: channel n is number order[n] of the concatenated channels
+    of `parts`.
 
-    No channel is there twice: where a layer reads one twice, its part is.
+    No channel of `parts` occurs twice: if a layer reads a channel twice, its part is listed twice.
     """
 
     parts: Parts
-    sizes: tuple[int, ...]  # channels of each part
+    sizes: tuple[int, ...]  # number of channels in each part
     order: np.ndarray
 
     @staticmethod
     def of(part: int, count: int) -> Channels:
-        """Return all channels of one part as they are."""
+        """Return all channels of one part, in their stored order."""
         return Channels((part,), (count,), np.arange(count))
 
     @property
     def total(self) -> int:
-        """Channels of the parts, read or not."""
+        """The number of channels of all parts, whether read or not."""
         return sum(self.sizes)
 
     def tile_sizes(self) -> list[int]:
-        """Return the partitions of tiles that are cut anew of all channels of the parts."""
+        """Return the partitions of each tile if all channels of the parts are tiled anew."""
         return tile_sizes(self.total, PARTITIONS)
 
     @property
@@ -50,24 +51,25 @@ class Channels:
 
     @property
     def are_plain(self) -> bool:
-        """True if they are all channels of the parts as they are there."""
+        """True if these are all channels of the parts, in their stored order."""
         return self.are_all and bool((self.order == np.arange(self.total)).all())
 
     @property
     def run(self) -> int | None:
-        """The first of the channels where they are neighbours in one part, as they are there; None where not."""
+        """The first channel if the channels are contiguous in one part, in their stored order; None otherwise."""
         is_run = len(self.parts) == 1 and bool((np.diff(self.order) == 1).all())
         return int(self.order[0]) if is_run else None
 
     def runs(self) -> list[tuple[int, int]]:
-        """Return [first, end) of the channels that are neighbours in one part, as they are there."""
+        """Return the ranges [first, end) of channels that are contiguous in one part, in their stored order."""
         part, _ = self._apart(self.order)
         breaks = np.flatnonzero((np.diff(self.order) != 1) | (np.diff(part) != 0)) + 1
         borders = [0, *breaks.tolist(), len(self.order)]
         return list(itertools.pairwise(borders))
 
     def picked(self, which: np.ndarray) -> Channels:
-        """Return some of these channels, none twice, in an order, without parts of which none is left."""
+        """Return a selection of these channels in the given order, without duplicates and without parts that become
+        unused."""
         part, within = self._apart(self.order[which])
         kept = np.unique(part)
         parts, sizes = tuple(self.parts[n] for n in kept), tuple(self.sizes[n] for n in kept)
@@ -79,11 +81,12 @@ class Channels:
         return Channels((part,), (self.total * each,), order)
 
     def renumbered(self, number: Mapping[int, int]) -> Channels:
-        """Return the channels with other numbers for the parts."""
+        """Return the channels with renumbered parts."""
         return replace(self, parts=tuple(number.get(part, part) for part in self.parts))
 
     def spread(self, numbers: np.ndarray, fill: float) -> np.ndarray:
-        """Return numbers by channel, along the first axis, as the parts have them; `fill` for the unread."""
+        """Return per-channel numbers, along the first axis, in the stored order of the parts; `fill` for channels not
+        read."""
         if self.are_plain:
             return numbers
         whole = np.full((self.total, *numbers.shape[1:]), fill, numbers.dtype)
@@ -91,7 +94,8 @@ class Channels:
         return whole
 
     def filters(self, filters: LazyArray) -> LazyArray:
-        """Return filters [Cout, Cin, kh, kw] as the parts have the channels, zeros for those that are not read."""
+        """Return filters [Cout, Cin, kh, kw] in the stored order of the parts, with zeros for channels that are not
+        read."""
         if self.are_plain:
             return filters
 
@@ -103,13 +107,13 @@ class Channels:
         return filters.changed((filters.shape[0], self.total, *filters.shape[2:]), spread)
 
     def _apart(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return of each channel its part, and which of that part's channels it is."""
+        """Return, for each channel, its part and its index within that part."""
         starts = _starts(self.sizes)
         part = np.searchsorted(starts, order, "right") - 1
         return part, order - starts[part]
 
     def merged(self) -> Channels:
-        """Return the channels with no part twice, unless a channel of it is."""
+        """Return the channels with duplicate parts merged, unless this would duplicate a channel."""
         firsts = list(dict.fromkeys(self.parts))
         if len(firsts) == len(self.parts):
             return self
@@ -121,7 +125,7 @@ class Channels:
 
 
 def joined(values: Sequence[Channels]) -> Channels:
-    """Return the channels of several values, one after another."""
+    """Return the concatenated channels of several values."""
     starts = _starts([value.total for value in values])
     parts = tuple(part for value in values for part in value.parts)
     sizes = tuple(size for value in values for size in value.sizes)

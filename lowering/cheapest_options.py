@@ -1,4 +1,4 @@
-"""Options of passes for single nodes, chosen by the costs of the operations that they change."""
+"""Choose the options of passes for single nodes by the costs of the operations that they change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .cost_model import CostModel
 from .decisions import Choice, Option, Question
 from .graph import Graph, Unsupported
 
-MOST_PRICED = 4  # images for which an operation is timed: the time per image hardly changes beyond
+MOST_PRICED = 4  # most images with which an operation is timed; the time per image hardly changes beyond
 
 
 class CheapestOptions:
-    """Picks the cheapest options for a number of images along the free axis.
+    """Selects the cheapest options for a given number of images along the free axis.
 
-    `refused`: choices that did not fit in SBUF. `made`: the choices picked so far.
+    `refused`: choices that did not fit in SBUF. `made`: the choices selected so far.
     """
 
     def __init__(self, cost_model: CostModel, images: int, refused: Collection[Choice] = ()) -> None:
@@ -25,7 +25,7 @@ class CheapestOptions:
         self._images = max(1, min(images, MOST_PRICED))
 
     def answer(self, question: Question) -> Option:
-        """Return the cheapest option, the default unless another gains enough."""
+        """Return the cheapest option; the default unless another one gains enough."""
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
@@ -40,7 +40,7 @@ class CheapestOptions:
         return best
 
     def _cost(self, question: Question, option: Option) -> float:
-        """Return the nanoseconds of the nodes that an option changes; infinity where one of them does not fit."""
+        """Return the nanoseconds of the nodes that an option changes; infinity if one of them does not fit."""
         graph = question.graph.replacing(option.changed)
         try:
             return sum(
@@ -55,7 +55,7 @@ class CheapestOptions:
         return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))
 
     def _nanoseconds(self, graph: Graph, number: int) -> float:
-        """Return the cost of an operation per image, timed with fewer images if all do not fit."""
+        """Return the cost of an operation per image, measured with fewer images if all of them do not fit."""
         images = self._images
         while True:
             try:

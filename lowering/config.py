@@ -1,4 +1,4 @@
-"""Planning of launches: the target, the forms, the clock and the cache."""
+"""Settings for planning launches: the target, the convolution forms, the cost model and the cache."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
 from .search import UNBOUNDED
 
-FREE = 12  # percent of a partition of SBUF left to the compiler, whose allocator does not spill (docs/chip.md)
+FREE = 12  # percent of an SBUF partition reserved for the compiler, whose allocator does not spill (docs/chip.md)
 
 
 @dataclass(frozen=True)
 class LoweringConfig:
-    """Settings that all launches of a network have in common.
+    """Settings that all launches of a network share.
 
-    `target`: whose SBUF and clock count. `itemsize`: bytes of a number. `forms`: in which 3x3 filters may be multiplied
-    where that is quicker than directly. `cache`: of plans, by default that of the user. `cores`: that share a launch.
-    `eight_bits`: what of a network is in 8 bits, None for nothing.
+    `target`: the hardware target, which determines the SBUF size and the instruction costs. `itemsize`: bytes per
+    element. `forms`: the forms in which 3x3 filters may be multiplied if that is faster than direct multiplication.
+    `cache`: the cache of plans; by default, the user's cache. `cores`: the number of cores that share a launch.
+    `eight_bits`: the tensors of the network that are stored in 8 bits; None for none.
     """
 
     target: str
@@ -39,9 +40,9 @@ class LoweringConfig:
 
     @property
     def budget_bytes(self) -> int:
-        """Bytes of a partition of SBUF that a launch may use."""
+        """Bytes of an SBUF partition that a launch may use."""
         return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
 
     def planner(self, graph: Graph, most: int = UNBOUNDED) -> LaunchPlanner:
-        """Return the planner of a launch of at most `most` instructions, where it can be."""
+        """Return a planner for a graph whose launches have at most `most` instructions if possible."""
         return LaunchPlanner(graph, self.forms, self.budget_bytes, self.cost_model, self.cache, most)

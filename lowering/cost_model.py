@@ -1,8 +1,8 @@
-"""The cost of candidates: the time that the simulator predicts, the only clock there is.
+"""The cost of candidates: their execution time as predicted by the simulator, the only time source used for planning.
 
-A program is timed by running its kernel on shapes alone, without data. A single operation is timed with its operands
-already in SBUF, as half of two passes that each load its weights, so that the cost includes a share of filling the
-pipeline and of loading.
+The time of a program is predicted by running its kernel on shapes only, without data. The time of a single operation is
+half of the time of two passes that each load its weights, with its operands already in SBUF; the cost thus includes a
+share of filling the pipeline and of loading.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
-BANDS = (1, 4, 16, 64)  # of rows, in which an operation is priced that is too large as a whole
-PASSES = 2  # in which an operation is priced
-MOST_KEPT = 8_000  # instructions of a launch that is kept after it was walked
-MOST_KNOWN = 20_000  # prices that are remembered for each target, dtype and number of cores
+BANDS = (1, 4, 16, 64)  # numbers of bands of rows to try for the cost of an operation that is too large as a whole
+PASSES = 2  # passes from which the cost of an operation is determined
+MOST_KEPT = 8_000  # most instructions of a simulated run that is kept
+MOST_KNOWN = 20_000  # most costs that are cached for each target, dtype and number of cores
 
 
 def dtype_of(itemsize: int) -> np.dtype[Any]:
-    """Return the dtype that stands for all of its size: float16 takes as long as bfloat16."""
+    """Return the dtype that represents all dtypes of its size: float16 takes as long as bfloat16."""
     return np.dtype(np.float32 if itemsize == 4 else ml_dtypes.bfloat16)
 
 
@@ -60,20 +60,20 @@ class Cost:
 
     nanoseconds: float
     instructions: int
-    multiplying: float = 0.0  # least nanoseconds of the Tensor Engine, 0 if not counted
-    waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most those in which none moves data
+    multiplying: float = 0.0  # least busy nanoseconds of the Tensor Engine, 0 if not determined
+    waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most the time without data movement
 
 
 @lru_cache(maxsize=16)
 def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Cost]:
-    """Return the costs known in this process for such a machine."""
+    """Return the costs already determined in this process for such a machine."""
     return {}
 
 
 class CostModel:
-    """Costs for one target and element size. Each distinct operation is timed once in a process.
+    """The cost model for one target and element size. Each distinct operation is simulated once per process.
 
-    With two `cores` the costs are those of one core that shares its HBM stack with the other.
+    With two `cores`, costs are those of one core that shares its HBM stack with the other.
     """
 
     def __init__(self, target: str, itemsize: int, cores: int = 1) -> None:
@@ -81,12 +81,12 @@ class CostModel:
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
         self._of_one_core: CostModel | None = None
-        self._walked: simulator.Run | None = None  # the launch that was walked last
+        self._walked: simulator.Run | None = None  # the launch that was simulated last
         self._known = _known_before(machine(target), target, self._dtype.name, cores)
 
     @property
     def of_one_core(self) -> CostModel:
-        """The cost model of a core that has its HBM stack to itself."""
+        """The cost model of a core that does not share its HBM stack."""
         if self.cores == 1:
             return self
         if self._of_one_core is None:
@@ -94,7 +94,7 @@ class CostModel:
         return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
-        """Return the cost of a launch; raise OutOfSbuf if it needs more memory than the target has, Unsupported if
+        """Return the cost of a launch; raise OutOfSbuf if it requires more memory than the target has, Unsupported if
         its elements are further apart than instructions can step."""
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
@@ -104,31 +104,31 @@ class CostModel:
         return replace(self._cost_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
-        """Return the run of the last `walk` if it is small, and forget it."""
+        """Return the run of the last `walk` if it is small, and drop the reference to it."""
         run, self._walked = self._walked, None
         return run if run is not None and len(run.program) <= MOST_KEPT else None
 
     def zeros(self, program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
-        """Return more zeros for a program that was walked, and how many times as long it would take with them
-        (`warming.zeros_of`); none, and 1, where it has nothing to gain."""
+        """Return additional zeros for a simulated program, and the predicted time with them relative to the current one
+        (`warmup.zeros_of`); no zeros and 1 if there is nothing to gain."""
         if not is_cold(run):
             return (), 1.0
         found, nanoseconds = zeros_of(program, run)
         return found, nanoseconds / run.prediction.makespan
 
     def least(self, graph: Graph, images: int) -> Cost:
-        """Return a lower bound of the nanoseconds of a launch whose operations run once each for `images`, and its
+        """Return a lower bound of the nanoseconds of a launch whose operations each run once for `images`, and its
         approximate number of instructions.
 
-        Instructions of the Tensor Engine follow each other, whatever else runs. Operations that were not priced for
-        this number of images count as taking no time.
+        Instructions of the Tensor Engine run sequentially, regardless of other engines. Operations whose cost for this
+        number of images is unknown count as taking no time.
         """
         keys = ((*_Alone(graph, number).key, images) for number in range(len(graph.nodes)))
         costs = [self._known[key] for key in keys if key in self._known]
         return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
-        """Return the cost of one operation, for `images` along the free axis of its input."""
+        """Return the cost of one operation for `images` along the free axis of its input."""
         mini = _Alone(graph, number)
         key = (*mini.key, images)
         if key not in self._known:
@@ -139,7 +139,8 @@ class CostModel:
         return self._known[key]
 
     def _cost(self, mini: _Alone, images: int) -> Cost:
-        """Time one operation. If it does not fit in SBUF, time one band of rows and multiply by the number of bands."""
+        """Determine the cost of one operation. If it does not fit in SBUF, the cost of one band of rows is multiplied
+        by the number of bands."""
         for bands in BANDS:
             try:
                 run = self._run(*mini.launch(images, PASSES, bands))
@@ -154,7 +155,7 @@ class CostModel:
         raise reason
 
     def loading(self, numbers: float) -> float:
-        """Return the nanoseconds of loading this number of weights, as one of many loads in flight."""
+        """Return the nanoseconds for loading this number of weights while many loads are in flight."""
         if "loading" not in self._known:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}
@@ -182,7 +183,7 @@ class CostModel:
                 target=self.target,
                 functional=False,
                 constants=self._constants,
-                lnc=1,  # whatever logical core the environment asks for: two cores have half of the images each
+                lnc=1,  # independent of the environment's logical core; each of two cores has half of the images
                 program=program,
                 **operands,
             )
@@ -198,19 +199,19 @@ class CostModel:
 
 
 def _multiplying(run: simulator.Run) -> float:
-    """Return the nanoseconds that the Tensor Engine is taken for at its full clock."""
+    """Return the nanoseconds that the Tensor Engine is busy at its full clock rate."""
     return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
 
 
 def _waiting(run: simulator.Run) -> float:
-    """Return the nanoseconds of the critical path that DMAs take, at most those in which none moves data."""
+    """Return the nanoseconds of the critical path spent on DMAs, at most the time in which no DMA moves data."""
     prediction = run.prediction
     waited = sum(step.end_ns - step.start_ns for step in prediction.critical_path if step.resource.startswith("dma"))
     return min(waited, prediction.makespan - prediction.schedule.dma_active)
 
 
 class _Alone:
-    """An operation of a graph by itself, its operands resident in SBUF, or in HBM."""
+    """A single operation of a graph, with its operands resident in SBUF, or in HBM."""
 
     def __init__(self, graph: Graph, number: int) -> None:
         self._graph, self._node = graph, graph.nodes[number]
@@ -220,7 +221,7 @@ class _Alone:
 
     @property
     def can_band(self) -> bool:
-        """True if it can compute some of its rows alone."""
+        """True if the operation can compute only some of its rows."""
         return can_band(self._node)
 
     @property
@@ -231,12 +232,12 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """All that the price depends on."""
+        """Everything that the cost depends on."""
         operands, sources = self._operands(None)
         return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
     def launch(self, images: int, passes: int, bands: int) -> tuple[Program, list[Shape], Sizes]:
-        """Return a program of `passes` of `images` for one band of the rows, the shapes of its inputs, and the sizes
+        """Return a program that runs `passes` of `images` for one band of rows, the shapes of its inputs, and the sizes
         of its weights."""
         operation, rows = self._operation, None
         channels, high, wide = self._node.before
@@ -257,8 +258,8 @@ class _Alone:
         return program, inputs, self._sizes
 
     def _operands(self, rows: tuple[Rows, Reach] | None) -> tuple[list[Placeholder], tuple[Parts, ...]]:
-        """Return the operands that are in SBUF, and the sources of the operation. `rows`: of the operation and what
-        they reach, None for all."""
+        """Return the operands in SBUF, and the sources of the operation. `rows`: the rows that the operation computes,
+        and those that they require; None for all."""
         operands: dict[int, Placeholder] = {}
         for number, parts in enumerate(self._node.sources):
             for part in parts:
@@ -273,7 +274,7 @@ class _Alone:
         return list(operands.values()), sources
 
     def _reads_hbm(self, operand: int, part: int) -> bool:
-        """True if the operation reads a part of an operand from HBM by itself; others are loaded for it."""
+        """True if the operation itself reads a part of an operand from HBM; other parts are loaded separately."""
         return part < 0 or (operand == 0 and self._graph.is_from_hbm(self._node))
 
 

@@ -1,7 +1,7 @@
-"""Plans made by another process: where kernels are bound to AWS's `nki`, this one cannot walk them on the simulator.
+"""Plan launches in another process, for use if kernels are bound to AWS's `nki` and cannot be simulated in this one.
 
-The other process is of the same package, reads a graph from standard input and prints the record of its plan. It
-imports nothing from the current folder.
+The other process runs the same package, reads a graph from standard input and prints the record of its plan. It does
+not import anything from the current directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from .plan_cache import TuningRecord
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A graph that is to be one launch, and for what; see `LaunchPlanner`. `pictures`: of a batch, for all `cores`."""
+    """A graph to be planned as one launch, and the parameters of the plan; see `LaunchPlanner`. `pictures`: the batch
+    size, for all `cores` together."""
 
     graph: Graph
     forms: Sequence[Form]
@@ -38,7 +39,7 @@ class PlanRequest:
 
 
 def decide_elsewhere(request: PlanRequest) -> TuningRecord:
-    """Return the plan that another process made; Unsupported where it found none, RuntimeError where it failed."""
+    """Return the plan made by another process; raise Unsupported if it found none, RuntimeError if it failed."""
     command = python_command(__name__, "main")
     hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}
@@ -54,7 +55,7 @@ def decide_elsewhere(request: PlanRequest) -> TuningRecord:
 
 
 def hollow_graph(graph: Graph) -> Graph:
-    """Return a graph without its numbers: their shapes are all that plans depend on."""
+    """Return a copy of a graph without the values of its arrays: plans depend only on their shapes."""
     return graph.with_nodes(_hollow(node) for node in graph.nodes)
 
 
@@ -69,7 +70,7 @@ def _no_numbers() -> np.ndarray:
 
 
 def main() -> None:
-    """Answer the request on standard input."""
+    """Process the request on standard input."""
     from ..kernels.nki_source import use_nki
     from .cost_model import CostModel
     from .launch_plan import LaunchPlanner

@@ -1,7 +1,7 @@
-"""Choices about a launch: enough to lower it again without pricing anything.
+"""Choices about a launch, which suffice to lower it again without evaluating any costs.
 
-A choice is a value, of one of the kinds below. Passes that have options for a node ask which one to take
-(`Question`); the answer is that of the choices made before, or that of prices (cheapest_options.py).
+A choice is a value of one of the kinds below. Passes that have options for a node ask which one to use (`Question`);
+the answer follows from earlier choices, or from costs (cheapest_options.py).
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from .graph import Graph, Node, NodeId
 
 
 class Kind(Enum):
-    """Kinds of choices: of the whole launch, or of a node. Without one, nothing of the kind is done.
+    """Kinds of choices, for a whole launch or for a node. Without a choice of a kind, nothing of the kind is done.
 
-    BANDS is of the last node of a region: its first node, and the number of bands of rows. FORM is a form and the bytes
-    for what is combined of the input. STAGE is of the last node of a stage, or of the launch for the last stage: images
-    along the free axis in a pass. FILL_TAPS: partitions from one tap of the input to the next, which one DMA brings.
-    PREFETCH: eighths of SBUF that values and weights may fill. WARM_UP: (operation of the node, matmuls of
-    zeros before it) of some. Others are numbers, or True.
+    BANDS, set for the last node of a region: its first node, and the number of bands of rows. FORM: a form, and the
+    bytes reserved for combined inputs. STAGE, set for the last node of a stage, or for the launch for the last stage:
+    the images along the free axis per pass. FILL_TAPS: the distance in partitions between adjacent taps of the input,
+    which are loaded by one DMA. PREFETCH: the eighths of SBUF that values and weights may fill. WARM_UP: pairs
+    (operation of the node, number of matmuls of zeros before it). The values of other kinds are numbers, or True.
     """
 
-    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # of expansions, so that their rows are packed
+    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows are packed
     PAD_CHANNELS = "pad_channels"
     PACK_ROWS = "pack_rows"
     SPLIT_PHASES = "split_phases"
     SPLIT_MEANS = "split_means"
     PACK_IMAGES = "pack_images"
-    SPILL = "spill"  # a value to HBM
+    SPILL = "spill"  # spill a value to HBM
     BANDS = "bands"
     FORM = "form"
-    FP8 = "fp8"  # a value in 8 bits
-    COPIES = "copies"  # of the input, for its taps
+    FP8 = "fp8"  # store a value in 8 bits
+    COPIES = "copies"  # copies of the input for its taps
     FILL_TAPS = "fill_taps"
     CLASSES_ON_PARTITIONS = "classes_on_partitions"
     SPLIT_ACCUMULATION = "split_accumulation"
     STAGE = "stage"
-    RESIDENT_WEIGHTS = "resident_weights"  # the weights of a stage, for all its passes
+    RESIDENT_WEIGHTS = "resident_weights"  # keep a stage's weights in SBUF during all its passes
     PREFETCH = "prefetch"
     WARM_UP = "warm_up"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A value chosen for a node, or for the whole launch: `node` is None."""
+    """A value chosen for a node, or for the whole launch if `node` is None."""
 
     kind: Kind
     node: NodeId | None = None
@@ -58,12 +58,12 @@ class Choice:
         return _KINDS[self.kind], self.node is not None, self.node or NodeId(-1), str(self.value)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the choice as JSON takes it."""
+        """Return the choice in a form that can be serialized as JSON."""
         return {"kind": self.kind.value, "node": _plain(self.node), "value": _plain(self.value)}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Choice:
-        """Return the choice that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        """Return the choice that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
         kind, node, value = (data[name] for name in ("kind", "node", "value"))
         return Choice(Kind(kind), None if node is None else _node(node), _READERS[Kind(kind)](value))
 
@@ -73,7 +73,8 @@ _KINDS = {kind: number for number, kind in enumerate(Kind)}
 
 @dataclass(frozen=True)
 class Option:
-    """An answer to a question: nodes in place of those of the graph. `value` of the choice, None for the default."""
+    """An answer to a question: replacements for nodes of the graph. `value`: the value of the choice; None for the
+    default."""
 
     value: Any
     changed: Mapping[int, Node]
@@ -81,11 +82,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """Options of a pass for a node, the default first.
+    """The options of a pass for a node, the first of which is the default.
 
-    `priced`: the nodes whose prices the options change. `gain`: how many times quicker an option has to be. `is_end`:
-    it makes the end of an operation quicker, which is hidden behind the next image if there is one. `foreseen`: the
-    graph for pricing a node, as later passes would have it.
+    `priced`: the nodes whose costs the options change. `gain`: the least speedup for which an option is chosen.
+    `is_end`: the options only shorten the end of an operation, which overlaps with the next image if there is one.
+    `foreseen`: returns the graph to use for the cost of a node, as later passes would transform it.
     """
 
     kind: Kind
@@ -98,7 +99,7 @@ class Question:
     foreseen: Callable[[Graph, int], Graph] = lambda graph, number: graph
 
     def choice(self, option: Option) -> Choice:
-        """Return an option as a choice."""
+        """Return the choice that corresponds to an option."""
         return Choice(self.kind, self.graph.nodes[self.number].id, option.value)
 
 
@@ -106,13 +107,13 @@ Ask = Callable[[Question], Option]
 
 
 def one_of(ask: Ask, question: Question) -> Graph:
-    """Return the graph of a question with the option that is picked."""
+    """Return the graph of a question with the selected option applied."""
     return question.graph.replacing(ask(question).changed)
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """All choices about a launch. Those of no node answer for all nodes that have none of the kind."""
+    """All choices about a launch. Choices without a node apply to all nodes that have no choice of the same kind."""
 
     choices: tuple[Choice, ...] = ()
     _by_node: dict[tuple[Kind, NodeId | None], list[Any]] = field(
@@ -132,28 +133,28 @@ class Decisions:
         return self._hash
 
     def value(self, kind: Kind, node: NodeId | None = None, default: Any = 0) -> Any:
-        """Return the value chosen for a node, or for the launch; `default` for none."""
+        """Return the value chosen for a node, or for the launch if `node` is None; `default` if there is none."""
         return self._by_node.get((kind, node), (default,))[0]
 
     def of(self, kind: Kind) -> dict[NodeId | None, Any]:
-        """Return the values chosen of a kind, by their nodes."""
+        """Return the values chosen for a kind, by node."""
         return {choice.node: choice.value for choice in self.choices if choice.kind is kind}
 
     def having(self, *choices: Choice) -> Decisions:
-        """Return the decisions with choices in place of those of the same kinds and nodes."""
+        """Return the decisions with the given choices, which replace those of the same kinds and nodes."""
         made = {(choice.kind, choice.node) for choice in choices}
         return Decisions((*(each for each in self.choices if (each.kind, each.node) not in made), *choices))
 
     def without(self, *kinds: Kind) -> Decisions:
-        """Return the decisions without choices of some kinds."""
+        """Return the decisions without the choices of some kinds."""
         return Decisions(tuple(choice for choice in self.choices if choice.kind not in kinds))
 
     def without_choice(self, choice: Choice) -> Decisions:
-        """Return the decisions without a choice."""
+        """Return the decisions without one choice."""
         return Decisions(tuple(other for other in self.choices if other != choice))
 
     def answer(self, question: Question) -> Option:
-        """Return the option that was chosen before, the default where none was."""
+        """Return the option that was chosen before; the default if none was."""
         node = question.graph.nodes[question.number].id
         for chosen in self._by_node.get((question.kind, node)) or self._by_node.get((question.kind, None)) or ():
             for option in question.options:
@@ -162,12 +163,12 @@ class Decisions:
         return question.options[0]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the decisions as JSON takes them."""
+        """Return the decisions in a form that can be serialized as JSON."""
         return [choice.to_json() for choice in self.choices]
 
     @staticmethod
     def from_json(data: list[dict[str, Any]]) -> Decisions:
-        """Return the decisions that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        """Return the decisions that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
         return Decisions(tuple(map(Choice.from_json, data)))
 
 

@@ -1,4 +1,4 @@
-"""Words for how a layer was lowered, as tables and JSON show them."""
+"""Descriptions of how a layer was lowered, for tables and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .graph import Graph, Node
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer as tables show it: kind, shapes of input and output, and the layers whose work its nodes do."""
+    """A layer as shown in tables: its kind, the shapes of its input and output, and the layers that its nodes
+    compute."""
 
     name: str
     kind: str
@@ -23,11 +24,11 @@ class LayerRow:
 
 
 def rows_of(graph: Graph) -> list[LayerRow]:
-    """Return the layers of a graph in the order in which they run: one for all nodes of a name."""
+    """Return the layers of a graph in execution order: one row for all nodes of the same name."""
     rows: dict[str, LayerRow] = {}
     for node in graph.nodes:
         row = rows.setdefault(node.name, LayerRow(node.name, node.kind, *node.shown))
-        if node.kind == row.kind:  # not what lays its value out anew, or finds the answers in it
+        if node.kind == row.kind:  # excludes nodes that rearrange its value or find its answers
             rows[node.name] = replace(row, after=node.shown[1])
     own: dict[str, list[str]] = {name: [] for name in rows}
     for layer, name in graph.layers:
@@ -36,7 +37,7 @@ def rows_of(graph: Graph) -> list[LayerRow]:
 
 
 def forms_by_layer(graph: Graph) -> dict[str, str | None]:
-    """Return how each layer of a launch multiplies its filters, in the order in which they run; None for none."""
+    """Return how each layer of a launch multiplies its filters, in execution order; None for layers without filters."""
     parts: dict[str, list[Node]] = {}
     for node in graph.nodes:
         parts.setdefault(node.name, []).append(node)
@@ -44,7 +45,7 @@ def forms_by_layer(graph: Graph) -> dict[str, str | None]:
 
 
 def _form_of(parts: Sequence[Node]) -> str | None:
-    """Return the form of a layer, or of the parts that it runs in, and what shares the Tensor Engine."""
+    """Return the form of a layer, given the nodes that compute it, and how it fills the Tensor Engine."""
     convolutions = [each for part in parts if (each := part.operation.convolved) is not None]
     if not convolutions:
         return "8-bit weights" if any(part.has_fp8_weights for part in parts) else None

@@ -1,16 +1,19 @@
-"""Weights and values in 8 bits, float8_e4m3: which they are, and by which scales they are shares.
+"""Weights and values in 8 bits (float8_e4m3): which tensors they are, and how their scales are chosen.
 
-Weights have a scale for each output channel, the largest magnitude of its filter being the largest number of the dtype.
-A value has one scale, by the largest magnitude that calibration has seen: HEADROOM times it is the largest number of
-the dtype, for inputs that go further. A number of e4m3 has three bits behind its first, however small it is, so that
-the room costs no precision but for numbers below 1 / 1,920 of the largest.
+Weights have one scale per output channel, so that the largest magnitude of its filter maps to the largest number of the
+dtype. A value has a single scale, derived from the largest magnitude observed during calibration: HEADROOM times this
+magnitude maps to the largest number of the dtype, to allow for inputs that exceed the calibrated range. As e4m3 is a
+floating-point format with three mantissa bits, the headroom costs no precision except for numbers below 1 / 1,920 of
+the largest.
 
-The kernel multiplies sums by scales that take the operands' own in and the value's out, where a scale goes through the
-activation; the bounds of a clip are divided by it, and bound it. No instruction scales what another activation leaves:
-its value is written as it is, a scale of 1, where calibration has seen magnitudes that this is right for.
+The kernel multiplies sums by scales that combine those of the operands and of the value, if the scale commutes with the
+activation; the bounds of a clip are divided by the value's scale and applied afterwards. For other activations, no
+instruction can scale the result: the value is stored with a scale of 1 if the magnitudes observed during calibration
+permit it.
 
-What may cost more than it saves is in 8 bits where that is quicker (passes/store_as_fp8.py): values behind a clip or
-such an activation, weights of layers with groups, and what these compute and read.
+Tensors for which 8 bits may cost more than they save are stored in 8 bits only if that is faster
+(passes/store_as_fp8.py): values behind a clip or behind an activation that cannot be scaled, weights of grouped layers,
+and the values that these layers compute and read.
 """
 
 from __future__ import annotations
@@ -29,17 +32,20 @@ from .lazy import LazyArray
 FP8 = np.dtype(ml_dtypes.float8_e4m3)
 LARGEST = float(ml_dtypes.finfo(FP8).max)  # type: ignore[no-untyped-call]
 HEADROOM = 8.0
-SCALABLE = ("identity", "relu", "leaky_relu", "abs")  # activations of which f(a x) = a f(x) for a above 0
-LEAST_UNSCALED = 0.25  # the least largest magnitude at a scale of 1: steps of numbers near 0 are 1 / 128 of it
+SCALABLE = ("identity", "relu", "leaky_relu", "abs")  # activations for which f(a x) = a f(x) for a > 0
+LEAST_UNSCALED = 0.25  # least peak magnitude for a scale of 1: the steps of numbers near 0 are 1 / 128 of it
 FLOAT32 = float(np.finfo(np.float32).max)
 
-Largest = Callable[[str], float]  # the largest magnitude of a layer's value, by its name
+Largest = Callable[[str], float]  # returns the largest magnitude of a layer's value, given its name
 
 
 @dataclass(frozen=True)
 class EightBits:
-    """Tensors in 8 bits: weights, of all layers or all but the first and the last, and on a target with `values` also
-    what layers compute, by `largest`."""
+    """The tensors that are stored in 8 bits: weights and, depending on the target, values.
+
+    `largest`: returns the largest magnitude of a layer's value. `values`: also store the values of layers in 8 bits.
+    `are_all`: include the weights of the first and the last layer.
+    """
 
     largest: Largest
     values: bool
@@ -49,15 +55,16 @@ class EightBits:
 def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:
     """Return the graph of a network with weights and values in 8 bits.
 
-    `layers`: of nodes, the layer whose value theirs is. Convolutions and dense layers have weights in 8 bits, those
-    with groups may have. The value of a convolution is in 8 bits where all that reads it are such layers, or may be.
+    `layers`: for each node whose value is the value of a layer, the name of the layer. The weights of convolutions and
+    dense layers are in 8 bits; those of grouped layers may be. The value of a convolution is in 8 bits if all of its
+    readers are, or may be, such layers.
     """
     names = layers_with_weights(network)
     kinds = {layer.name: layer.kind for layer in network.layers}
     chosen = [
         number
         for number in _with_weights(graph, names if eight_bits.are_all else names[1:-1])
-        if graph.nodes[number].kind == kinds[graph.nodes[number].name]  # not what lays its channels out anew
+        if graph.nodes[number].kind == kinds[graph.nodes[number].name]  # excludes rearranged channels
     ]
     with_groups = [n for n in chosen if getattr(graph.nodes[n].operation, "groups", 1) > 1] if eight_bits.values else []
     nodes = list(graph.nodes)
@@ -84,11 +91,11 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
 
 
 def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
-    """Return the largest magnitude of a value, by which its scale is; None where it has none that is right."""
+    """Return the largest magnitude of a value, which determines its scale; None if there is no suitable scale."""
     activation = node.convolution.activation
     if activation.name in SCALABLE:
         return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))
-    if activation.name == "clip":  # no need of room beyond its bounds
+    if activation.name == "clip":  # no headroom is needed beyond its bounds
         bound = max(map(abs, activation.parameters)) / HEADROOM
         return LazyArray((), lambda: np.asarray(min(eight_bits.largest(name), bound), np.float32))
     unscaled = LARGEST / HEADROOM
@@ -98,17 +105,18 @@ def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
 
 
 def scales_of_weights(filters: np.ndarray) -> np.ndarray:
-    """Return the scale of each output channel's filter, float32 [Cout], of filters [Cout, ...]."""
+    """Return the scale of each output channel's filter, float32 [Cout], for filters [Cout, ...]."""
     return _usable(np.abs(filters.reshape(len(filters), -1)).max(axis=1).astype(np.float32) / np.float32(LARGEST))
 
 
 def _usable(scales: np.ndarray) -> np.ndarray:
-    """Return scales, 1 in place of those that numbers cannot be divided by: of zeros, and of what is not finite."""
+    """Return the scales with 1 in place of scales that are zero, subnormal or not finite, by which nothing can be
+    divided."""
     return np.where((scales >= np.finfo(np.float32).tiny) & np.isfinite(scales), scales, np.float32(1))
 
 
 def scale_of_value(graph: Graph, part: int) -> np.float32:
-    """Return the scale of a node's value: 1 of one that is not in 8 bits."""
+    """Return the scale of a node's value; 1 if it is not in 8 bits."""
     if part < 0 or not graph.nodes[part].operation.is_fp8:
         return np.float32(1)
     largest = graph.nodes[part].largest
@@ -129,7 +137,7 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
         own = scale_of_value(Graph((node,), graph.image, graph.itemsize), 0)
     weights = np.ones(len(bias), np.float32)
     if operation.weights.is_fp8:
-        weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed at once have the same filters
+        weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed together have the same filters
     sums = weights * first
     columns = [bias / own, sums / own]
     if addend:
@@ -142,12 +150,12 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
 
 
 def layers_with_weights(network: Network) -> list[str]:
-    """Return the layers that multiply by matrices or filters, in their order."""
+    """Return the layers that multiply by matrices or filters, in network order."""
     return [layer.name for layer in network.layers if any(len(shape) > 1 for shape in layer.tensors().values())]
 
 
 def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
-    """Return the nodes of layers of these names that multiply by filters."""
+    """Return the nodes of the named layers that multiply by filters."""
     return [
         number
         for number, node in enumerate(graph.nodes)
@@ -156,8 +164,8 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
 
 
 def fp8_together(graph: Graph, number: int) -> set[int]:
-    """Return the convolutions whose values can be in 8 bits if they all are, among them `number`: the parts of a layer
-    that are read as one. None where a reader does not multiply by 8-bit weights, and may not."""
+    """Return the convolutions, including `number`, whose values can be in 8 bits only together, as parts of a layer
+    that are read as one operand. The set is empty if a reader neither has nor may have 8-bit weights."""
     found = {number}
     left = [number]
     while left:

@@ -1,7 +1,7 @@
-"""Emit the program of a graph by a schedule: its stages, its bands of rows, and the rooms of values.
+"""Emit the program of a graph for a schedule: its stages, its bands of rows, and its buffers.
 
-A value has a room where several operations write it (bands of rows), where it is in HBM, where a later stage reads it,
-and where the launch returns it. Other values are what one operation computes.
+A value has a buffer if several operations write it (bands of rows), if it is in HBM, if a later stage reads it, or if
+the launch returns it. Any other value is the result of a single operation.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .buffers import buffer_of, outline, store_of
 from .graph import Graph, Node, Unsupported
 from .schedule import Region, Schedule
 
-BAND_UNIT = 4  # rows that bands are multiples of: forms compute two at a time, row groups up to four
+BAND_UNIT = 4  # bands have a multiple of this number of rows: forms compute two rows together, row groups up to four
 
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """A program, and the node of the graph that each of its operations is for."""
+    """A program, and the graph node that each of its operations was emitted for."""
 
     program: Program
     nodes: tuple[int, ...]
 
 
 def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
-    """Return the program of a graph for a number of pictures."""
+    """Return the program of a graph for a given number of pictures."""
     images = ceil_div(pictures, graph.packed)
     emission = _Emission(graph, schedule)
     stages = []
@@ -55,19 +55,19 @@ def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
 
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
-    """Yield the rows of each band, multiples of BAND_UNIT but for the last."""
+    """Yield the rows of each band; bands are multiples of BAND_UNIT, except for the last."""
     each = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
     for first in range(0, rows, each):
         yield first, min(rows, first + each)
 
 
 def _resident_weights(operation: Filtered) -> dict[str, Any]:
-    """Return the fields of an operation whose weights stay."""
+    """Return the changed fields of an operation whose weights stay in SBUF."""
     return {"weights": replace(operation.weights, are_resident=True)}
 
 
 class _Emission:
-    """The operations so far, and the operation that each node's value is read from."""
+    """The operations emitted so far, and the operation from which each node's value is read."""
 
     def __init__(self, graph: Graph, schedule: Schedule) -> None:
         self.operations: list[Operation] = []
@@ -76,8 +76,8 @@ class _Emission:
         self._graph, self._schedule = graph, schedule
         self._places: dict[int, int] = {}
         self._stage = 0
-        self._buffers: dict[int, int] = {}  # of nodes that others write
-        self._loaded: dict[int, int] = {}  # nodes in HBM, by the operation of this stage that loads them whole
+        self._buffers: dict[int, int] = {}  # buffers of nodes that other nodes write, by node
+        self._loaded: dict[int, int] = {}  # for nodes in HBM, the operation of this stage that loads them as a whole
 
     def add_nodes(self, first: int, end: int, stage: int) -> None:
         """Append the operations of some nodes."""
@@ -93,10 +93,10 @@ class _Emission:
                 number = region.end
 
     def _add(self, number: int) -> None:
-        """Append a node that computes all rows of its value at a time."""
+        """Append a node that computes all rows of its value together."""
         self._number = number
         node = self._node(number)
-        if number in self._buffers:  # its phases have written it
+        if number in self._buffers:  # its value was already written by its phases
             self._places[number] = self._buffers[number]
             return
         operation = replace(node.operation, sources=self._sources(node))
@@ -116,7 +116,8 @@ class _Emission:
         self._return(number)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node that a convolution computes a phase of, and which; None where it is another's alone."""
+        """Return the node whose value contains this convolution's value as a phase, and the index of the phase; None if
+        there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or node.operation.convolved is None or self._memory(number) is not None:
             return None
@@ -130,7 +131,7 @@ class _Emission:
         return reader, phase
 
     def _is_phase(self, number: int, reader: int) -> bool:
-        """True if a node is a convolution that only one node reads, in the same stage and by itself."""
+        """True if a node is a convolution outside of any region that only one node, in the same stage, reads."""
         node = self._graph.nodes[number]
         alone = [other for other, _ in self._graph.readers(number)] == [reader]
         same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)
@@ -138,7 +139,7 @@ class _Emission:
         return alone and same and free and node.operation.convolved is not None
 
     def _add_region(self, region: Region) -> None:
-        """Append nodes that run band by band; the last one's value is put together in a room."""
+        """Append nodes that run band by band; the value of the last one is assembled in a buffer."""
         last = region.end - 1
         buffer = self._add_buffer(last)
         for rows in band_rows(self._graph.nodes[last].operation.rows, region.bands):
@@ -147,7 +148,8 @@ class _Emission:
         self._return(last)
 
     def _add_band(self, first: int, end: int, rows: Rows, buffer: int) -> None:
-        """Append nodes [first, end) for some rows of the last of them, in a room; their weights stay."""
+        """Append nodes [first, end) for some rows of the last one, which it writes to a buffer; their weights stay in
+        SBUF."""
         plan = BandPlan(self._graph, first, end, rows)
         for number in range(first, end):
             if number not in plan.rows:
@@ -167,7 +169,7 @@ class _Emission:
                 self._places[number] = self._append(operation)
 
     def _return(self, number: int) -> None:
-        """Store a value that the launch returns and later nodes read."""
+        """Store a value that the launch returns and that later nodes also read."""
         node = self._graph.nodes[number]
         if node.output is None or node.operation.has_answers or self._memory(number) is Memory.OUTPUT:
             return
@@ -183,7 +185,8 @@ class _Emission:
         return node
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:
-        """Return the operations that a node reads; what is in HBM is loaded whole, unless a convolution streams it."""
+        """Return the operations that a node reads; values in HBM are loaded as a whole unless a convolution streams
+        them."""
         return tuple(
             tuple(self._place(node, part, operand) for part in parts) for operand, parts in enumerate(node.sources)
         )
@@ -200,7 +203,7 @@ class _Emission:
         return self._loaded[part]
 
     def _with_loads(self, node: Node, operation: Operation) -> Operation:
-        """Return a band's operation with its sources; of what is in HBM it loads the rows that it reads."""
+        """Return the operation of a band with its sources; the rows that it reads from HBM are loaded first."""
         sources: list[Parts] = []
         windows: list[Windows] = []
         for operand, parts in enumerate(node.sources):
@@ -217,7 +220,7 @@ class _Emission:
         return replace(operation, sources=tuple(sources), windows=tuple(windows))
 
     def _reads_hbm(self, node: Node, part: int, operand: int) -> bool:
-        """True if a node reads a value in HBM by itself."""
+        """True if a node reads a value directly from HBM."""
         return operand == 0 and self._graph.is_from_hbm(node) and self._graph.is_in_hbm(part)
 
     def _load(self, part: int, window: Rows | None) -> Load:
@@ -238,7 +241,7 @@ class _Emission:
         )
 
     def _memory(self, number: int) -> Memory | None:
-        """Return where the room of a node's value is; None for a value that needs none."""
+        """Return the memory of the buffer of a node's value; None if the value does not require a buffer."""
         node = self._graph.nodes[number]
         is_returned = node.output is not None and not node.operation.has_answers
         if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):
@@ -252,7 +255,7 @@ class _Emission:
         return part >= 0 and self._memory(part) in (Memory.HBM, Memory.OUTPUT)
 
     def _is_shared(self, number: int) -> bool:
-        """True if a later stage reads a node's value, or bands write it."""
+        """True if a later stage reads a node's value, or if bands write it."""
         region = self._schedule.region_of(number)
         return self._is_read_later(number) or (region is not None and region.end == number + 1)
 
@@ -273,7 +276,8 @@ class _Emission:
         return self._append(buffer, number)
 
     def _write(self, operation: Operation, place: WriteRegion) -> None:
-        """Append an operation that writes to a room: into HBM a convolution does so itself, others are stored."""
+        """Append an operation that writes to a buffer: convolutions can write to HBM directly, other values are stored
+        separately."""
         buffer = self.operations[place.buffer].buffer
         assert buffer is not None
         if buffer.memory is Memory.SBUF or operation.writes_hbm:

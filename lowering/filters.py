@@ -1,4 +1,5 @@
-"""Filters as they are multiplied: of all channels, or combined for minimal filtering before they are rounded."""
+"""Transform filters into the form in which they are multiplied: ungrouped, or combined for minimal filtering before
+rounding."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .lazy import LazyArray
 
 
 def combined(filters: np.ndarray, form: Form) -> np.ndarray:
-    """Return filters [Cout, Cin, kh, kw] as a form multiplies them: [Cout, Cin, rows, columns] of matrices."""
+    """Transform filters [Cout, Cin, kh, kw] into the matrices that a form multiplies: [Cout, Cin, rows, columns]."""
     if not form.is_minimal:
         return filters
     filters = filters.astype(np.float32)
@@ -21,7 +22,8 @@ def combined(filters: np.ndarray, form: Form) -> np.ndarray:
 
 
 def ungroup(filters: np.ndarray, groups: int) -> np.ndarray:
-    """Return filters [Cout, Cin / groups, kh, kw] with zeros for the channels of other groups: [Cout, Cin, kh, kw]."""
+    """Expand grouped filters [Cout, Cin / groups, kh, kw] to [Cout, Cin, kh, kw], with zeros for the channels of other
+    groups."""
     if groups == 1:
         return filters
     count, each = filters.shape[:2]
@@ -32,12 +34,12 @@ def ungroup(filters: np.ndarray, groups: int) -> np.ndarray:
 
 
 def ungrouped(filters: LazyArray, groups: int) -> LazyArray:
-    """Return `ungroup` of filters that are not made yet."""
+    """Return the lazy equivalent of `ungroup`, for filters that have not been created yet."""
     count, each, *kernel = filters.shape
     return filters.changed((count, groups * each, *kernel), lambda array: ungroup(array, groups))
 
 
 def _combined(filters: np.ndarray, axis: int) -> np.ndarray:
-    """Return three taps g of an axis as four: g0, g0 + g2 + g1, g0 + g2 - g1, g2."""
+    """Combine three taps g along an axis into four: g0, g0 + g2 + g1, g0 + g2 - g1, g2."""
     g0, g1, g2 = np.moveaxis(filters, axis, 0)
     return np.stack((g0, g0 + g2 + g1, g0 + g2 - g1, g2), axis)

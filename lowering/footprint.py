@@ -16,18 +16,18 @@ from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from .emit import LoweredProgram
 from .weights import WeightLayout
 
-UNREACHABLE = 1 << 40  # bytes charged for images further apart than instructions can step
-SCRATCH_BYTES = 12 * 1024  # for sums on their way from PSUM and other short-lived tiles
+UNREACHABLE = 1 << 40  # bytes charged if images are further apart than instructions can step
+SCRATCH_BYTES = 12 * 1024  # for sums copied from PSUM and other short-lived tiles
 
 
 class Footprint:
-    """The memory of a program, operation by operation."""
+    """The memory that a program requires, operation by operation."""
 
     def __init__(self, emitted: LoweredProgram, layout: WeightLayout) -> None:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
-        self._beside: list[int] = []  # of each operation, filled with the peak
+        self._beside: list[int] = []  # bytes besides weights, by operation; filled with the peak
         self._resident_weights = {id(stage): self._resident_bytes(stage) for stage in emitted.program.stages}
         self._last = {
             part: number
@@ -41,12 +41,12 @@ class Footprint:
 
     @cached_property
     def peak(self) -> tuple[int, int]:
-        """The largest footprint in bytes, and the operation that has it."""
+        """The largest footprint in bytes, and the operation at which it occurs."""
         return self._fullest[:2]
 
     @cached_property
     def values_at_peak(self) -> dict[int, int]:
-        """Bytes per partition of the live values at the peak, by operation."""
+        """Bytes per partition of the values that are live at the peak, by operation."""
         return self._fullest[2]
 
     @cached_property
@@ -64,7 +64,7 @@ class Footprint:
         return fullest
 
     def beside_weights(self, number: int) -> int:
-        """Return the bytes per partition in use during an operation, except for weights that are not resident."""
+        """Return the bytes per partition in use during an operation, excluding weights that are not resident."""
         _ = self.peak
         return self._beside[number] + self._resident_weights[id(self._stages[number])]
 
@@ -73,7 +73,7 @@ class Footprint:
         return self._emitted.nodes[number]
 
     def value(self, number: int) -> int:
-        """Return the bytes per partition of an operation's own value."""
+        """Return the bytes per partition of an operation's value."""
         operation = self._operations[number]
         if operation.has_answers or operation.into is not None:
             return 0
@@ -83,7 +83,7 @@ class Footprint:
         tiles = len(self._graph.heights((self.node_of(number),)))
         elements = (operation.rows + top + bottom) * operation.columns_held
         images = self._images(number, operation)
-        together = 2 if operation.is_fp8 and tiles > 1 else 1  # tiles whose rows are interleaved
+        together = 2 if operation.is_fp8 and tiles > 1 else 1  # the rows of the tiles are interleaved
         if images > 1 and together * elements > MAX_STRIDE:
             return UNREACHABLE
         return tiles * images * elements * self._itemsize(number)
@@ -92,7 +92,7 @@ class Footprint:
         return 1 if self._operations[number].is_fp8 else self._graph.itemsize
 
     def _images(self, number: int, operation: Operation) -> int:
-        """Return the images along the free axis of an operation's value."""
+        """Return the number of images along the free axis of an operation's value."""
         program = self._emitted.program
         if operation.buffer is not None and operation.buffer.whole_batch:
             return ceil_div(program.pictures, operation.packed)
@@ -118,7 +118,7 @@ class Footprint:
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 
     def _scratch(self, number: int) -> int:
-        """Return the bytes per partition that an operation needs besides its value and its weights."""
+        """Return the bytes per partition that an operation requires in addition to its value and its weights."""
         operation, node = self._operations[number], self._graph.nodes[self.node_of(number)]
         if not operation.sources:
             return SCRATCH_BYTES

@@ -1,7 +1,7 @@
-"""Squeeze and excite, and the ends of networks: a number for each channel, for which an instruction takes long.
+"""Optimize squeeze-and-excite gates and network heads, whose values have one number per channel but slow instructions.
 
-Means of whole images that only convolutions of single pixels read are sums: the filters are divided instead. Gates are
-marked, as they may be computed for all channels at once (kernels/operations/gates.py).
+A mean over a whole image becomes a sum if only 1x1 convolutions of single pixels read it: the filters are divided
+instead. Gates are marked so that all channels can be computed at once (kernels/operations/gates.py).
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from .passes.row_packing import is_squeezed
 
 
 def find_gates(graph: Graph) -> Graph:
-    """Mark convolutions to single pixels that only combinations with values of more pixels read, as one for each
-    channel."""
+    """Mark convolutions with single-pixel outputs as gates, one for each channel, if they are read only by elementwise
+    combinations with larger values."""
     return graph.with_nodes(
         node.changed(is_gate=True) if _is_gate(graph, number) else node for number, node in enumerate(graph.nodes)
     )
 
 
 def sum_means(graph: Graph) -> Graph:
-    """Let means of whole images be sums where that only changes filters. In float16 sums may be out of range."""
+    """Replace means over whole images by sums if this changes only the filters of the readers. Sums may overflow in
+    float16."""
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         if _is_divided_later(graph, number):
@@ -45,7 +46,7 @@ def _is_gate(graph: Graph, number: int) -> bool:
 
 
 def _is_by_channel(reader: Node, number: int, operand: int) -> bool:
-    """True if a node combines its first operand with numbers for each channel, those of node `number`."""
+    """True if a node combines its first operand with per-channel numbers, the value of node `number`."""
     operation = reader.operation
     if not isinstance(operation, Combine) or operand != 1 or operation.sources[1] != (number,):
         return False

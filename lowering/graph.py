@@ -1,4 +1,4 @@
-"""The graph that passes take and return: the operations of a launch before their weights have places."""
+"""The graph that passes transform: the operations of a launch before positions are assigned to their weights."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ from .lazy import LazyArray
 
 
 class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
-    """Reason why a network is not one launch; the message is a clause for the user."""
+    """The reason why a network cannot run as one launch; the message is a clause for the user."""
 
 
 class OutOfSbuf(Unsupported):
-    """A launch needs more on-chip memory than there is; with fewer images, more bands or spilled values it may fit."""
+    """A launch requires more on-chip memory than is available; it may fit with fewer images, more bands or spilled
+    values."""
 
 
 @dataclass(frozen=True, order=True)
 class NodeId:
-    """Stable name of a node: its number before any pass or, of one that a pass made, that of the node it was made from,
-    and the parts that it is of."""
+    """The stable identifier of a node: its number before any pass, followed by the names of the parts that passes split
+    off. A node created by a pass has the number of the node that it was created from."""
 
     number: int
     parts: tuple[str, ...] = ()
 
     def part(self, name: str) -> NodeId:
-        """Return the id of a node that is made from this one."""
+        """Return the id of a node that is created from this one."""
         return NodeId(self.number, (*self.parts, name))
 
     def __str__(self) -> str:
@@ -51,15 +52,16 @@ class NodeId:
 
 @dataclass(frozen=True)
 class Node:
-    """An operation, and what the host knows of it.
+    """An operation, and what the host knows about it.
 
-    `kind`: the kind of layer, as tables show it. `before`: (channels, rows, columns) of its first operand, channels of
-    all parts, read or not. `shown`: shapes of its input and output, as tables show them. `filters`: [Cout, Cin /
-    groups, kh, kw]. `numbers`: the bias of a convolution; scale and shift of an affine. `memory`: where its value is.
-    `in_bands`: its value is put together from bands of rows. `output`: which output of the launch its value is, None
-    for none. `largest`: the largest magnitude of its value, of one that is in 8 bits or, `may_be_fp8`, can be where
-    that is quicker. `may_have_fp8_weights`: in 8 bits, where its first operand is. `direct`: the operation before it
-    was given another form, None where it was not.
+    `kind`: the kind of layer, as shown in tables. `before`: (channels, rows, columns) of the first operand, where
+    channels includes all parts, read or not. `shown`: the shapes of its input and output, as shown in tables.
+    `filters`: [Cout, Cin / groups, kh, kw]. `numbers`: the bias of a convolution; the scale and shift of an affine
+    operation. `memory`: the memory that holds its value. `in_bands`: whether its value is assembled from bands of rows.
+    `output`: the index of the launch output that its value is; None if it is not an output. `largest`: the largest
+    magnitude of its value, if the value is in 8 bits or may be (`may_be_fp8`) if that is faster.
+    `may_have_fp8_weights`: whether its weights may be in 8 bits, if its first operand is. `direct`: the operation
+    before another form was chosen for it; None if its form was not changed.
     """
 
     operation: Operation
@@ -79,7 +81,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The layer that it belongs to."""
+        """The name of the layer that the node belongs to."""
         return self.operation.name
 
     @property
@@ -89,12 +91,12 @@ class Node:
 
     @property
     def convolution(self) -> Convolution:
-        """Its operation, of a node that is a convolution."""
+        """The operation of a node that is a convolution."""
         assert self.operation.convolved is not None
         return self.operation.convolved
 
     def changed(self, **fields: Any) -> Node:
-        """Return the node with other fields of its operation."""
+        """Return the node with some fields of its operation replaced."""
         return replace(self, operation=replace(self.operation, **fields))
 
     @property
@@ -104,19 +106,20 @@ class Node:
         return filtered is not None and filtered.weights.is_fp8
 
     def is_depthwise(self) -> bool:
-        """True if it is a convolution by one filter or more for each channel."""
+        """True if the node is a convolution with one or more separate filters for each input channel."""
         filtered = self.operation.filtered
         return filtered is not None and filtered.filter_groups == filtered.channels == self.before[0] > 1
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations of a launch in their order, and its input.
+    """The operations of a launch in execution order, and its inputs.
 
-    `image`: (C, H, W) of the input as the launch is given it, `arrangement` how the host makes it, `packed` images of
-    it on the partitions. `from_host`: the input comes from the host, which may arrange it. `itemsize`: bytes of a
-    number. `more_inputs`: the images of others beside it. `is_whole`: it is all of a network. `layers`: (layer, the
-    layer whose nodes do its work) of each layer of the network that takes any.
+    `image`: (C, H, W) of the input that the launch receives. `itemsize`: bytes per element. `from_host`: whether the
+    input comes from the host, which may rearrange it. `arrangement`: how the host arranges the input. `packed`: the
+    number of images packed along the partitions of the input. `more_inputs`: the (C, H, W) of the other inputs.
+    `is_whole`: whether the graph is a whole network. `layers`: for each layer of the network that requires computation,
+    (layer, the layer whose nodes compute it).
     """
 
     nodes: tuple[Node, ...]
@@ -131,7 +134,7 @@ class Graph:
 
     @property
     def inputs(self) -> tuple[Shape, ...]:
-        """(C, H, W) of each input, `image` the first."""
+        """(C, H, W) of each input, beginning with `image`."""
         return (self.image, *self.more_inputs)
 
     @property
@@ -141,11 +144,11 @@ class Graph:
         return tuple(number for _, number in sorted(found))
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
-        """Return the graph with other nodes."""
+        """Return the graph with its nodes replaced."""
         return replace(self, nodes=tuple(nodes))
 
     def replacing(self, changed: Mapping[int, Node]) -> Graph:
-        """Return the graph with other nodes in place of some, by number."""
+        """Return the graph with some nodes replaced, by number."""
         if not changed:
             return self
         nodes = list(self.nodes)
@@ -154,16 +157,16 @@ class Graph:
         return self.with_nodes(nodes)
 
     def with_ids(self) -> Graph:
-        """Return the graph with nodes that are named by their numbers, before any pass."""
+        """Return the graph, before any pass, with the numbers of its nodes as their ids."""
         return self.with_nodes(replace(node, id=NodeId(number)) for number, node in enumerate(self.nodes))
 
     @cached_property
     def numbers(self) -> dict[NodeId, int]:
-        """The number of each node by its id."""
+        """The number of each node, by its id."""
         return {node.id: number for number, node in enumerate(self.nodes)}
 
     def readers(self, number: int) -> list[tuple[int, int]]:
-        """Return (node, operand) of each operand that a node, or the input, is among the parts of."""
+        """Return (node, operand) for each operand that includes a node, or the input, among its parts."""
         return self._readers.get(number, [])
 
     @cached_property
@@ -176,34 +179,34 @@ class Graph:
         return found
 
     def last_readers(self) -> dict[int, int]:
-        """Return the last node that reads each node that is read."""
+        """Return the last reader of each node that is read."""
         return {part: n for n, node in enumerate(self.nodes) for parts in node.sources for part in parts}
 
     def shape_of(self, part: int) -> Shape:
-        """Return (channels, rows, columns) of a node's value, or of an input."""
+        """Return (channels, rows, columns) of the value of a node, or of an input."""
         return self.inputs[-1 - part] if part < 0 else self.nodes[part].operation.shape
 
     def packed_of(self, part: int) -> int:
-        """Return the images on the partitions of a node's value, or of the input."""
+        """Return the number of images packed along the partitions of a node's value, or of the input."""
         return self.packed if part < 0 else self.nodes[part].operation.packed
 
     def packed_in(self, node: Node) -> int:
-        """Return the images on the partitions of a node's first operand."""
+        """Return the number of images packed along the partitions of a node's first operand."""
         return self.packed_of(node.sources[0][0])
 
     def is_from_hbm(self, node: Node) -> bool:
-        """True if an operation that can (with filters, or finding classes) reads its first operand from HBM: a value
-        that is all of it."""
+        """True if a node reads its first operand from HBM, as a single whole value. Only operations with filters, and
+        those that find classes, can do so."""
         parts = node.sources[0]
         reads = node.operation.filtered is not None or node.operation.reads_hbm
         return reads and len(parts) == 1 and self.is_in_hbm(parts[0])
 
     def is_in_hbm(self, part: int) -> bool:
-        """True if a node's value, or the input, is in HBM."""
+        """True if the value of a node, or the input, is in HBM."""
         return part < 0 or self.nodes[part].memory is not Memory.SBUF
 
     def heights(self, parts: Parts) -> list[int]:
-        """Return the partitions of each tile of an operand."""
+        """Return the number of partitions of each tile of an operand."""
         return [size for part in parts for size in self._heights(part)]
 
     def _heights(self, part: int) -> list[int]:
@@ -215,11 +218,12 @@ class Graph:
         return self.heights(operation.sources[0])
 
     def _is_cut_anew(self, part: int) -> bool:
-        """True if a node's value has tiles of its own: what is in HBM is read in tiles of all channels."""
+        """True if a node's value is tiled independently of its operand: values in HBM are read in tiles of all
+        channels."""
         return self.nodes[part].operation.cuts_channels or self.is_in_hbm(part)
 
     def pieces(self, parts: Parts) -> list[int]:
-        """Return the channels of each piece of an operand that has tiles of its own, with all packed images."""
+        """Return the channels of each piece of an operand; a piece is tiled independently, with all packed images."""
         found: list[int] = []
         for part in parts:
             if part < 0:
@@ -231,19 +235,20 @@ class Graph:
         return found
 
     def lines(self) -> list[str]:
-        """Return a line for each node, as `--show-lowering` prints them; with its id, where that is not its number."""
+        """Return one line per node, as printed by `--show-lowering`; the node's id is added if it differs from its
+        number."""
         ids = [str(node.id) if node.id.number >= 0 else str(n) for n, node in enumerate(self.nodes)]
         own = ["" if each == str(n) else f" ({each})" for n, each in enumerate(ids)]
         return [f"{n:4d}  {_described(node)}{own[n]}" for n, node in enumerate(self.nodes)]
 
 
 def matches(operation: Operation, kind: type[Operation], **fields: Any) -> bool:
-    """True if an operation is of a kind and has these values of its fields."""
+    """True if an operation is of a kind, with the given values of its fields."""
     return isinstance(operation, kind) and all(getattr(operation, name) == value for name, value in fields.items())
 
 
 def prepend(first: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes that read the value of one more node in place of the input."""
+    """Return the nodes with one more node in front, whose value they read instead of the input."""
     moved = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]
     return [first, *(node.changed(sources=sources) for node, sources in zip(nodes, moved, strict=True))]
 

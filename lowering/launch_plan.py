@@ -1,4 +1,4 @@
-"""The quickest launch of some nodes for a batch."""
+"""Find the fastest launch of some nodes for a batch."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 _LOG = logging.getLogger(__name__)
 
-MORE_PICTURES = (2, 4)  # whose plans are tried for one
-MOST_TRIED_AS_MORE = 1_500  # instructions of a launch of one picture for which they are
+MORE_PICTURES = (2, 4)  # numbers of pictures whose plans are also tried for one picture
+MOST_TRIED_AS_MORE = 1_500  # most instructions of a one-picture launch for which they are tried
 
 
 class LaunchPlanner:
-    """Some nodes that are one launch; the input is an image (C, H, W).
+    """Plans some nodes as one launch; the input is an image (C, H, W).
 
-    Unsupported where they cannot be one launch. `forms`: of convolutions, beside the direct one. `budget_bytes`: of
-    each SBUF partition. `most`: instructions, to which zeros that keep the Tensor Engine warm may bring a launch.
+    Raises Unsupported if the nodes cannot be one launch. `forms`: the forms of convolutions in addition to the direct
+    one. `budget_bytes`: bytes of each SBUF partition. `most`: the most instructions of a launch to which warm-up zeros
+    may be added.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class LaunchPlanner:
         self._operands: dict[Hashable, dict[str, np.ndarray]] = {}
 
     def arrange(self, value: Any, plan: LaunchPlan, dtype: np.dtype[Any]) -> Any:
-        """Return inputs [pictures, ...] as the kernel takes them."""
+        """Return inputs [pictures, ...] in the kernel's layout."""
         return plan.arrange(value, self._came, dtype)
 
     def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-        """Return the operands of `run_network` beside its inputs, by name, laid out once for all sizes of batches that
-        arrange them alike.
+        """Return the operands of `run_network` other than its inputs, by name. They are laid out only once for all
+        batch sizes with the same arrangement.
 
-        Nobody may write to them, so that a backend may keep them on the device.
+        The arrays are read-only, so that a backend may keep them on the device.
         """
         key = plan.layout.arrangement, dtype
         if key not in self._operands:
@@ -93,9 +94,10 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch of a number of pictures as decided before, else the quickest of the candidates.
+        """Return the launch for a number of pictures, from the cache if it was planned before, otherwise the fastest
+        candidate.
 
-        Two cores have half of the pictures each.
+        Each of two cores processes half of the pictures.
         """
         cores = self._cost_model.cores
         record = self._cache.get(self._key_of(pictures))
@@ -123,8 +125,8 @@ class LaunchPlanner:
         return plan
 
     def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return the plan of one picture, or that of a few pictures for one if it is quicker; of small networks, where
-        what is tried first makes a difference."""
+        """Return the plan of one picture, or the plan of a few pictures applied to one picture if that is faster; this
+        is tried only for small networks, where the order of the search makes a difference."""
         if plan.instructions > MOST_TRIED_AS_MORE or not self._pipeline.graph.is_whole:
             return plan
         for pictures in MORE_PICTURES:
@@ -146,7 +148,8 @@ class LaunchPlanner:
         return plan.on_one_core() if pictures < cores else plan
 
     def _quickest_way(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch for a number of pictures, of which each core has a share if there are enough."""
+        """Return the fastest launch for a number of pictures, which are divided among the cores if there are enough of
+        them."""
         cost_model, pipeline = self._cost_model, self._pipeline
         if pictures >= cost_model.cores:
             return self._quickest(ceil_div(pictures, cost_model.cores))
@@ -156,6 +159,6 @@ class LaunchPlanner:
         return one.plan(pictures).on_one_core()
 
     def _quickest(self, pictures: int) -> LaunchPlan:
-        """Return the quickest launch for a number of pictures."""
+        """Return the fastest launch for a number of pictures."""
         candidates = Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
         return Search(self._pipeline, self._cost_model, pictures, self._most).find(candidates)

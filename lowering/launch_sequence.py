@@ -1,4 +1,4 @@
-"""A network as few launches: cut only where SBUF or the budget of instructions asks for it."""
+"""Lower a network to as few launches as possible: it is cut only if SBUF or the instruction budget requires it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .tables import spare_tables
 
 _LOG = logging.getLogger(__name__)
 
-LISTED = 4  # names of layers in a line
+LISTED = 4  # layer names listed in a message
 
 
 def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | None = None) -> Graph:
-    """Return the graph of a network, one operation or a few a layer; Unsupported where a layer has no rule.
+    """Return the graph of a network, with one or a few operations per layer; raise Unsupported if a layer has no rule.
 
-    A sum is in the convolution that feeds it, concatenations, slices and shuffles are in what reads them. `eight_bits`:
-    what is in 8 bits, None for nothing.
+    Additions are fused into the convolutions that feed them; concatenations, slices and shuffles are folded into the
+    operations that read them. `eight_bits`: the tensors that are stored in 8 bits; None for none.
     """
     image = image_of(model).shape
     builder = GraphBuilder.start(model, dtype, image)
@@ -54,19 +54,20 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
 
 
 class LaunchSequence:
-    """A network as segments, each a launch of at most `most` instructions; Unsupported where it cannot be."""
+    """A network as segments, each of which is a launch of at most `most` instructions if possible; raises Unsupported
+    if the network cannot be lowered."""
 
     def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int) -> None:
         self._config, self._network = config, model.network
         self.image = image_of(model)
-        self._counts: dict[int, int] = {}  # instructions, by images
+        self._counts: dict[int, int] = {}  # numbers of instructions, by number of images
         self.graph = lower_layers(model, dtype, config.eight_bits)
         self.most = most
         self.segments = self._cut()
         self.note = self._note()
 
     def images(self, batch: int) -> int:
-        """Return how many of a batch's images go into a launch, so that its instructions stay within the budget."""
+        """Return how many images of a batch fit into one launch within the instruction budget."""
         launches, fitting = 1, batch
         while fitting > 1 and (count := self._count(fitting)) > self.most:
             launches = max(launches + 1, launches * count // self.most)
@@ -76,8 +77,8 @@ class LaunchSequence:
         return fitting
 
     def _count(self, images: int) -> int:
-        """Return the most instructions of any segment; twice `most` if planning that many images fails,
-        although there is one of a single image."""
+        """Return the largest number of instructions of any segment; twice `most` if planning that many images fails
+        although a plan for a single image exists."""
         if images not in self._counts:
             try:
                 self._counts[images] = self._most_instructions(images)
@@ -89,11 +90,11 @@ class LaunchSequence:
         return self._counts[images]
 
     def _most_instructions(self, images: int) -> int:
-        """Return the most instructions of any segment."""
+        """Return the largest number of instructions of any segment."""
         return max(segment.plan(images).instructions for segment in self.segments)
 
     def note_of(self, batch: int) -> str | None:
-        """Return what is to be said of the launches that a batch takes; None where it is one."""
+        """Return a note about the launches that a batch requires; None if it is a single launch."""
         notes = [] if self.note is None else [self.note]
         fitting = self.images(batch)
         if fitting < batch:
@@ -104,7 +105,7 @@ class LaunchSequence:
         return "; ".join(notes) or None
 
     def eight_bits_note(self, source: str) -> str:
-        """Return in words which layers are in 8 bits; `source`: of the scales of values."""
+        """Return a description of the layers that are in 8 bits; `source`: where the scales of values come from."""
         nodes = self.graph.nodes
         with_weights = layers_with_weights(self._network)
         narrow = {node.name for node in nodes if node.has_fp8_weights}
@@ -124,13 +125,14 @@ class LaunchSequence:
         return f"{told}, in scales by {source}" if values or more_values else told
 
     def show(self, batch: int) -> list[ShownLaunch]:
-        """Return the launches that a batch takes, each kind of them once, with their graphs after each pass."""
+        """Return the launches that a batch requires, one of each kind, with their graphs after each pass."""
         step = self.images(batch)
         sizes = dict.fromkeys(min(step, batch - first) for first in range(0, batch, step))
         return [segment.show(size) for size in sizes for segment in self.segments]
 
     def _cut(self) -> tuple[LaunchPlanner, ...]:
-        """Return as few segments as instructions and SBUF allow: each has all nodes up to the last border it can."""
+        """Return as few segments as the instruction budget and SBUF allow: each contains all nodes up to the last
+        feasible border."""
         nodes = self.graph.nodes
         segments: list[LaunchPlanner] = []
         borders = [n + 1 for n in range(len(nodes)) if _is_border(nodes, n)]
@@ -181,7 +183,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _is_border(nodes: Sequence[Node], number: int) -> bool:
-    """True if later nodes read nothing of a node and those before it but the node itself."""
+    """True if later nodes read only this node's value, and nothing else of this node and the nodes before it."""
     later = [parts for node in nodes[number + 1 :] for parts in node.sources]
     alone = all(parts == (number,) or min(parts) > number for parts in later)
     alone = alone and (number == len(nodes) - 1 or all(node.output is None for node in nodes[: number + 1]))
@@ -189,8 +191,8 @@ def _is_border(nodes: Sequence[Node], number: int) -> bool:
 
 
 def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
-    """Return nodes with their sources counted from the first; the last of them, unless it ends the network, is an
-    output in HBM."""
+    """Return nodes [first, last) with their sources renumbered from the first; the last node becomes an output in HBM
+    unless it ends the network."""
     part = [
         node.changed(sources=tuple(tuple(max(-1, n - first) for n in parts) for parts in node.sources))
         for node in nodes[first:last]

@@ -1,4 +1,4 @@
-"""The graph of one layer by itself: what `--launches layer` runs where no single kernel computes a layer."""
+"""The graph of a single layer: what `--launches layer` runs if no single kernel computes the layer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .graph import Graph, Node, Unsupported
 
 
 def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[str, Shape]) -> Graph:
-    """Return the graph of a layer whose inputs, each once, are those of a launch. `shapes`: of all values.
+    """Return the graph of a layer; each distinct input of the layer is an input of the launch. `shapes`: the shapes of
+    all values.
 
-    Unsupported where the layer has no rule, or there is something that it alone cannot be.
+    Raises Unsupported if the layer has no lowering rule, or cannot be lowered on its own.
     """
     names = list(dict.fromkeys(layer.inputs))
     if len(names) > MAX_INPUTS:
@@ -43,12 +44,12 @@ def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[s
 
 
 def as_image(shape: Shape) -> Shape:
-    """Return a shape as an image: features are (F, 1, 1), sequences (C, 1, L)."""
+    """Return a shape as an image: features become (F, 1, 1), sequences (C, 1, L)."""
     if len(shape) == 3:
         return shape
     return (shape[0], 1, shape[1]) if len(shape) == 2 else (*shape, 1, 1)
 
 
 def computes_nothing(graph: Graph) -> bool:
-    """True if the value of a layer's graph is its only input as it is in HBM, whatever its shape."""
+    """True if the value of a layer's graph equals its only input as stored in HBM, regardless of the shape."""
     return len(graph.inputs) == 1 and all(node.operation.keeps_numbers(math.prod(node.before)) for node in graph.nodes)

@@ -1,4 +1,4 @@
-"""Arrays that are made when somebody asks for them: planning a launch needs their shapes alone."""
+"""Arrays that are created on demand: planning a launch requires only their shapes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ..models.checks import Shape
 
 @dataclass(frozen=True, eq=False)
 class LazyArray:
-    """An array of a shape, and the function that makes it."""
+    """The shape of an array, and a function that creates it."""
 
     shape: Shape
     make: Callable[[], np.ndarray]
 
     @staticmethod
     def of(array: np.ndarray) -> LazyArray:
-        """Return an array that is there already."""
+        """Return a lazy array that wraps an existing array."""
         return LazyArray(array.shape, lambda: array)
 
     @property
     def size(self) -> int:
-        """Numbers of the array."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     def changed(self, shape: Shape, function: Callable[[np.ndarray], np.ndarray]) -> LazyArray:
-        """Return what a function makes of the array, of another shape."""
+        """Return a lazy array of the given shape that applies a function to this one."""
         return LazyArray(shape, lambda: function(self.make()))
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The operation of a program that each instruction of its launch belongs to."""
+"""Map each instruction of a launch to the operation of the program that issued it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Owner(NamedTuple):
 
 
 def owners_of(instructions: Sequence[Instruction]) -> list[Owner | None]:
-    """Return the owner of each instruction; all None for a launch of no program.
+    """Return the owner of each instruction; None for all of them if the launch does not run a program.
 
-    In the order of the program, instructions up to the last that writes, or stores, a tensor of an operation are that
-    operation's. A load of weights that comes early is the operation's that multiplies them.
+    In program order, all instructions up to the last one that writes or stores a tensor of an operation belong to that
+    operation. A prefetched load of weights belongs to the operation that multiplies them.
     """
     found: list[Owner | None] = [None] * len(instructions)
     names = [name_of(instruction) for instruction in instructions]
@@ -38,7 +38,8 @@ def _owner_of(name: TensorName) -> Owner:
 
 
 def name_of(instruction: Instruction) -> TensorName | None:
-    """Return the name of the tensor that an instruction writes, or stores; None where it has no operation."""
+    """Return the name of the tensor that an instruction writes or stores; None if it does not belong to an
+    operation."""
     is_store = instruction.dma is not None and not instruction.dma.load
     for access in instruction.reads if is_store else instruction.writes:
         name = access.allocation.identity[0]

@@ -1,4 +1,4 @@
-"""The passes in the order of their needs: from the graph of some layers to a launch, by decisions."""
+"""The passes in dependency order, and the lowering of some layers to a launch, given decisions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from .weights import WeightLayout, lay_out_weights
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds`, those in which it waits for DMAs (`waiting`), and `instructions` are predicted for all of it, 0
-    where nobody has asked. `cores`: that run it, each with `program.pictures` of the batch.
+    `nanoseconds`, the nanoseconds spent waiting for DMAs (`waiting`), and `instructions` are predictions for the whole
+    launch; 0 if they have not been determined. `cores`: the number of cores that run it, each with `program.pictures`
+    of the batch.
     """
 
     emitted: LoweredProgram
@@ -42,7 +43,7 @@ class LaunchPlan:
     waiting: float = 0.0
 
     def on_one_core(self) -> LaunchPlan:
-        """Return the launch for two cores of which one has nothing to do."""
+        """Return the launch for two cores, one of which is idle."""
         return replace(self, emitted=replace(self.emitted, program=replace(self.program, alone=True)))
 
     @property
@@ -57,28 +58,28 @@ class LaunchPlan:
 
     @property
     def images(self) -> int:
-        """Images of the input: the pictures of all parts, each filled up to a multiple of those that are packed."""
+        """The number of input images: the pictures of each core, rounded up to a multiple of the packed images."""
         return self._shares * self._images
 
     @property
     def _shares(self) -> int:
-        """Parts of the batch: one for each core that has work."""
+        """The number of parts of the batch: one for each core that has work."""
         return 1 if self.program.alone else self.cores
 
     @property
     def _images(self) -> int:
-        """Images of the input that a core reads."""
+        """The number of input images that each core reads."""
         return round_up(self.program.pictures, self.program.packed)
 
     @property
     def passes(self) -> tuple[int, ...]:
-        """Passes of each stage."""
+        """The number of passes of each stage."""
         free = self._images // self.program.packed
         return tuple(ceil_div(free, stage.at_once) for stage in self.program.stages)
 
     def outputs(self, returned: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return (values, classes) of each output of the launch, in their order, of what its kernel returned; classes
-        are None where it has none."""
+        """Return (values, classes) of each output of the launch, in order, given the results of its kernel; the classes
+        are None if the output has none."""
         left = iter(returned)
         found: dict[int, tuple[Any, Any]] = {}
         for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
@@ -91,7 +92,7 @@ class LaunchPlan:
         return [found[position] for position in sorted(found)]
 
     def arrange(self, value: Any, came: Shape, dtype: np.dtype[Any]) -> Any:
-        """Return inputs [pictures, ...] as the kernel takes them; what is on the device already stays there."""
+        """Return inputs [pictures, ...] in the kernel's layout; data that is already on the device stays there."""
         if not self.graph.from_host:
             return self.arrange_input(0, value, dtype)
         pictures = np.asarray(value).reshape(-1, *came)
@@ -99,20 +100,20 @@ class LaunchPlan:
         return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self._shares)], dtype)
 
     def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
-        """Return an input [pictures, ...] that the host does not arrange, filled up to its images; more stay. It has as
-        many pictures for each core, as a launch leaves them."""
+        """Return an input [pictures, ...] that the host does not rearrange, padded to the number of images; additional
+        images are kept. It contains the same number of pictures for each core, as returned by a launch."""
         image = self.graph.inputs[number]
         if len(value) >= self.images:
             return value.reshape((len(value), *image))
         return self._arranged(AS_GIVEN, list(np.asarray(value).reshape(self._shares, -1, *image)), dtype)
 
     def _arranged(self, arrangement: Arrangement, shares: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return the pictures of each core, one core's after the other's."""
+        """Return the arranged pictures of all cores, concatenated."""
         parts = [arrangement.arrange(pictures, self._images, dtype) for pictures in shares]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pictures_of(self, output: Any) -> np.ndarray:
-        """Return an output of the launch, or its classes, without what fills it up: [pictures, ...]."""
+        """Return an output of the launch, or its classes, without padding: [pictures, ...]."""
         whole = np.asarray(output)
         shares = whole.reshape(self._shares, -1, *whole.shape[1:])[:, : self.program.pictures]
         return shares.reshape(-1, *whole.shape[1:])
@@ -120,9 +121,9 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Some nodes on their way to a launch: what is the same for every candidate.
+    """The lowering of some nodes to a launch: everything that is the same for all candidates.
 
-    `forms`: of convolutions, beside the direct one. `budget_bytes`: bytes of a partition of SBUF.
+    `forms`: the forms of convolutions in addition to the direct one. `budget_bytes`: bytes of an SBUF partition.
     """
 
     graph: Graph
@@ -137,10 +138,10 @@ class Pipeline:
         object.__setattr__(self, "passes", all_passes(self.forms))
 
     def run(self, decisions: Decisions, ask: Ask | None = None, last: str = "") -> list[tuple[str, Graph]]:
-        """Return the graph after each pass, by its name, up to pass `last`; raise Unsupported if one does not apply.
+        """Return (name, graph) after each pass, up to pass `last`; raise Unsupported if one does not apply.
 
-        `ask`: who answers the questions of passes, by default the decisions. Graphs that do not depend on it are made
-        once for all decisions that have the same choices until then.
+        `ask`: the function that answers the questions of passes; by default, the decisions do. Graphs that do not
+        depend on it are cached for all decisions with the same choices up to that pass.
         """
         done: list[tuple[str, Graph]] = []
         graph, key, is_kept = self.graph, tuple[Choice, ...](), True
@@ -161,7 +162,7 @@ class Pipeline:
         return done
 
     def _check(self, graph: Graph, after: Pass) -> None:
-        """Check what holds after a pass and those before it; Unsupported where tiles do not agree."""
+        """Check the invariants that hold after a pass and those before it; raise Unsupported if tiles do not match."""
         names = [each.name for each in self.passes]
         ran = names[: names.index(after.name) + 1]
         check_order(graph)
@@ -171,7 +172,8 @@ class Pipeline:
             check_margins(graph)
 
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
-        """Return the graph with all passes run, laid out; the one of before where the passes have the same choices."""
+        """Return the graph after all passes, laid out; the previous result is reused if the choices of the passes are
+        the same."""
         if ask is not None:
             return lay_out_weights(self.run(decisions, ask)[-1][1])
         kinds = {kind for each in self.passes for kind in each.kinds}
@@ -182,7 +184,7 @@ class Pipeline:
         return self._layouts[key]
 
     def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
-        """Return the launch of some decisions, without its price; `layout` is that of `lower` if it is known."""
+        """Return the launch for some decisions, without its cost; `layout`: the result of `lower`, if available."""
         layout = layout or self.lower(decisions)
         emitted = emit(layout.graph, pictures, Schedule.of(decisions, layout.graph))
         eighths = decisions.value(Kind.PREFETCH)

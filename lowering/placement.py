@@ -1,9 +1,10 @@
-"""Placement of values when SBUF cannot hold them all: regions of nodes run in bands of rows, large values are in HBM.
+"""Placement of values that do not fit in SBUF: regions of nodes run in bands of rows, and large values are kept in HBM.
 
-A border is a node whose value is all that later nodes read of it and those before it. A region is between borders or,
-where not all nodes between them can run in bands, the most of them of which others read the last alone. Its inner
-values exist band by band; those at its ends are whole, in SBUF if they are small, else in HBM. A region whose bands
-would compute too much of their halos again is cut in two, with a value in HBM between them.
+A border is a node whose value is the only one that later nodes read of it and the nodes before it. A region lies
+between borders or, if not all nodes between them can run in bands, is the longest run of nodes of which other nodes
+read only the last. The inner values of a region exist only band by band; the values at its ends are whole, in SBUF if
+they are small, otherwise in HBM. A region whose bands would recompute too much of their halos is split in two, with a
+value in HBM between the halves.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from .schedule import Region, Schedule, region_choice, regions_of
 
 PLACED = (Kind.BANDS, Kind.SPILL)
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-MOST_AGAIN = 1.5  # of the work of a region, halos included, for which its values stay in SBUF
-SHARE = 3  # of the room that a whole value at the end of a region may take, as one over this
+MOST_AGAIN = 1.5  # most work of a region, halos included and relative to the work without bands, before it is cut
+SHARE = 3  # of the budget, as 1 / SHARE, that a whole value at the end of a region may occupy
 
 
 def make_smaller(
     plan: LaunchPlan, footprint: Footprint, refused: list[Choice], budget_bytes: int
 ) -> tuple[Decisions, list[Choice]]:
-    """Return decisions, and choices that are refused, with which a launch of one image at a time takes less of SBUF.
+    """Return decisions and refused choices that reduce the SBUF usage of a launch of one image per pass.
 
     Raises OutOfSbuf if nothing is left to try.
     """
@@ -62,7 +63,7 @@ def make_smaller(
 
 
 def _reader(plan: LaunchPlan, number: int) -> int:
-    """Return the node of an operation; of a load the node that reads it."""
+    """Return the node of an operation; for a load, the node that reads it."""
     operations, nodes = plan.program.operations, plan.emitted.nodes
     if operations[number].is_load:
         later = enumerate(operations[number + 1 :], number + 1)
@@ -71,7 +72,7 @@ def _reader(plan: LaunchPlan, number: int) -> int:
 
 
 def borders(graph: Graph) -> list[int]:
-    """Return the nodes whose value is all that later nodes read of them and those before them."""
+    """Return the nodes whose value is the only one that later nodes read of them and the nodes before them."""
     last = graph.last_readers()
     found, furthest = [], -1
     for number in range(len(graph.nodes)):
@@ -82,7 +83,7 @@ def borders(graph: Graph) -> list[int]:
 
 
 def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: int) -> Decisions | None:
-    """Return decisions with a region around a node; None where its operations cannot run in bands."""
+    """Return decisions with a region around a node; None if its operations cannot run in bands."""
     large = budget_bytes // SHARE
     found = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
     if found is None:
@@ -96,13 +97,14 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: i
 
 
 def _placed(graph: Graph, decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
-    """Return decisions with other regions, and more values in HBM."""
+    """Return decisions with other regions, and with additional values in HBM."""
     spilled = (Choice(Kind.SPILL, graph.nodes[n].id) for n in in_hbm)
     return decisions.without(Kind.BANDS).having(*(region_choice(graph, each) for each in regions), *spilled)
 
 
 def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int) -> tuple[int, int] | None:
-    """Return the nodes [first, end) between the borders around a node, and beyond borders whose values are large."""
+    """Return the nodes [first, end) between the borders around a node, extended beyond borders whose values are
+    large."""
     ends = borders(graph)
     end = next((border for border in ends if border >= number), None)
     if end is None:
@@ -126,8 +128,8 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 
 
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
-    """Return the most nodes [first, end) around a node that can run in bands and of which others read the last alone;
-    None where there are none."""
+    """Return the longest run of nodes [first, end) around a node that can run in bands and of which other nodes read
+    only the last; None if there is none."""
     taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:
@@ -148,7 +150,7 @@ def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, i
 
 
 def _is_closed(last: dict[int, int], first: int, end: int) -> bool:
-    """True if of nodes [first, end) others read the last alone; `last`: the last reader of each node."""
+    """True if other nodes read only the last of nodes [first, end); `last`: the last reader of each node."""
     return all(last.get(n, n) < end for n in range(first, end - 1))
 
 
@@ -157,8 +159,8 @@ def _in_regions(graph: Graph, decisions: Decisions) -> set[int]:
 
 
 def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisions | None:
-    """Return decisions with the largest whole value of the peak in HBM, where bands beside such values have little
-    room; None where they have enough."""
+    """Return decisions that move the largest whole value at the peak to HBM, if such values leave little memory for
+    bands; None if they leave enough."""
     graph, decisions = plan.graph, plan.decisions
     schedule = Schedule.of(decisions, graph)
     whole: dict[int, int] = {}
@@ -175,8 +177,8 @@ def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisio
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with more bands for a region, or with two regions in its place where more bands would compute
-    too much twice; None where there are as many as rows allow."""
+    """Return decisions with more bands for a region, or with two regions instead if more bands would recompute too
+    much; None if the rows do not allow more bands."""
     rows = graph.nodes[region.end - 1].operation.rows
     more = [replace(region, bands=n) for n in BANDS if n > region.bands and rows > BAND_UNIT * (n - 1)]
     if not more or computed_again(graph, more[0]) > MOST_AGAIN:
@@ -189,8 +191,8 @@ def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions
 
 
 def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with two regions in place of one, the smallest value that can be between them being in HBM; None
-    where there is none."""
+    """Return decisions with a region split in two at the smallest possible value, which is then kept in HBM; None if
+    the region cannot be split."""
     last = graph.last_readers()
     cuts = [n for n in range(region.first, region.end - 1) if _is_closed(last, region.first, n + 1)]
     if not cuts:
@@ -202,7 +204,7 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
 
 
 def computed_again(graph: Graph, region: Region) -> float:
-    """Return how much more a band in the middle of a region computes, with the halos, than its share of the rows."""
+    """Return how much more a band in the middle of a region computes, halos included, than its share of the rows."""
     rows = graph.nodes[region.end - 1].operation.rows
     bands = list(band_rows(rows, region.bands))
     plan = BandPlan(graph, region.first, region.end, bands[len(bands) // 2])
@@ -216,12 +218,12 @@ def computed_again(graph: Graph, region: Region) -> float:
 
 
 def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
-    """True if nodes [first, end) can run band by band: the launch returns none of their values but the last."""
+    """True if nodes [first, end) can run band by band: the launch returns none of their values except the last."""
     nodes = graph.nodes[first:end]
     return all(can_band(node) for node in nodes) and all(node.output is None for node in nodes[:-1])
 
 
 def whole_bytes(graph: Graph, number: int) -> int:
-    """Return the bytes of a partition that a node's whole value takes, of an image."""
+    """Return the bytes per partition of a node's whole value, for one image."""
     operation = graph.nodes[number].operation
     return len(graph.heights((number,))) * operation.rows * operation.columns * graph.itemsize

@@ -1,8 +1,8 @@
-"""Plans on disk: what was decided about a launch, by all that the decision depends on.
+"""Plans on disk: the decisions about a launch, keyed by everything that they depend on.
 
-A file a plan, in `plans` of the folder that TRNINFER_CACHE names, else of the user's cache folder for trninfer. It
-appears whole or not at all, with a digest: a file that is damaged, or of another launch, is decided anew, as is what
-cannot be read. What cannot be written is not kept.
+Each plan is a file in the folder `plans` of the TRNINFER_CACHE folder if that is set, else in the user's cache folder
+for trninfer. Files are written atomically, with a digest. If a file is damaged, unreadable or belongs to another
+launch, the launch is planned again. Plans that cannot be written are not stored.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .cache_folder import user_cache
 from .decisions import Decisions
 from .graph import Graph
 
-_FOLDERS = ("kernels", "lowering", "simulator")  # whose sources a plan depends on
-_LARGEST = 16 << 20  # bytes of a plan
+_FOLDERS = ("kernels", "lowering", "simulator")  # the folders with the source files that plans depend on
+_LARGEST = 16 << 20  # most bytes of a plan
 
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """Decisions about a launch, and its predicted nanoseconds and instructions."""
+    """The decisions about a launch, and its predicted nanoseconds and instructions."""
 
     decisions: Decisions
     nanoseconds: float
     instructions: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON takes it."""
+        """Return the record in a form that can be serialized as JSON."""
         return {
             "decisions": self.decisions.to_json(),
             "nanoseconds": self.nanoseconds,
@@ -47,27 +47,27 @@ class TuningRecord:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TuningRecord:
-        """Return the record that `to_json` gave; TypeError, ValueError or KeyError for anything else."""
+        """Return the record that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
         decisions = Decisions.from_json(data["decisions"])
         return TuningRecord(decisions, float(data["nanoseconds"]), int(data["instructions"]))
 
 
 class PlanCache:
-    """Plans by key, in memory and on disk. `folder`: None for none on disk."""
+    """Plans by key, in memory and on disk. `folder`: the folder on disk; None to keep plans only in memory."""
 
     def __init__(self, folder: Path | None) -> None:
         self.records: dict[str, TuningRecord] = {}
         self._folder = folder
 
     def get(self, key: str) -> TuningRecord | None:
-        """Return the plan of a key; None where there is none that can be read."""
+        """Return the plan for a key; None if there is none that can be read."""
         if key not in self.records and self._folder is not None:
-            with contextlib.suppress(Exception):  # anything may be in a file
+            with contextlib.suppress(Exception):  # the file may contain anything
                 self.records[key] = _read(self._folder / f"{key}.json", key)
         return self.records.get(key)
 
     def put(self, key: str, record: TuningRecord) -> None:
-        """Keep a plan."""
+        """Store a plan."""
         self.records[key] = record
         if self._folder is None:
             return
@@ -79,7 +79,8 @@ class PlanCache:
 
 
 def _read(path: Path, key: str) -> TuningRecord:
-    """Return the plan in a file; OSError, ValueError, TypeError, KeyError or RecursionError where it is not whole."""
+    """Return the plan in a file; raise OSError, ValueError, TypeError, KeyError or RecursionError if the file is
+    invalid."""
     with open_regular(path) as file:
         data = json.loads(file.read(_LARGEST))
     if data["sha256"] != _digest(key, data["plan"]):
@@ -92,12 +93,12 @@ def _digest(key: str, plan: dict[str, Any]) -> str:
 
 
 def plan_folder() -> Path | None:
-    """Return the folder of the plans on disk; None where the user has none."""
+    """Return the folder of the plans on disk; None if the user has none."""
     return user_cache("plans", "plans")
 
 
 def key_of(graph: Graph, target: str, *settings: Any) -> str:
-    """Return the key of a graph's launch on a target, `settings` being whatever else decides about it."""
+    """Return the key of a graph's launch on a target; `settings`: any other values that the plan depends on."""
     nodes = [
         (node.operation, node.before, node.memory, node.may_be_fp8, node.may_have_fp8_weights) for node in graph.nodes
     ]
@@ -117,7 +118,7 @@ def key_of(graph: Graph, target: str, *settings: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
-    """Return a digest of the sources that plans depend on: times of files may be equal, or lie in the future."""
+    """Return a digest of the source files that plans depend on; timestamps may coincide or lie in the future."""
     package = Path(__file__).resolve().parent.parent
     found = (
         Path(folder, name)
@@ -130,9 +131,9 @@ def _sources() -> str:
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """Return a digest of what files hold."""
+    """Return a digest of the contents of files."""
     digest = hashlib.sha256()
     for path in paths:
-        with open(path, "rb", buffering=0) as file:  # a buffer takes longer than reading
+        with open(path, "rb", buffering=0) as file:  # buffering takes longer than reading
             digest.update(hashlib.sha256(file.read()).digest())
     return digest.hexdigest()

@@ -1,8 +1,8 @@
-"""Prefetches of weights: loads issued before earlier operations than the one that multiplies them.
+"""Prefetches of weights: loads issued before operations that precede the one that multiplies them.
 
 SBUF is allocated in program order. A load that directly precedes its operation waits until the values of all earlier
-operations fit, although these may be written much later. So each load is moved up in the program as far as SBUF can
-hold its weights beside the memory of every operation in between.
+operations fit, although these may be written much later. Therefore each load is moved forward in the program as far as
+SBUF can hold its weights in addition to the memory of every operation in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .weights import WeightLayout, itemsize_of_weights
 
 def with_prefetches(emitted: LoweredProgram, layout: WeightLayout, budget_bytes: int) -> LoweredProgram:
     """Return a program whose weight loads are issued as early as values and weights fit into `budget_bytes` of a
-    partition. Resident weights, and those of the first operation of a stage that has any, are loaded as before."""
+    partition. Resident weights, and the weights of the first operation of a stage that loads any, are loaded as
+    before."""
     footprint = Footprint(emitted, layout)
     stages, first = [], 0
     for stage in emitted.program.stages:
@@ -33,7 +34,7 @@ def _early(
 ) -> tuple[tuple[Prefetch, ...], ...]:
     """Return the loads to issue before each operation of a stage; `first` is the number of the stage's first operation.
 
-    `held`: bytes that each operation needs besides its weights; updated with the prefetched ones.
+    `held`: the bytes that each operation requires in addition to its weights; updated with the prefetched weights.
     """
     loading = [n for n, operation in enumerate(stage.operations) if _is_loading(operation)]
     early: list[list[Prefetch]] = [[] for _ in nodes]

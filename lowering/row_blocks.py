@@ -1,4 +1,4 @@
-"""Depthwise convolutions in groups of rows, as the kernel multiplies them (kernels/convolution/row_blocks.py)."""
+"""Depthwise convolutions in groups of rows, as multiplied by the kernel (kernels/convolution/row_blocks.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .graph import Graph, Node
 
 
 def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
-    """Return a node as the convolution that is multiplied, and the partitions of each tile that it reads."""
+    """Return the node as the convolution that is actually multiplied, and the partitions of each tile that it reads."""
     filtered = node.operation.filtered
     heights = graph.heights(node.sources[0])
     if filtered is None or filtered.filter_form.rows == 1:
@@ -41,7 +41,7 @@ def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
 
 
 def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice], geometry: RowBlocks) -> np.ndarray:
-    """Return filters [channels, 1, kh, kw] as those of groups of rows: [outputs, inputs of a block, steps, kw]."""
+    """Return filters [channels, 1, kh, kw] as filters of groups of rows: [outputs, inputs of a block, steps, kw]."""
     each = geometry.channels
     whole = np.zeros((len(channels), geometry.rows, each, geometry.rows, each, *shape[2:]), filters.dtype)
     for number, own in enumerate(channels):
@@ -52,7 +52,7 @@ def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice]
 
 
 def _on_partitions(numbers: np.ndarray, channels: list[slice], geometry: RowBlocks) -> np.ndarray:
-    """Return a number for each channel as one for each partition of each block."""
+    """Return per-channel numbers as one number for each partition of each block."""
     whole = np.zeros((len(channels), geometry.rows, geometry.channels), numbers.dtype)
     for number, own in enumerate(channels):
         whole[number, :, : own.stop - own.start] = numbers[own]

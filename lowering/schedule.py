@@ -1,4 +1,4 @@
-"""In which order, and for how much of the batch and of the rows at a time, the nodes of a graph run."""
+"""The order in which the nodes of a graph run, and the images and rows that each of them processes per pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .graph import Graph, NodeId
 
 @dataclass(frozen=True)
 class StageOf:
-    """Nodes up to `end`, which run in passes of `at_once` images along the free axis of the input."""
+    """The nodes up to `end`, which run in passes of `at_once` images along the free axis of the input."""
 
     end: int
     at_once: int
@@ -19,7 +19,7 @@ class StageOf:
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes [first, end) that run band by band, in `bands` bands of the rows of the last of them."""
+    """Nodes [first, end) that run band by band, in `bands` bands of the last node's rows."""
 
     first: int
     end: int
@@ -28,9 +28,9 @@ class Region:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Stages of a graph in their order, by the numbers of its nodes, and the regions of it that run in bands.
+    """The stages of a graph in order, by node number, and the regions that run in bands.
 
-    `staying`: the weights of these stages stay in SBUF for all their passes.
+    `resident_weights`: the stages whose weights stay in SBUF during all their passes.
     """
 
     stages: tuple[StageOf, ...]
@@ -39,7 +39,8 @@ class Schedule:
 
     @staticmethod
     def of(decisions: Decisions, graph: Graph) -> Schedule:
-        """Return the schedule of a graph by some decisions: without others, one stage of an image at a time."""
+        """Return the schedule of a graph for some decisions; without any, one stage that processes one image per
+        pass."""
 
         def end_of(node: NodeId | None) -> int:
             return len(graph.nodes) if node is None else graph.numbers[node] + 1
@@ -51,16 +52,16 @@ class Schedule:
         return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions, tuple(resident_weights))
 
     def stage_of(self, number: int) -> int:
-        """Return the stage that a node runs in."""
+        """Return the number of the stage that runs a node."""
         return next(n for n, stage in enumerate(self.stages) if number < stage.end)
 
     def region_of(self, number: int) -> Region | None:
-        """Return the region that a node is in; None for none."""
+        """Return the region that contains a node; None if there is none."""
         return next((region for region in self.regions if region.first <= number < region.end), None)
 
 
 def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
-    """Return the regions that run in bands, in the order of a graph."""
+    """Return the regions that run in bands, in graph order."""
     numbers = graph.numbers
     found = [
         Region(numbers[first], numbers[last] + 1, count)
@@ -71,18 +72,18 @@ def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
 
 
 def region_choice(graph: Graph, region: Region) -> Choice:
-    """Return the choice of a region."""
+    """Return the choice that represents a region."""
     return Choice(Kind.BANDS, graph.nodes[region.end - 1].id, (graph.nodes[region.first].id, region.bands))
 
 
 def with_stages(decisions: Decisions, graph: Graph, stages: Sequence[StageOf]) -> Decisions:
-    """Return decisions with other stages, the last of which ends with a graph."""
+    """Return the decisions with different stages, the last of which ends with the graph."""
     ids = [None if stage.end == len(graph.nodes) else graph.nodes[stage.end - 1].id for stage in stages]
     chosen = (Choice(Kind.STAGE, node, stage.at_once) for node, stage in zip(ids, stages))
     return decisions.without(Kind.STAGE).having(*chosen)
 
 
 def scaled(decisions: Decisions, more: int, less: int) -> Decisions:
-    """Return decisions with more / less times as many images at a time in each stage, at least one."""
+    """Return the decisions with the images per pass of each stage scaled by more / less, at least one image."""
     stages = decisions.of(Kind.STAGE).items()
     return decisions.having(*(Choice(Kind.STAGE, node, max(1, each * more // less)) for node, each in stages))

@@ -1,4 +1,4 @@
-"""Search for the fastest launch: candidates are timed as whole launches, and the best is improved choice by choice."""
+"""Search for the fastest launch: simulate candidates as whole launches, then improve the best one choice by choice."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .placement import make_smaller
 from .schedule import scaled
 from .warmup import added, with_zeros
 
-UNBOUNDED = 2**31  # instructions of a launch
-WALKED_INSTRUCTIONS = 8_000  # budget: instructions of all candidates timed as whole launches
-LEAST_GAIN = 0.1  # share of the launch that prefetching must be able to save to be tried
-AHEAD = (8, 6)  # eighths of SBUF that prefetched weights may fill
-WARMUP_ROUNDS = (0.995, 0.98)  # in which zeros are added: of a launch's time, the most that it may be foreseen to take
-FEWEST_WALKED = 2  # candidates timed regardless of the budget
-BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried although the budget is spent
+UNBOUNDED = 2**31  # no limit on the instructions of a launch
+WALKED_INSTRUCTIONS = 8_000  # budget: total instructions of all candidates that are simulated as whole launches
+LEAST_GAIN = 0.1  # least share of the launch that prefetching must be able to save
+AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
+WARMUP_ROUNDS = (0.995, 0.98)  # rounds of adding zeros: the most predicted time, relative to the launch's, in each
+FEWEST_WALKED = 2  # candidates simulated regardless of the budget
+BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
 
 
 class Search:
-    """The fastest of the launches timed so far (`best`); `reason` is the error of the last one that could not be timed.
+    """The fastest launch simulated so far (`best`), and the error of the last candidate that failed (`reason`).
 
-    A budget of instructions limits the search. The first candidates are timed regardless of it. A candidate whose
-    matmuls alone take longer than the best launch is not timed, but still counts against the budget.
+    A budget of instructions limits the search, but the first candidates are simulated regardless of it. A candidate
+    whose matmuls alone take longer than the best launch is not simulated, but still counts against the budget.
     """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
@@ -40,8 +40,8 @@ class Search:
         self.reason = Unsupported("nothing of it fits")
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
-        self._run: Run | None = None  # of the quickest launch, if it is small
-        self._last: Run | None = None  # of the one that was tried last
+        self._run: Run | None = None  # of the fastest launch, if the run is small
+        self._last: Run | None = None  # of the candidate that was tried last
         self._left = WALKED_INSTRUCTIONS
 
     @property
@@ -50,7 +50,7 @@ class Search:
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
-        """Return the fastest of some candidates and of their neighbours; raise Unsupported if none can be timed."""
+        """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated."""
         for decisions in candidates:
             self.try_out(decisions)
             if self.is_over:
@@ -69,7 +69,7 @@ class Search:
             improved = any([self.try_out(decisions) for decisions in offered(self.best)])
 
     def try_out(self, decisions: Decisions) -> bool:
-        """Time a candidate unless the budget is spent; return True if it is the fastest so far."""
+        """Simulate a candidate unless the budget is spent; return True if it is the fastest so far."""
         is_last = any(decisions.of(kind) for kind in BEYOND)
         if decisions in self._tried or (self.is_over and not is_last):
             return False
@@ -100,9 +100,10 @@ class Search:
             yield scaled(best.decisions, 2, 1)
 
     def _early(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions with prefetched weights until one makes the launch faster.
+        """Yield decisions with prefetched weights until one of them makes the launch faster.
 
-        The gain is at most the time that the launch waits for DMAs, and at most the time to fill SBUF with weights.
+        The gain is bounded by the time that the launch waits for DMAs, and by the time needed to fill SBUF with
+        weights.
         """
         filling = self._cost_model.loading(self._pipeline.budget_bytes * PARTITIONS / best.graph.itemsize)
         if best.decisions.of(Kind.PREFETCH) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
@@ -112,7 +113,7 @@ class Search:
                 yield best.decisions.having(Choice(Kind.PREFETCH, value=eighths))
 
     def _warm(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions with warm-up matmuls where the Tensor Engine waits."""
+        """Yield decisions that add warm-up matmuls while the Tensor Engine waits."""
         if best.decisions.of(Kind.WARM_UP):
             return
         zeros: tuple[Pair, ...] = ()
@@ -128,7 +129,7 @@ class Search:
             run = self._last
 
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
-        """True if a launch of one pass takes at least as long as the best, by the costs of its operations."""
+        """True if one pass of a launch takes at least as long as the best launch, by the costs of its operations."""
         packed = plan.program.packed
         if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.of(Kind.BANDS):
             return False
@@ -139,7 +140,7 @@ class Search:
         return True
 
     def _walk(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a launch with its cost. If it exceeds SBUF although its footprint does not, make it smaller."""
+        """Return a launch with its cost, made smaller if it exceeds SBUF although its estimated footprint does not."""
         while True:
             try:
                 return self._priced(plan)
@@ -150,21 +151,21 @@ class Search:
                 plan = self._pipeline.launch(smaller, self._pictures)
 
     def _smaller(self, plan: LaunchPlan, why: Unsupported) -> Decisions:
-        """Return decisions with fewer images at a time or, as long as no launch fits, with the fullest region of a
-        launch in more bands or spilled to HBM; those of the launch if there is nothing to change."""
+        """Return decisions with fewer images per pass or, as long as no launch has fit, with the region at the SBUF
+        peak split into more bands or spilled to HBM; the unchanged decisions if nothing can be changed."""
         decisions = plan.decisions
         if any(images > 1 for images in decisions.of(Kind.STAGE).values()):
             return scaled(decisions, 7, 8)
         if self.best is None and isinstance(why, OutOfSbuf):
             footprint = Footprint(plan.emitted, plan.layout)
-            with contextlib.suppress(OutOfSbuf):  # the walk's reason states the bytes that were needed
+            with contextlib.suppress(OutOfSbuf):  # the simulator's error states the required bytes
                 decisions, refused = make_smaller(plan, footprint, [], self._pipeline.budget_bytes)
                 for choice in refused:
                     decisions = decisions.without_choice(choice)
         return decisions
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a plan with its cost, extrapolated from two passes if there are many equal ones."""
+        """Return a plan with its cost, extrapolated from two passes if there are many identical ones."""
         program = plan.program
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:

@@ -1,4 +1,4 @@
-"""A launch as `bench --show-lowering` prints it: its graph before and after each pass, and how it runs."""
+"""A launch as printed by `bench --show-lowering`: its graph before and after each pass, and its schedule."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .graph import Graph
 from .pipeline import LaunchPlan
 from .schedule import Schedule
 
-LAYERS = "layers"  # the name of the graph before any pass
+LAYERS = "layers"  # name of the graph before any pass
 
 
 @dataclass(frozen=True)
 class ShownPass:
-    """The graph after a pass, a line for each node; `nodes` is None where the pass left it as it was."""
+    """The graph after a pass, one line per node; `nodes` is None if the pass did not change the graph."""
 
     name: str
     nodes: tuple[str, ...] | None
@@ -22,12 +22,12 @@ class ShownPass:
 
 @dataclass(frozen=True)
 class ShownLaunch:
-    """A launch on its way from layers to a kernel's program.
+    """A launch at each step between its layers and the program of a kernel.
 
-    `pictures`: in its batch. `predicted_us`: of its instructions, without the fixed cost of a launch; None, as
-    `instructions`, where the plan does not price it.
-    `decisions`: the choices that were made, as JSON has them. `passes`: in their order, none for a single kernel.
-    `schedule`: how the last graph runs, a line for each stage and each region.
+    `pictures`: the batch size. `predicted_us`: the predicted time of its instructions, without the fixed cost of a
+    launch; None, as is `instructions`, if the plan does not include costs. `decisions`: the choices that were made, in
+    JSON form. `passes`: the passes in order; empty for a single kernel. `schedule`: the schedule of the last graph, one
+    line per stage and region.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ShownLaunch:
 
 
 def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
-    """Return the graphs after some passes, each with its name, as they are printed."""
+    """Return the graphs after some passes, with their names, in printable form."""
     shown: list[ShownPass] = []
     before: list[str] = []
     for name, graph in graphs:
@@ -52,7 +52,7 @@ def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
 
 
 def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return the lines of a launch's stages and regions, and how many loads of weights come early."""
+    """Return lines that describe the stages and regions of a launch, and the number of prefetched weight loads."""
     schedule = Schedule.of(plan.decisions, plan.graph)
     lines, first = [], 0
     for number, (stage, passes) in enumerate(zip(schedule.stages, plan.passes, strict=True)):

@@ -1,7 +1,7 @@
-"""Stages: early nodes run for few images at a time, later ones, whose values are small, for many.
+"""Divide a launch into stages: early nodes process few images per pass, later ones, whose values are small, many.
 
-Between stages a value is there for the whole batch. The Tensor Engine then multiplies more columns at a time where maps
-are small, and weights of dense layers are loaded once for a batch.
+Between stages, a value is stored for the whole batch. The Tensor Engine then multiplies more columns per instruction
+where feature maps are small, and the weights of dense layers are loaded only once per batch.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .pipeline import LaunchPlan, Pipeline
 from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
 
-SHARE = 4  # of the room that the value between two stages may take for the whole batch, as one over this
-SHRINK = 1.5  # by which it is at least smaller than the one of the border before that is looked at
-MOST_BORDERS = 4  # that are tried
+SHARE = 4  # of the budget, as 1 / SHARE, that the value between two stages may occupy for the whole batch
+SHRINK = 1.5  # least factor by which it must be smaller than the value at the previous candidate border
+MOST_BORDERS = 4  # candidate borders that are tried
 
 
 class Staging:
-    """The stages that a launch of some nodes may have, for a batch of `images` along the free axis of the input."""
+    """The possible stages of a launch of some nodes, for a batch of `images` along the free axis of the input."""
 
     def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, budget_bytes: int) -> None:
         self._pipeline, self._draft, self._pictures, self._budget_bytes = pipeline, draft, pictures, budget_bytes
@@ -32,7 +32,7 @@ class Staging:
         self.nodes = len(draft.graph.nodes)
 
     def fits(self, decisions: Decisions) -> bool:
-        """True if a launch of these decisions seems to fit SBUF."""
+        """True if a launch with these decisions is estimated to fit in SBUF."""
         try:
             plan = self._pipeline.launch(decisions, self._pictures, self._draft.layout)
         except Unsupported:
@@ -40,7 +40,7 @@ class Staging:
         return Footprint(plan.emitted, plan.layout).peak[0] <= self._budget_bytes
 
     def whole(self, decisions: Decisions) -> Decisions:
-        """Return decisions with one stage, of as many images at a time as fit."""
+        """Return decisions with one stage that processes as many images per pass as fit."""
         return self._filled(decisions, ())
 
     def split(self, decisions: Decisions) -> Iterator[Decisions]:
@@ -57,7 +57,7 @@ class Staging:
                     yield tried
 
     def loaded(self, decisions: Decisions) -> int:
-        """Return the bytes of weights that each partition is loaded with, over all passes."""
+        """Return the bytes of weights loaded into each partition, summed over all passes."""
         sizes = [self._draft.layout.bytes_of(n)[0] for n in range(self.nodes)]
         stages = Schedule.of(decisions, self._draft.graph).stages
         starts = [0, *(stage.end for stage in stages)]
@@ -66,7 +66,8 @@ class Staging:
         )
 
     def _filled(self, decisions: Decisions, cut: tuple[int, ...]) -> Decisions:
-        """Return decisions with stages that end at `cut`, each with as many images at a time as fit, the last first."""
+        """Return decisions with stages that end at `cut`, each with as many images per pass as fit; the last stage is
+        filled first."""
         ends = (*cut, self.nodes)
         stages = [StageOf(end, 1) for end in ends]
         for number in reversed(range(len(ends))):
@@ -82,7 +83,8 @@ class Staging:
 
 
 def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
-    """Return where stages may end: after nodes whose values are smaller than those before, for a whole batch."""
+    """Return the possible ends of stages: after nodes whose values, for a whole batch, are smaller than the previous
+    ones."""
     found: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]
@@ -95,7 +97,7 @@ def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
 
 
 def most(images: int, fits: Callable[[int], bool]) -> int:
-    """Return the most images that fit, at least one."""
+    """Return the largest number of images that fits, at least one."""
     if fits(images):
         return images
     fitting, too_many = 1, images

@@ -1,8 +1,8 @@
-"""Spare the Scalar Engine a change of its lookup table where a few gates would take one.
+"""Avoid switching the Scalar Engine's lookup table for a few gates.
 
-Loading a table takes as long as some thousand elements. In a network of silu, gelu and the like each gate of squeeze
-and excite, a sigmoid of a number for each channel, would have one loaded before and another after it. There the Vector
-Engine computes it by powers.
+Loading a table takes as long as processing about a thousand elements. In a network that uses silu, gelu or similar
+activations, each squeeze-and-excite gate, a sigmoid of one number per channel, would require loading another table
+before it and the original one after it. In such networks, the Vector Engine computes the gates with powers instead.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import replace
 from ..kernels.program import Affine, Combine, Convolution
 from .graph import Graph, Node
 
-OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # than that of sigmoid and tanh
-ACTIVATING = (Affine, Combine, Convolution)  # operations that end in an activation
+OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # they use another table than sigmoid
+ACTIVATING = (Affine, Combine, Convolution)  # operations that end with an activation
 BY_POWERS = "sigmoid_by_powers"
 
 
 def spare_tables(graph: Graph) -> Graph:
-    """Let gates be computed without a table where other functions of the graph have another one."""
+    """Compute gates without a lookup table if other functions of the graph use a different table."""
     if not any(_activation(node) in OTHER_TABLES for node in graph.nodes):
         return graph
     return graph.with_nodes(_by_powers(node) if _is_gate(node) else node for node in graph.nodes)

@@ -1,11 +1,12 @@
-"""Zeros that the Tensor Engine multiplies while it waits for other engines, so that its clock stays up.
+"""Insert matmuls of zeros while the Tensor Engine waits for other engines, to keep its clock at full rate.
 
-From NeuronCore-v3 on the clock is full in a window of some microseconds if the engine was busy for more than half of
-the window before (kernels/tiling/warm_up.py). Where a layer waits, for a gate of squeeze and excite, say, or for the
-sums of the layer before, what follows would run at half clock. So a launch is scheduled once more by a clock that fills
-such waits with zeros. Of these are kept: those of windows that are too idle without them, and behind which there is
-work. They come before the first sums of the convolution that waits; the walk of the launch with them says if it is
-quicker.
+From NeuronCore-v3 on, the clock runs at full rate during a window of a few microseconds if the engine was busy for more
+than half of the previous window (kernels/tiling/warm_up.py). After a layer that waits, for example for a
+squeeze-and-excite gate or for the sums of the previous layer, the following matmuls would run at half the clock rate.
+Therefore a launch is scheduled a second time with a clock model that fills such waits with zeros. Only those zeros are
+kept that fall into windows that would be too idle without them and that are followed by work. They are placed before
+the first accumulation of the waiting convolution. The launch is then simulated with the zeros to determine whether it
+is faster.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from .emit import LoweredProgram
 from .graph import Graph
 from .owners import owners_of
 
-FILLED = 0.8  # of a window up to a wait's end: what runs elsewhere than foreseen leaves enough
-BUSY = 0.6  # of a window, from which on it takes no zeros
-LEAST_GAIN = 0.15  # of the window after it, that a window's zeros spare
-LEAST_COLD = 0.01  # of a launch, that its matmuls take longer for half clocks, from which on zeros are tried
+FILLED = 0.8  # of a window up to the end of a wait; leaves slack for work that runs at other times than predicted
+BUSY = 0.6  # of a window, above which no zeros are added to it
+LEAST_GAIN = 0.15  # of the next window, the least time that the zeros of a window must save
+LEAST_COLD = 0.01  # of a launch, the least time lost to the half clock rate for which zeros are tried
 
 
 def is_cold(run: simulator.Run) -> bool:
-    """True if the matmuls of a run take so much longer for their clock that zeros may spare some of it."""
+    """True if the matmuls of a run lose so much time to the reduced clock rate that zeros may recover some of it."""
     if not run.prediction.machine.warm_window_ns:
         return False
     schedule = run.prediction.schedules[0]
@@ -48,8 +49,8 @@ def is_cold(run: simulator.Run) -> bool:
 
 
 def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
-    """Return (operation, matmuls of zeros before it beside those that there are) for a program that was run, and the
-    nanoseconds that the launch would take if they were where the engine waits, nowhere else."""
+    """Return the additional zeros for a simulated program, as (operation, number of matmuls before it), and the
+    predicted nanoseconds of the launch if they ran exactly while the engine waits."""
     constants = run.prediction.machine
     clock = _FillingClock(run.program, _waiting(program, run.program), constants, _cost(run))
     filled = schedule(run.program, run.prediction.target, constants, clock=clock)
@@ -57,7 +58,7 @@ def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], fl
 
 
 def zeros_by(decisions: Decisions, emitted: LoweredProgram, graph: Graph) -> tuple[Pair, ...]:
-    """Return (operation, matmuls of zeros before it) of a program by some decisions."""
+    """Return the zeros of a program, as (operation, number of matmuls before it), as specified by the decisions."""
     chosen = decisions.of(Kind.WARM_UP)
     if not chosen:
         return ()
@@ -73,7 +74,7 @@ def zeros_by(decisions: Decisions, emitted: LoweredProgram, graph: Graph) -> tup
 
 
 def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: LoweredProgram, graph: Graph) -> Decisions:
-    """Return decisions with matmuls of zeros before some operations of a program."""
+    """Return the decisions extended by matmuls of zeros before some operations of a program."""
     numbers = _operations(emitted)
     counts: dict[int, list[Pair]] = {}
     for operation, count in zeros:
@@ -84,7 +85,7 @@ def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: LoweredProg
 
 
 def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
-    """Return the operations of each node."""
+    """Return the operations emitted for each node."""
     found: dict[int, list[int]] = {}
     for operation, node in enumerate(emitted.nodes):
         found.setdefault(node, []).append(operation)
@@ -92,7 +93,7 @@ def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
 
 
 def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the sums of numbers of matmuls, by operation."""
+    """Return the sum of two lists of matmul counts, by operation."""
     counts = dict(zeros)
     for number, count in more:
         counts[number] = counts.get(number, 0) + count
@@ -100,17 +101,18 @@ def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def _cost(run: simulator.Run) -> tuple[float, float]:
-    """Return the nanoseconds of a matmul of zeros at full and at half clock."""
+    """Return the nanoseconds of a matmul of zeros at the full and at half the clock rate."""
     dtype = lookup("bfloat16")
     cost = Costs(run.prediction.target).matmul(PARTITIONS, ZERO_COLUMNS, dtype, dtype.itemsize)
     return cost.interval, cost.cold
 
 
 class _FillingClock(PeClock):
-    """A clock of the Tensor Engine that fills its waits with zeros as if it had known of them.
+    """A clock model of the Tensor Engine that fills waits with zeros as if the waits were known in advance.
 
-    `waiting`: of each instruction (pass, operation) before whose first sums zeros may come while the engine waits for
-    it, None where they may not. `zeros`: nanoseconds at full and half clock.
+    `waiting`: for each instruction, the (pass, operation) before whose first accumulation zeros may be inserted while
+    the engine waits for it; None if no zeros may be inserted. `zeros`: the nanoseconds of a matmul of zeros at the full
+    and at half the clock rate.
     """
 
     def __init__(
@@ -123,13 +125,13 @@ class _FillingClock(PeClock):
         super().__init__(constants.warm_window_ns, constants.warm_utilization)
         self._instructions, self._waiting, self._zeros = instructions, waiting, zeros
         self._free, self._current = 0.0, -1
-        self._own: dict[int, float] = {}  # nanoseconds of each window that the program's matmuls take
-        self._cold: dict[int, float] = {}  # that they would take longer at half clock
-        self._added: dict[int, float] = {}  # that zeros take
-        self._counts: dict[int, dict[Pair, int]] = {}  # of each window, by what waits
+        self._own: dict[int, float] = {}  # nanoseconds that the program's matmuls take, by window
+        self._cold: dict[int, float] = {}  # additional nanoseconds at half the clock rate, by window
+        self._added: dict[int, float] = {}  # nanoseconds that zeros take, by window
+        self._counts: dict[int, dict[Pair, int]] = {}  # numbers of zeros by window and waiting operation
 
     def warm(self, time: float, index: int = -1) -> bool:
-        """See `PeClock`; fills the wait before instruction `index`."""
+        """See `PeClock`; also fills the wait before instruction `index` with zeros."""
         self._current = index
         waiting = self._waiting[index]
         while waiting is not None:
@@ -155,7 +157,8 @@ class _FillingClock(PeClock):
         self._cold[window] = self._cold.get(window, 0.0) + max(0.0, cost.cold - cost.interval)
 
     def kept(self) -> tuple[Pair, ...]:
-        """Return (operation, matmuls of zeros) of the windows that are worth it; where passes differ, the most."""
+        """Return (operation, number of matmuls of zeros) for the windows in which zeros pay off; if passes differ, the
+        maximum is used."""
         passes: dict[Pair, int] = {}
         for window, counts in self._counts.items():
             own = self._own.get(window, 0.0)
@@ -171,7 +174,8 @@ class _FillingClock(PeClock):
 
 
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
-    """Return (pass, operation) of the instructions that add to the first sums of a convolution."""
+    """Return the (pass, operation) of each instruction that contributes to the first accumulation of a convolution;
+    None for other instructions."""
     convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}
@@ -182,7 +186,7 @@ def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair
         if instruction.engine is not engine.tensor or owner is None or not convolutions[owner.operation]:
             continue
         if not firsts:
-            starting = owner  # which has zeros of its own
+            starting = owner  # the first convolution is warmed up separately
         sums = instruction.writes[0].allocation
         if firsts.setdefault(owner, sums) is sums and owner != starting:
             found[index] = owner

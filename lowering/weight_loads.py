@@ -1,8 +1,8 @@
-"""The loads in which an operation's weights come into SBUF.
+"""Group the weights of an operation into DMA loads to SBUF.
 
-A unit is the weights of one tile of input channels for one tile of output channels: [partitions, steps, output
-channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM, long enough for the DMA
-engines, short enough that the next one comes while this one is multiplied.
+A unit consists of the weights of one input-channel tile for one output-channel tile: [partitions, steps, output
+channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM that is long enough for
+the DMA engines to be efficient, and short enough that the next load arrives while this one is multiplied.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import zip_longest
 
 from ..kernels.program import Unit, WeightLoad
 
-LOAD_BYTES = 16 * 1024  # of a partition: 2 MiB a load
-ADDED_BYTES = 64 * 1024  # zeros that tiles of fewer channels get for all to come by one load
+LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
+ADDED_BYTES = 64 * 1024  # most bytes of zeros that pad tiles with fewer channels so that one load contains all of them
 
 
 def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
-    """Return loads whose weights follow one another from number `offset` on."""
+    """Return the loads with consecutive offsets, the first of which is `offset`."""
     found = []
     for load in loads:
         found.append(replace(load, offset=offset))
@@ -29,7 +29,8 @@ def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
 def tiles_read(rows: Sequence[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:
     """Return the input tiles that output channels [first, end) read.
 
-    `rows`: channels of each input tile. `channels`: (Cin, Cout), of which a group of output channels reads its part.
+    `rows`: the number of channels in each input tile. `channels`: (Cin, Cout); each group of output channels reads only
+    the input channels of its group.
     """
     if groups == 1:
         return range(len(rows))
@@ -51,9 +52,10 @@ def weight_loads(
 ) -> list[WeightLoad]:
     """Return the loads of an operation's weights in the order in which they are needed.
 
-    `rows`: partitions of each input tile. `columns`: channels of each output tile. `reads`: the input tiles that each
-    output tile reads. `matrices`: of a filter. `are_diagonal`: of each output tile, whether its units are one
-    number for each channel and matrix, of which the chip makes diagonals; empty for none.
+    `rows`: the number of partitions of each input tile. `columns`: the number of channels of each output tile. `reads`:
+    the input tiles that each output tile reads. `matrices`: the number of matrices per filter. `are_diagonal`: for each
+    output tile, whether its units contain one number per channel and matrix, from which the chip creates diagonal
+    matrices; empty if none do.
     """
     sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
     most = LOAD_BYTES // item_bytes

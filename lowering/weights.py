@@ -1,4 +1,4 @@
-"""The weights of a launch as the kernel loads them: all in one array, load by load; biases, scales and shifts as
+"""The weights of a launch in the layout that the kernel loads: all loads in one array; biases, scales and shifts as
 columns."""
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from .weight_loads import placed, tiles_read, weight_loads
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """A graph whose operations know the loads of their weights and where their constants are. Nothing is copied before
-    it is asked for.
+    """A graph whose operations store the loads of their weights and the positions of their constants. No array is
+    copied before it is requested.
 
-    `numbers`: of all weights, `is_fp8`: of those in 8 bits. `columns`: of the constants.
+    `numbers`: the number of weights that are not in 8 bits. `columns`: the number of columns of constants.
+    `fp8_numbers`: the number of weights in 8 bits.
     """
 
     graph: Graph
@@ -38,31 +39,32 @@ class WeightLayout:
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes of what the kernel is given beside its input."""
+        """The sizes of the kernel's operands other than its inputs."""
         return Sizes(self.numbers, self.columns, self.fp8_numbers)
 
     @property
     def loaded_numbers(self) -> float:
-        """Weights of the graph's own size that take as long to load as all of them."""
+        """The number of weights of the graph's element size that would take as long to load as all weights."""
         return self.numbers + self.fp8_numbers / self.graph.itemsize
 
     @property
     def arrangement(self) -> Hashable:
-        """Return what of the same nodes' weights and constants may differ: equal for equal arrays."""
+        """Return a key of everything that may differ between layouts of the same nodes: equal keys imply equal
+        arrays."""
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
     def operands(self, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-        """Return the operands of `run_network` beside its inputs, by name, without those that have no numbers."""
+        """Return the operands of `run_network` other than its inputs, by name; empty ones are omitted."""
         makers: dict[str, Callable[[], np.ndarray]] = {
             "weights": lambda: self.weights(dtype),
             "channel_constants": self.constants,
             "weights_fp8": lambda: self._filled(FP8, is_fp8=True).view(np.uint8),
         }
-        with np.errstate(all="ignore"):  # what is not finite is refused when it is answered
+        with np.errstate(all="ignore"):  # non-finite results are rejected when they are returned
             return {name: makers[name]() for name in self.sizes.specs(dtype)}
 
     def weights(self, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return the weights that are not in 8 bits, one load after the other."""
+        """Return the weights that are not in 8 bits, load by load."""
         return self._filled(dtype, is_fp8=False)
 
     def _filled(self, dtype: np.dtype[Any], *, is_fp8: bool) -> np.ndarray:
@@ -76,7 +78,7 @@ class WeightLayout:
         return whole
 
     def constants(self) -> np.ndarray:
-        """Return the columns: [128, columns] float32."""
+        """Return the columns of constants: [128, columns] float32."""
         whole = np.zeros((PARTITIONS, self.columns), np.float32)
         for node in self.graph.nodes:
             for number, column in enumerate(_constants(self.graph, node)):
@@ -84,7 +86,7 @@ class WeightLayout:
         return whole
 
     def bytes_of(self, number: int) -> tuple[int, int]:
-        """Return the bytes of a partition that a node's weights take: all, and the most of one output tile."""
+        """Return the bytes per partition of a node's weights: in total, and of the largest output tile."""
         by_tile: dict[int, int] = {}
         for load in loads_at(self.graph.nodes[number]):
             by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
@@ -94,16 +96,17 @@ class WeightLayout:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Weights, columns of constants and weights in 8 bits of a launch."""
+    """The numbers of weights, of columns of constants, and of 8-bit weights of a launch."""
 
     numbers: int
     columns: int
     fp8_numbers: int = 0
 
     def specs(self, dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
-        """Return shape and dtype of the operands of `run_network` beside its inputs, by name, without empty ones.
+        """Return the shapes and dtypes of the operands of `run_network` other than its inputs, by name; empty ones are
+        omitted.
 
-        `dtype`: of the inputs.
+        `dtype`: the dtype of the inputs.
         """
         every: dict[str, tuple[Shape, np.dtype[Any]]] = {
             "weights": ((self.numbers,), dtype),
@@ -114,9 +117,9 @@ class Sizes:
 
 
 def lay_out_weights(graph: Graph) -> WeightLayout:
-    """Give each operation its place in the array of weights and among the constants."""
+    """Assign each operation its positions in the array of weights and among the constants."""
     nodes: list[Node] = []
-    numbers, columns = {False: 0, True: 0}, 0  # weights by whether they are in 8 bits
+    numbers, columns = {False: 0, True: 0}, 0  # numbers of weights, by whether they are in 8 bits
     for node in graph.nodes:
         operation, filtered = node.operation, node.operation.filtered
         if filtered is not None:
@@ -134,33 +137,33 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
 
 
 def numbers_of(loads: Sequence[WeightLoad]) -> int:
-    """Return the weights that some loads bring."""
+    """Return the number of weights in some loads."""
     return sum(load.numbers for load in loads)
 
 
 def loads_at(node: Node) -> tuple[WeightLoad, ...]:
-    """Return the loads of a node that was laid out; none where it has no weights."""
+    """Return the loads of a node whose weights were laid out; empty if it has no weights."""
     filtered = node.operation.filtered
     return () if filtered is None else filtered.weights.loads
 
 
 def bias_numbers(node: Node) -> int:
-    """Return the numbers of the bias of attention, which its kernel loads by itself; 0 for other nodes."""
+    """Return the size of an attention bias, which the attention kernel loads separately; 0 for other nodes."""
     return node.filters.size if isinstance(node.operation, Attention) and node.filters is not None else 0
 
 
 def itemsize_of_weights(graph: Graph, node: Node) -> int:
-    """Return the bytes of a weight of a node."""
+    """Return the bytes per weight of a node."""
     return 1 if node.has_fp8_weights else graph.itemsize
 
 
 def steps_of(operation: Filtered) -> int:
-    """Return the matmuls of a filter for one tile of input channels."""
+    """Return the number of matmuls per filter for one tile of input channels."""
     return len(filter_steps(operation.kernel, operation.taps))
 
 
 def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
-    """Return the loads of a node's weights; none where it has none."""
+    """Return the loads of a node's weights; empty if it has no weights."""
     if node.operation.filtered is None:
         return []
     node, rows = multiplied(graph, node)
@@ -179,12 +182,13 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return of each output tile whether its diagonals are made on the chip: two of three by the form of that name."""
+    """Return, for each output tile, whether its diagonals are created on the chip: two tiles out of three in
+    `Form.MADE`."""
     return [form is Form.MADE and tile % 3 > 0 for tile in range(tiles)]
 
 
 class _Filling:
-    """Filters of a node on their way into the array of weights."""
+    """Copies the filters of a node into the array of weights."""
 
     def __init__(self, graph: Graph, node: Node) -> None:
         node, heights = multiplied(graph, node)
@@ -214,7 +218,7 @@ class _Filling:
             self._tiles = tiles
 
     def fill(self, whole: np.ndarray, loads: Sequence[WeightLoad]) -> None:
-        """Copy the filters to where the loads read them."""
+        """Copy the filters to the positions that the loads read."""
         for load in loads:
             target = whole[load.offset : load.offset + load.numbers].reshape(load.rows, load.elements)
             for unit in load.units:
@@ -222,7 +226,7 @@ class _Filling:
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
                 if self._tiles is not None:
                     filters = self._tiles[unit.out_tile][first : first + unit.rows]
-                elif unit.is_diagonal:  # a number for each channel and tap
+                elif unit.is_diagonal:  # one number per channel and tap
                     filters = self._filters[outputs, 0].reshape(unit.rows, -1)
                 else:
                     filters = self._unit(outputs, slice(first, end))
@@ -235,7 +239,8 @@ class _Filling:
         return part.reshape(part.shape[0], count, -1).transpose(1, 2, 0).reshape(count, -1)
 
     def _of_channels(self, outputs: slice, inputs: slice) -> np.ndarray:
-        """Return filters [outputs, inputs, kh, kw] of a grouped convolution, zeros for channels of another group."""
+        """Return filters [outputs, inputs, kh, kw] of a grouped convolution, with zeros for channels of other
+        groups."""
         count, each_in = self._filters.shape[:2]
         each_out = count // self._groups
         last = min(count, outputs.stop)
@@ -252,7 +257,7 @@ class _Filling:
 
 
 def in_pieces(pieces: Sequence[int], packed: int) -> np.ndarray:
-    """Return of each row of packed images, (piece, image, channel), its number as (image, channel)."""
+    """Return, for each row (piece, image, channel) of packed images, its index in the order (image, channel)."""
     numbers = np.arange(packed * sum(pieces)).reshape(packed, -1)
     ends = np.cumsum(pieces)
     return np.concatenate([numbers[:, end - size : end].ravel() for end, size in zip(ends, pieces)])
@@ -277,7 +282,7 @@ def _first_column(node: Node) -> int:
 
 
 def columns_of(graph: Graph, node: Node) -> int:
-    """Return how many columns of constants a node has."""
+    """Return the number of columns of constants that a node requires."""
     operation = node.operation
     if operation.filtered is not None:
         filtered = multiplied(graph, node)[0].operation.filtered
@@ -290,7 +295,8 @@ def columns_of(graph: Graph, node: Node) -> int:
 
 
 def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
-    """Return a node's columns, up to 128 numbers each: biases by partition, those of the scores by column."""
+    """Return a node's columns of up to 128 numbers each: biases by partition, except those of the scores, which are
+    stored by column."""
     operation = node.operation
     if isinstance(operation, DenseHead) and operation.by_columns:
         (biases,) = scaled(graph, node)

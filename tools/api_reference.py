@@ -71,7 +71,7 @@ def api_block() -> str:
 
 
 def _public() -> dict[str, Any]:
-    """Return the public names, which modules may import for type checkers alone."""
+    """Return the public names, including those that modules import only for type checkers."""
     return {name: getattr(trninfer, name) for name in trninfer.__all__}
 
 

@@ -1,5 +1,5 @@
-"""The help of every command, read from the commands' functions, because the layout of `--help` depends on typer's
-version."""
+"""The help of every command, read from the functions of the commands, because the layout of `--help` depends on the
+version of typer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class OptionHelp:
 
 @dataclass(frozen=True)
 class CommandHelp:
-    r"""A command: its name, a one-line summary, the paragraphs after it and its options.
+    r"""A command: its name, a one-line summary, further paragraphs and its options.
 
-    A paragraph that starts with `\b` keeps its lines.
+    A paragraph that starts with `\b` preserves its line breaks.
     """
 
     name: str
@@ -44,12 +44,12 @@ def read_commands() -> list[CommandHelp]:
 
 
 def unwrap(text: str) -> str:
-    """Return a paragraph as one line."""
+    """Return a paragraph as a single line."""
     return " ".join(text.split())
 
 
 def split_example(text: str) -> tuple[str, str]:
-    """Return the first line of a paragraph that keeps its lines, and the lines below it without their indent."""
+    """Return the first line of a paragraph with preserved line breaks, and the lines below it without indentation."""
     first, *lines = text.splitlines()[1:]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return first.strip(), "\n".join(line[indent:] for line in lines)
@@ -86,7 +86,7 @@ def _option(key: str, annotated: Any, default: object) -> OptionHelp:
 
 
 def _usage(key: str, annotated: Any) -> str:
-    """Return the syntax, such as `--dtype float32|bfloat16|float16`; an argument's name."""
+    """Return the syntax of an option, such as `--dtype float32|bfloat16|float16`, or the name of an argument."""
     info = annotated.__metadata__[0]
     if isinstance(info, typer.models.ArgumentInfo):
         return info.metavar or key.upper()

@@ -56,12 +56,12 @@ def _line(text: str, y: int, is_prompt: bool) -> str:
 
 
 def without_host_time(text: str) -> str:
-    """Return the output of classify without the line with this machine's own time."""
+    """Return the output of classify without the line that reports the time of the host machine."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("backend sim:"))
 
 
 def draw_report(browser: str, picture: Path) -> None:
-    """Take a picture of the report page in a browser, in 256 colours; CalledProcessError if that fails."""
+    """Save a picture of the report page in a browser, in 256 colours; raise CalledProcessError if that fails."""
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def draw_report(browser: str, picture: Path) -> None:
 
 
 def main() -> int:
-    """Draw the pictures; return the exit status, 1 without a browser."""
+    """Draw the pictures; return the exit status, which is 1 if there is no browser."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browser", default="chromium", help="a Chromium or Chrome, for report.png")
     browser = parser.parse_args().browser

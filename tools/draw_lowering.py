@@ -1,4 +1,5 @@
-"""Draws `docs/lowering.svg`, how a network becomes a kernel's program: `python -m trninfer.tools.draw_lowering`.
+"""Draw `docs/lowering.svg`, which shows how a network becomes a kernel's program: `python -m
+trninfer.tools.draw_lowering`.
 
 The text for a pass is the first clause of its docstring in `lowering/passes/`.
 """
@@ -23,9 +24,9 @@ LAST = (
     Kind.RESIDENT_WEIGHTS,
     Kind.PREFETCH,
     Kind.WARM_UP,
-)  # kinds of choices that no pass carries out
+)  # kinds of choices that no pass implements
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
-BOX, SIDE = 660, 700  # width of the boxes, and left edge of those beside them
+BOX, SIDE = 660, 700  # width of the boxes, and left edge of the column to their right
 STYLE = """
 .page { fill: #ffffff; stroke: #d0d7de } .text { fill: #1f2328 } .faint { fill: #57606a }
 .pass { fill: #dafbe1; stroke: #4ac26b } .data { fill: #ddf4ff; stroke: #54aeff }
@@ -41,8 +42,8 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Box:
-    """A line of the picture: a name and its text. `kind` is its class in STYLE, `decision` the field that
-    controls it."""
+    """A row of the picture: a name and a description. `kind`: its CSS class in STYLE. `decision`: the kinds of choices
+    that control it."""
 
     name: str
     words: str
@@ -56,14 +57,14 @@ def clause_of(described: str) -> str:
 
 
 def words_of(each: Pass) -> str:
-    """Return the description of a pass: its module's docstring, or that of the function of its name."""
+    """Return the description of a pass, from the docstring of its module or of the function with its name."""
     module = inspect.getmodule(type(each))
     is_own = module is not None and module.__name__.endswith(f".{each.name}")
     return clause_of(inspect.getdoc(module if is_own else getattr(module, each.name)) or "")
 
 
 def boxes() -> Iterator[Box]:
-    """Yield the lines of the picture from top to bottom."""
+    """Yield the rows of the picture from top to bottom."""
     yield Box("layers", "a network as data (models/layers/)", "data")
     yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
     yield Box("graph", "operations, what each reads, where its value is (lowering/graph.py)", "data")
@@ -112,7 +113,7 @@ def _box(box: Box, y: int) -> Iterator[str]:
 
 
 def _choice(y: int, height: int) -> Iterator[str]:
-    """Yield the box of decisions, beside the passes that they control."""
+    """Yield the box of decisions, to the right of the passes that they control."""
     left, width = SIDE + 115, WIDTH - SIDE - 115 - LEFT
     said = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are walked,"
     words = ["decisions", *f"{said}/the quickest is/kept on disk".split("/")]

@@ -1,10 +1,10 @@
-"""Runs commands on damaged files and random options, and reports violations of the command line's contract.
+"""Run commands on damaged files and with random options, and report violations of the contract of the command line.
 
-- `python -m trninfer.tools.fuzz --seconds 3600` runs for an hour; CI runs it for seconds.
-- `python -m trninfer.tools.fuzz --seed 17 --runs 1` repeats one run. Its number is reported with each fault.
+- `python -m trninfer.tools.fuzz --seconds 3600` runs for an hour; in CI, it runs for a few seconds.
+- `python -m trninfer.tools.fuzz --seed 17 --runs 1` repeats one run. Its seed is reported with each fault.
 
-The contract: a command ends with status 0 to 3 and no traceback; standard error is printable, in lines of at most 300
-characters; JSON can be parsed; and no partly written file is left. Only trninfer is executed.
+The contract: a command ends with status 0 to 3 and without a traceback; standard error is printable, in lines of at
+most 300 characters; JSON output can be parsed; and no partly written file is left. Only trninfer is executed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _model(folder: Path, random: random.Random) -> list[str]:
     content = (ROOT / "weights" / "digits-ffnn.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little") + 8
     header = damage(content[:size], random) if random.random() < 0.5 else content[:8] + damage(content[8:size], random)
-    if random.random() < 0.5:  # a correct length, so that the content is parsed
+    if random.random() < 0.5:  # fix the length, so that the content is parsed
         header = (len(header) - 8).to_bytes(8, "little") + header[8:] if len(header) >= 8 else header
     path = folder / "x.safetensors"
     path.write_bytes(header + content[size:])
@@ -149,7 +149,7 @@ def _detection(folder: Path, random: random.Random) -> list[str]:
 
 
 def _onnx(folder: Path, random: random.Random) -> list[str]:
-    """Return a network that is imported on the fly."""
+    """Return a network that is imported when the command runs."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -168,7 +168,7 @@ def _onnx(folder: Path, random: random.Random) -> list[str]:
 
 
 def _profile(folder: Path, random: random.Random) -> list[str]:
-    """Return a profile as neuron-explorer exports it, or bytes that begin as a raw one."""
+    """Return a profile as exported by neuron-explorer, or bytes that begin like a raw profile."""
     if random.random() < 0.3:
         path = folder / "x.ntff"
         path.write_bytes(random.choice((b"NTFF", b"\x0a", b"")) + random.randbytes(random.choice((0, 60, 3000))))
@@ -197,7 +197,7 @@ KINDS: dict[str, Callable[[Path, random.Random], list[str]]] = {
 
 
 def command_line(kind: str, folder: Path, random: random.Random) -> list[str]:
-    """Write files into `folder` and return a command line that reads them, perhaps with odd options."""
+    """Write files into `folder` and return a command line that reads them, possibly with unusual options."""
     arguments = KINDS[kind](folder, random)
     form = random.choice(("table", "csv", "json", "ndjson"))
     if arguments[0] not in ("lint", "profile"):
@@ -212,7 +212,7 @@ def command_line(kind: str, folder: Path, random: random.Random) -> list[str]:
 
 
 def examine(arguments: Sequence[str], folder: Path) -> str | None:
-    """Run a command line in this process, in `folder`; return the violation, None if there is none."""
+    """Run a command line in this process, in `folder`; return the violation, or None if there is none."""
     out, err = io.StringIO(), io.StringIO()
     before = os.getcwd()
     os.chdir(folder)
@@ -258,7 +258,8 @@ def _broken(arguments: Sequence[str], status: int, out: str, err: str, folder: P
 def fuzz(
     seed: int, runs: int | None, seconds: float, kinds: Sequence[str] = tuple(KINDS)
 ) -> tuple[Counter[str], list[Fault]]:
-    """Run `runs` command lines, or as many as start within `seconds`; return counts by kind and status, and faults."""
+    """Run `runs` command lines, or as many as can be started within `seconds`; return counts by kind and status, and
+    the faults."""
     counts: Counter[str] = Counter()
     faults: list[Fault] = []
     end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The table of docs/instructions.md: the declared operands, rules and cost of each instruction."""
+"""The table in docs/instructions.md: the declared operands, rules and cost of each instruction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = "| instruction | engines | operands | beyond single operands | cost |\n|
 
 
 def instructions_block() -> str:
-    """Return a row for each instruction of `nki.isa`, in alphabetical order."""
+    """Return one row for each instruction of `nki.isa`, in alphabetical order."""
     return "\n".join([_HEAD, *(_row(DECLARATIONS[name]) for name in isa.__all__ if name in DECLARATIONS)])
 
 
@@ -27,7 +27,7 @@ def _row(declaration: Declaration) -> str:
 
 
 def _engines(declaration: Declaration) -> str:
-    """Return the engines, the default first, each with its first target if later than the instruction's."""
+    """Return the engines, the default first, each with its first target if that is later than the instruction's."""
     later = declaration.engine_generations
     shown = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
     return shown if declaration.generation == 2 else f"{shown}; from {_SINCE[declaration.generation]} on"

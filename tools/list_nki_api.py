@@ -38,15 +38,15 @@ pages of SDK 2.33 and the simulator's code.
 
 """
 PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en"
-_DEPTH = 6  # depth of calls that are followed
+_DEPTH = 6  # maximum depth of calls that are followed
 
 
 class Row(NamedTuple):
     """A function of the API."""
 
-    name: str  # qualified
-    version: str  # the one that alone has it, "" for both
-    page: str  # version of the documentation page that it was compared with, "" for the stubs
+    name: str  # qualified name
+    version: str  # the only version that has it; "" if both do
+    page: str  # version of the documentation page it was compared with; "" for the stubs
     simulated: bool
     timed: bool
     checked: bool
@@ -66,7 +66,7 @@ def rows() -> list[Row]:
         simulated = function is not None and not _refused(entry, owner, function)
         uses = _uses(function, _DEPTH) if simulated else frozenset()
         checked = not uses.isdisjoint(("NkiValidationError", "OperatorError", "ShapeError"))
-        timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # which take no time
+        timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # these take no time
         page = table()["pages"].get(entry["qualname"], "")
         version = "0.6" if "instead" in entry else entry.get("since", "")
         found.append(Row(entry["qualname"], version, page, simulated, timed, checked))
@@ -74,7 +74,7 @@ def rows() -> list[Row]:
 
 
 def _link(row: Row) -> str:
-    """Return the page of the documentation that a function was compared with; the stubs where there is none."""
+    """Return a link to the documentation page that a function was compared with, or to the stubs if there is none."""
     name = row.name.removesuffix(".__init__")
     return f"[{row.page}]({PAGES}/{row.page}/nki/api/generated/{name}.html)" if row.page else "stubs"
 
@@ -131,7 +131,7 @@ def page() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check only compare it; return the exit status."""
+    """Write the page or, with --check, only compare it; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the page is out of date")
     if parser.parse_args(arguments).check:

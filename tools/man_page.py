@@ -1,6 +1,6 @@
-"""Generates the manual page of trninfer from the help of its commands: docs/trninfer.1.
+"""Generate the manual page docs/trninfer.1 from the help of the commands.
 
-`python -m trninfer.tools.update_docs man` writes it, in a clone.
+In a clone, `python -m trninfer.tools.update_docs man` writes the page.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .command_help import CommandHelp, OptionHelp, read_commands, split_example,
 
 
 def man_page() -> str:
-    """Return the manual page in the macros of man(7)."""
+    """Return the manual page, formatted with the macros of man(7)."""
     head = [
         f'.TH TRNINFER 1 "" "trninfer {__version__}" "User Commands"',
         ".SH NAME",
@@ -33,7 +33,7 @@ def man_page() -> str:
 
 
 def roff(text: str) -> str:
-    """Escape text for man(7), with hyphens that can be copied."""
+    """Escape text for man(7), using hyphens that can be copied."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in lines)
 

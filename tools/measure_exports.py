@@ -1,9 +1,10 @@
-"""Tries networks as their own packages export them, and writes the table of results in docs/networks.md.
+"""Test networks as exported by their own packages, and write the table of results in docs/networks.md.
 
 `python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--exporter NAME] [--page]` exports
-each network of real_exports.py with random weights, imports it beside ONNX Runtime, plans one picture in bfloat16 on
-trn2 and predicts it, each in a process of its own. Results are appended to the file RESULTS, a line of JSON each;
-networks with a result in it are skipped. `--page` writes the table of docs/networks.md from the file.
+each network of real_exports.py with random weights, imports it and compares it with ONNX Runtime, plans one picture in
+bfloat16 on trn2 and predicts its time, each in a separate process. Results are appended to the file RESULTS, one line
+of JSON each; networks that already have a result are skipped. `--page` writes the table of docs/networks.md from the
+file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ HEADINGS = ("network", "size", "exporter", "differs by", "planned in", "predicte
 
 
 def main() -> None:
-    """Try the requested networks."""
+    """Test the requested networks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", default="", metavar="TEXT", help="networks whose family/name/size/exporter has it")
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def try_export(export: Export) -> dict[str, Any]:
-    """Export, import and predict a network; return the figures of its row, or the reason for none."""
+    """Export, import and predict a network; return the figures for its row, or the reason for failure."""
     from ..models.errors import ModelError
     from ..models.files import Model
     from ..models.importing import import_network
@@ -101,7 +102,7 @@ def try_export(export: Export) -> dict[str, Any]:
 
 
 def table_of(results: dict[str, dict[str, Any]]) -> str:
-    """Return the counts by family, and a row for each network."""
+    """Return the counts by family, and one row for each network."""
     lines = ["| family | tried | accepted | in one launch | median times floor |", "| --- | --- | --- | --- | --- |"]
     families: dict[str, list[dict[str, Any]]] = {}
     for key, result in results.items():
@@ -139,7 +140,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _in_a_process(export: Export, seconds: int) -> dict[str, Any]:
-    """Try an export in a copy of this process, whose packages are loaded, with a limit of processor time."""
+    """Test an export in a fork of this process, whose packages are already loaded, with a limit on processor time."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_try_and_send, args=(export, seconds, sending))
     child.start()

@@ -1,9 +1,9 @@
-"""Predicts networks in batches, on two cores, in 8 bits and with other picture sizes, and writes the tables in docs.
+"""Predict networks in batches, on two cores, in 8 bits and with other picture sizes, and write the tables in docs.
 
-`python -m trninfer.tools.measure_launches [TABLE...]` builds each network as torchvision defines it, with random
-weights, imports it and predicts its launches on trn2. It needs torch, torchvision and onnx, takes some ten minutes on
-two cores, and writes the tables in docs/networks.md as a whole. Nothing is computed but what float8_e4m3 is calibrated
-with, random pictures.
+`python -m trninfer.tools.measure_launches [TABLE...]` builds each network as defined by torchvision, with random
+weights, imports it and predicts its launches on trn2. It requires torch, torchvision and onnx, takes about ten minutes
+on two cores, and rewrites the tables in docs/networks.md completely. The only computation on data is the calibration of
+float8_e4m3 with random pictures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIZES = (160, 192, USUAL, 225, 320, 448, 640, 896)
 
 
 def main() -> None:
-    """Write the named tables, or both."""
+    """Write the named tables, or both by default."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
     tables = parser.parse_args().tables or list(TABLES)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def ways() -> Iterator[Sequence[str]]:
-    """Yield the rows of networks with the microseconds per picture in each way."""
+    """Yield one row per network with the microseconds per picture for each configuration."""
     yield "network", *(f"{dtype}, {'two cores, ' * (cores - 1)}{pictures}" for dtype, cores, pictures in WAYS)
     for name in NETWORKS:
         model = built(name)
@@ -61,7 +61,7 @@ def ways() -> Iterator[Sequence[str]]:
 
 
 def sizes() -> Iterator[Sequence[str]]:
-    """Yield the rows of networks with the microseconds per picture at each size."""
+    """Yield one row per network with the microseconds per picture at each size."""
     yield "network", *(f"{side}x{side}" for side in SIZES)
     for name in FAMILIES:
         model = built(name)
@@ -80,7 +80,7 @@ def built(name: str) -> Model:
 
 
 def for_size(network: Network, side: int) -> Network:
-    """Adapt a network to square pictures of `side` pixels, including pools of whole images."""
+    """Adapt a network to square pictures of `side` pixels, including its pools over whole images."""
     assert isinstance(network.input, ImageInput)
     before = network.shapes()
     image = replace(network.input, height=side, width=side, resize=side if network.input.resize else 0)
@@ -100,18 +100,18 @@ def for_size(network: Network, side: int) -> Network:
 
 
 def predicted(model: Model, dtype: str, cores: int, pictures: int) -> float:
-    """Return the microseconds per picture of a batch."""
+    """Return the predicted microseconds per picture of a batch."""
     session = Session(model, open_simulated_backend(TARGET, lnc=cores), dtype, pictures)
     return session.time(pictures).total_us / pictures
 
 
 def shown(microseconds: float) -> str:
-    """Return a time with three digits or more."""
+    """Format a time with at least three digits."""
     return f"{microseconds:,.{max(0, 3 - len(str(int(microseconds))))}f}"
 
 
 def filled(page: str, name: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return the page with the named table replaced by rows, the first being the headings."""
+    """Return the page with the named table replaced by rows, the first of which contains the headings."""
     lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     block = re.compile(rf"(<!-- predicted: {name} -->\n).*?(<!-- end of {name} -->)", re.S)

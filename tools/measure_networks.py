@@ -1,13 +1,13 @@
-"""Measures the standard architectures, and writes the table in docs/networks.md.
+"""Measure the standard architectures, and write the table in docs/networks.md.
 
-`python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as
-torchvision defines it, with random weights and batch statistics, exports it by PyTorch's exporters, imports it, and
-runs random pictures beside ONNX Runtime in float32, bfloat16 and float16, in the batches in which import checks a
-network of its size. It needs torch, torchvision, onnx, onnxscript and onnxruntime, and for VGG 4 GB of memory. All
-networks take some half an hour on two cores; only the rows of those named are replaced.
+`python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as defined by
+torchvision, with random weights and batch statistics, exports it with PyTorch's exporters, imports it, and compares its
+results for random pictures with ONNX Runtime in float32, bfloat16 and float16, in the batch sizes that the import
+checks for a network of its size. It requires torch, torchvision, onnx, onnxscript and onnxruntime and, for VGG, 4 GB of
+memory. All networks take about half an hour on two cores; only the rows of the named networks are replaced.
 
-Predicted times are those of the default launches on trn2. Wall times are of this machine and of one thread: the import,
-and the simulator computing the answer.
+Predicted times are for the default launches on trn2. Wall times were measured on the host machine with one thread: for
+the import, and for the simulator's computation of the results.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A network by one exporter: differences of probabilities, predicted times and launches for each dtype.
+    """The results of a network for one exporter: differences of probabilities, predicted times and launches for each
+    dtype.
 
-    `batched_us` is the time per picture in a batch of 16 in bfloat16; seconds are wall time.
+    `batched_us`: the time per picture in a batch of 16 in bfloat16. Times in seconds are wall times.
     """
 
     name: str
@@ -106,7 +107,7 @@ class Row:
 
 
 def main() -> None:
-    """Measure the named networks, or all, and write their rows."""
+    """Measure the named networks, or all by default, and write their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
     parser.add_argument("--exporter", choices=(*EXPORTERS, "both"), default="both")
@@ -167,7 +168,7 @@ def measure(name: str, exporter: str) -> Row:
 
 
 def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
-    """Return the batches to run; the second exporter's network, which is the same, and float16 run only one."""
+    """Return the batch sizes to run; only one for float16, and for the second exporter, whose network is identical."""
     if exporter != EXPORTERS[0] or dtype == DTYPES[2]:
         return (1,)
     return batches_of(model.network) or (1,)
@@ -182,10 +183,11 @@ def _launches(session: Session) -> int:
 
 
 def random_network(name: str) -> Any:
-    """Return a torchvision network with random weights and batch statistics, the same at each call."""
+    """Return a torchvision network with random weights and batch statistics, identical for each call."""
     import torch
 
-    # torchvision registers operators that a build of torch without its libraries does not know; no network needs them.
+    # torchvision registers operators that a build of torch without its libraries does not support; no network uses
+    # them.
     torch.library.register_fake = lambda *_, **__: lambda function: function
     import torchvision.models
 
@@ -204,7 +206,7 @@ def random_network(name: str) -> Any:
 
 
 def export(module: Any, exporter: str, path: Path) -> None:
-    """Export a network of torch for pictures of 224x224 to an ONNX file."""
+    """Export a torch network for pictures of 224x224 pixels to an ONNX file."""
     import torch
 
     picture = torch.zeros(1, 3, 224, 224)
@@ -227,7 +229,7 @@ def onnx_runtime_probabilities(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 def parameters_of(imported: Imported) -> int:
-    """Count the numbers in the tensors, with batch normalisations folded in."""
+    """Return the number of elements in all tensors, with batch normalizations folded in."""
     return sum(tensor.size for tensor in imported.tensors.values())
 
 

@@ -1,7 +1,7 @@
 """Networks built and exported by their own packages, with random weights, for `measure_exports`.
 
-Each maker needs its package (ultralytics, timm, torchvision, transformers, skl2onnx) and downloads nothing. Nothing of
-these packages is kept.
+Each builder requires its package (ultralytics, timm, torchvision, transformers, skl2onnx) and downloads nothing.
+Nothing from these packages is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .transformers_models import make_transformer
 EXPORTERS = ("script", "dynamo")
 MODES: dict[str, dict[str, Any]] = {"script": {"dynamo": False, "opset_version": 17}, "dynamo": {"dynamo": True}}
 
-VANISHING = 2e-3  # the largest of weights that are replaced
+VANISHING = 2e-3  # largest magnitude of weights that are replaced
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Export:
         return f"{self.family}/{self.name}/{self.size}/{self.exporter}"
 
     def write(self, path: Path) -> None:
-        """Build the network and write it as ONNX; raises whatever its package raises."""
+        """Build the network and write it as ONNX; exceptions of its package are propagated."""
         package = self.family.partition(":")[0]
         MAKERS[package](self, path)
 
 
 def all_exports(sizes: tuple[int, ...]) -> list[Export]:
-    """Return everything to try, one network after another."""
+    """Return all networks to test, in order."""
     found = []
     for size in sizes:
         found += [Export("ultralytics", name, size, "own") for name in YOLO.split()]
@@ -66,7 +66,7 @@ def all_exports(sizes: tuple[int, ...]) -> list[Export]:
 
 
 def load_packages(exports: list[Export]) -> None:
-    """Import the installed packages of some exports, so that forked processes need not."""
+    """Import the installed packages of some exports, so that forked processes need not import them."""
     packages = {export.family.partition(":")[0] for export in exports} - {"scikit-learn"}
     with contextlib.suppress(ImportError):
         if packages:
@@ -84,7 +84,7 @@ def _torch() -> Any:
 
 def _torchvision() -> Any:
     torch = _torch()
-    # builds of torchvision for another torch register operators that nothing here calls
+    # builds of torchvision for another torch version register operators that are not called here
     torch.library.register_fake = lambda *given, **more: lambda function: function
     return import_module("torchvision")
 
@@ -97,8 +97,9 @@ def _export(model: Any, export: Export, path: Path) -> None:
 
 
 def _settled(model: Any) -> Any:
-    """Return a model in evaluation mode, its batch statistics random, as are weights that start at almost zero, such as
-    layer scales and last layers: what is behind them would not be compared."""
+    """Return a model in evaluation mode, with random batch statistics. Weights that are initialized to almost zero,
+    such as layer scales and last layers, are also randomized; otherwise the results of preceding layers would hardly
+    affect the comparison."""
     torch = _torch()
     for module in model.modules():
         if getattr(module, "running_var", None) is not None:
@@ -123,7 +124,7 @@ def _timm(export: Export, path: Path) -> None:
     timm: Any = import_module("timm")
     try:
         model = timm.create_model(export.name, exportable=True, img_size=export.size)
-    except TypeError:  # the network takes pictures of any size
+    except TypeError:  # the network accepts pictures of any size
         model = timm.create_model(export.name, exportable=True)
     _export(model, export, path)
 
@@ -140,7 +141,7 @@ def _of_torchvision(export: Export, path: Path) -> None:
 
 
 class _Leading:
-    """Wraps a module to return the first value of its output dictionary."""
+    """A wrapper around a module that returns the first value of its output dictionary."""
 
     @staticmethod
     def of(model: Any) -> Any:

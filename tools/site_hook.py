@@ -1,7 +1,8 @@
-"""Changes made by mkdocs.yml to pages written for a repository: links that leave docs/, Markdown within `<details>`,
-and pages and pictures that the commands of tutorials write (see tutorials.py), which are not in the repository.
+"""MkDocs hook that adapts pages written for a repository: links that leave docs/, Markdown within `<details>`, and the
+pages and pictures written by the commands of tutorials (see tutorials.py), which are not in the repository.
 
-MkDocs loads this file by its path, so it imports nothing of ours; tutorials are run by a process of their own.
+MkDocs loads this file by its path, so it does not import other modules of trninfer; tutorials run in a separate
+process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SITE = re.compile(r"<!-- site: ([\w.-]+): (.+?) -->")
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add the files that the commands of tutorials write, each in a folder named after its page."""
+    """Add the files that the commands of tutorials write, in one folder per page, named after the page."""
     from mkdocs.structure.files import File
 
     for page in [file for file in files.documentation_pages() if _SITE.search(file.content_string)]:
@@ -34,14 +35,14 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Return the page with links into the repository at `repo_url`, or as text where there is none."""
+    """Return the page with links into the repository at `repo_url`, or with plain text instead if it is not set."""
     folder = posixpath.dirname(posixpath.join("docs", page.file.src_uri))
     own = posixpath.splitext(posixpath.basename(page.file.src_uri))[0]
     return show_files(adapt(markdown, folder, config.get("repo_url") or ""), own)
 
 
 def adapt(markdown: str, folder: str, repository: str) -> str:
-    """Return Markdown of a page in `folder` for the site. `repository`: its address, "" if it has none."""
+    """Return the Markdown of a page in `folder`, adapted for the site. `repository`: its URL; "" if it has none."""
 
     def replace(match: re.Match[str]) -> str:
         text, path, anchor = match[1], posixpath.normpath(posixpath.join(folder, match[2])), match[3] or ""
@@ -49,13 +50,13 @@ def adapt(markdown: str, folder: str, repository: str) -> str:
             return match[0]
         return f"[{text}]({repository.rstrip('/')}/blob/main/{path}{anchor})" if repository else text
 
-    parts = _FENCE.split(markdown)  # code is left as it is: every second part
+    parts = _FENCE.split(markdown)  # every second part is code, which is not changed
     parts[::2] = [_LINK.sub(replace, part).replace("<details>", '<details markdown="1">') for part in parts[::2]]
     return "".join(parts)
 
 
 def show_files(markdown: str, folder: str) -> str:
-    """Return Markdown with pictures and links in place of the comments that name files of a page's commands."""
+    """Return Markdown with pictures and links in place of the comments that name files written by a page's commands."""
 
     def replace(match: re.Match[str]) -> str:
         name, text = match.groups()

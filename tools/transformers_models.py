@@ -1,4 +1,4 @@
-"""Vision networks of transformers, small, for `real_exports`: a configuration for each, without downloads."""
+"""Small vision networks of transformers for `real_exports`: one configuration for each, without downloads."""
 
 from __future__ import annotations
 

@@ -39,13 +39,14 @@ _HOST = re.compile(r"\n*(?:^(?:backend sim: .* on this machine|auto chose the si
 
 
 def fill_tutorial(text: str) -> str:
-    """Return a page with the current output of its commands; RuntimeError if one fails."""
+    """Return a page with the current output of its commands; raise RuntimeError if one fails."""
     with _folder() as folder:
         return _run(text, folder)
 
 
 def copy_files(text: str, target: Path) -> list[str]:
-    """Run the commands of a page, copy the files that its site links to into a folder, and return their names."""
+    """Run the commands of a page, copy the files that its site version links to into a folder, and return their
+    names."""
     names = _SITE.findall(text)
     with _folder() as folder:
         _run(text, folder)
@@ -69,7 +70,7 @@ def _run(text: str, folder: Path) -> str:
 
 
 def _form(text: str) -> str:
-    """Return an output without its numbers, and without the spaces and rules whose lengths follow from them."""
+    """Return an output without its numbers, and without the spaces and rules whose lengths depend on them."""
     return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "", text))
 
 
@@ -112,7 +113,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _end_left_over(folder: Path) -> None:
-    """End the processes whose number a page's commands left in a .pid file."""
+    """Terminate the processes whose numbers a page's commands left in .pid files."""
     for file in folder.glob("*.pid"):
         with suppress(OSError, ValueError):
             os.kill(int(file.read_text()), signal.SIGTERM)

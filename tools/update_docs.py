@@ -66,7 +66,8 @@ def _markdown(text: str) -> str:
 
 
 def _fenced(text: str) -> str:
-    """A paragraph that keeps its lines, which `\\b` in its first line says; its second one stands above them."""
+    """Return a paragraph with preserved line breaks as a fenced block; its first line is `\\b`, and its second one is
+    the title."""
     first, body = split_example(text)
     return f"{_markdown(first)}\n\n```\n{body}\n```"
 
@@ -93,7 +94,7 @@ def _accuracy_report() -> str:
 
 
 def accuracy_table() -> str:
-    """Return the table of prediction errors against published measurements, by kernel, and the lines that sum it up."""
+    """Return the table of prediction errors relative to published measurements, by kernel, and its summary lines."""
     table, ends = summary_of(_accuracy_report())
     return f"{table}\n\n{ends}"
 
@@ -104,7 +105,8 @@ def accuracy_sentences() -> str:
 
 
 def sentences_of(report: str) -> str:
-    """Return the errors of kernels and instructions that `latency_accuracy --markdown` prints, in two sentences."""
+    """Return two sentences on the errors of kernels and instructions, from the output of `latency_accuracy
+    --markdown`."""
     header, _, total = (
         [cell.strip() for cell in line.strip("| ").split("|")] for line in summary_of(report)[0].splitlines()[:3]
     )
@@ -120,7 +122,7 @@ def sentences_of(report: str) -> str:
 
 
 def versions_table() -> str:
-    """Return the order of versions of one kernel and the ratios between them, predicted and measured."""
+    """Return a table of the versions of one kernel, with their order and ratios, predicted and measured."""
     return table_of(_accuracy_report(), "Versions of one kernel")
 
 
@@ -153,7 +155,7 @@ def lowering_block() -> str:
 
 
 def published_block() -> str:
-    """Return the table of published kernels that were predicted from their own source."""
+    """Return the table of published kernels whose times were predicted from their original source."""
     return "\n".join(published_table(saved_predictions()))
 
 
@@ -172,7 +174,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
-    """Return the page of each block; ValueError for an unknown or repeated block."""
+    """Return the page of each block; raise ValueError for an unknown or repeated block."""
     found: dict[str, Path] = {}
     for page in pages:
         for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
@@ -194,10 +196,10 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
 
 
 def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
-    """True if a part was not up to date; fill it in, unless only checking."""
+    """Return True if a part was not up to date; update it unless only checking."""
     page = TUTORIALS[name] if name in TUTORIALS else pages.get(name, MAN_PAGE)
     contents = {name: BLOCKS[name]()} if name in pages else {}
-    # read it only now: computing contents may have taken minutes
+    # read it only now, because computing the contents may have taken minutes
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     filled = fill_tutorial(text) if name in TUTORIALS else man_page() if name == "man" else fill(text, contents)
     if filled != text and not check:
@@ -206,7 +208,7 @@ def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill in the pages, or check them; return the exit status."""
+    """Update the pages, or check them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "names",

@@ -1,4 +1,4 @@
-"""Passes over the graph of a launch, a file each: classes that take a graph and return one."""
+"""Passes over the graph of a launch, one file each: classes that transform a graph and return a new one."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,8 @@ from .stream_input import StreamInput
 
 
 def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
-    """Return the passes in the order in which they run; `forms` of filters are chosen among, beside the direct one."""
+    """Return the passes in execution order; `forms`: the forms of filters to choose from, in addition to the direct
+    one."""
     by_choice = (
         SplitPartialTiles(),
         PadChannels(),

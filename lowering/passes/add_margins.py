@@ -1,4 +1,4 @@
-"""Reserve the zeros around each value that the operations which read it want, in any form they may take."""
+"""Reserve the zeros around each value that its readers require, in any form they may take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Pass
 
 
 class AddMargins(Pass):
-    """Zeros around each value are reserved, as operations read it in any of `forms`."""
+    """Reserves zeros around each value, as required by its readers in any of `forms`."""
 
     name = "add_margins"
     needs = ("stream_input", "split_columns")
@@ -27,14 +27,14 @@ class AddMargins(Pass):
 
 
 def add_margins(graph: Graph, with_forms: bool) -> Graph:
-    """Set the margin of each node; `with_forms`: 3x3 filters may be combined."""
+    """Set the margin of each node; `with_forms`: whether 3x3 filters may be combined."""
     return graph.with_nodes(
         node.changed(margin=margin) for node, margin in zip(graph.nodes, wanted_margins(graph, with_forms))
     )
 
 
 def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
-    """Return the zeros around each value that the operations which read it want, in any form or in their own."""
+    """Return the zeros around each value that its readers require, in any form or only in their current form."""
     wanted: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
     for node in graph.nodes:
         wide = with_wide_weights(graph, node) if with_forms else None
@@ -49,8 +49,8 @@ def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
 
 
 def with_wide_weights(graph: Graph, node: Node) -> Node | None:
-    """Return a node with weights that may be combined, which those in 8 bits may not; None where it reads values that
-    only 8-bit weights multiply."""
+    """Return a node with weights that may be combined, which 8-bit weights may not; None if the node reads values that
+    only 8-bit weights can multiply."""
     if not node.has_fp8_weights:
         return node
     read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]

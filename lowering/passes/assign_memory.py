@@ -1,4 +1,4 @@
-"""Place values that SBUF has no room for in HBM, and mark those that are put together from bands of rows."""
+"""Move values that do not fit in SBUF to HBM, and mark those assembled from bands of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stream_input import GROUP_BYTES
 
 
 class AssignMemory(Pass):
-    """Values that SBUF has no room for are in HBM."""
+    """Moves values that do not fit in SBUF to HBM."""
 
     name = "assign_memory"
     needs = ("pack_images",)
@@ -25,7 +25,7 @@ class AssignMemory(Pass):
 
 
 def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[NodeId | None] = ()) -> Graph:
-    """Let the values of some nodes be in HBM, from which convolutions read them in groups of rows; `ends`: the last
+    """Place the values of `spilled` nodes in HBM, from which convolutions read them in groups of rows; `ends`: the last
     nodes of regions that run in bands."""
     placed = graph.with_nodes(
         replace(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
@@ -37,6 +37,6 @@ def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collec
 
 
 def _streams(graph: Graph, node: Node) -> bool:
-    """True if a node is a convolution that reads another node's value from HBM."""
+    """True if a node is a convolution that reads the value of another node from HBM."""
     is_of_node = node.sources[0] != (LAUNCH_INPUT,)
     return node.operation.convolved is not None and is_of_node and graph.is_from_hbm(node)

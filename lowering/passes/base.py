@@ -1,4 +1,4 @@
-"""Passes: steps from a graph to a graph, run in the order of their needs."""
+"""Passes: transformations of a graph, run in dependency order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..graph import Graph, Unsupported
 
 
 class Pass(ABC):
-    """A step from a graph to a graph, by choices of some kinds.
+    """A transformation of a graph, controlled by choices of some kinds.
 
-    `needs`: the names of the passes that must have run before. `kinds`: of the choices that it carries out. `asks`: it
-    has options for nodes, so that its graph depends on who answers.
+    `needs`: the names of the passes that must run before it. `kinds`: the kinds of choices that it implements. `asks`:
+    whether it has options for single nodes, so that the resulting graph depends on how its questions are answered.
     """
 
     name: ClassVar[str]
@@ -24,31 +24,34 @@ class Pass(ABC):
 
     @abstractmethod
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
-        """Return the graph after the pass; Unsupported where a choice does not apply."""
+        """Return the transformed graph; raise Unsupported if a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
-        """Return the choices about the launch beside none, for a graph on which earlier passes ran by `decisions`."""
+        """Return the alternatives for the launch in addition to no choice; `graph` is the result of earlier passes with
+        `decisions`."""
         return ()
 
     def is_forced(self, decisions: Decisions) -> bool:
-        """True if earlier choices are worth nothing without one of its own."""
+        """True if earlier choices are useless without a choice for this pass."""
         return False
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """True if the graph after the pass is worth pricing, not one that other choices give too."""
+        """True if the graph after the pass is worth evaluating, rather than identical to the result of other
+        choices."""
         return True
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """Return the decisions, of those up to the pass, that are worth going on with."""
+        """Return those decisions, complete up to this pass, that are worth pursuing."""
         return states
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
-        """Yield decisions that differ in one choice of its kinds; `graph`: after all passes by these decisions."""
+        """Yield decisions that differ in one choice of the pass's kinds; `graph` is the result of all passes with
+        `decisions`."""
         yield from ()
 
 
 class SwitchedPass(Pass):
-    """A pass that runs only if it is chosen, by the one kind of its choices."""
+    """A pass that runs only if it is chosen; it has a single kind of choice."""
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
@@ -61,11 +64,12 @@ class SwitchedPass(Pass):
 
     @abstractmethod
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
-        """Return the changed graph; None where the pass does not apply."""
+        """Return the transformed graph; None if the pass does not apply."""
 
 
 def in_order(passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """Return passes so that each follows all that it needs, else as they come; ValueError where needs are circular."""
+    """Return the passes sorted so that each follows the passes that it needs, otherwise in the given order; raise
+    ValueError if the dependencies are circular."""
     left, found = list(passes), list[Pass]()
     while left:
         ran = {each.name for each in found}

@@ -1,4 +1,4 @@
-"""Invariants of a graph after any pass."""
+"""Invariants that a graph satisfies after every pass."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .add_margins import wanted_margins
 
 
 def check_order(graph: Graph) -> None:
-    """AssertionError where two nodes have the same id, or a node comes before one that it reads."""
+    """Raise AssertionError if two nodes have the same id, or if a node precedes one that it reads."""
     assert len(graph.numbers) == len(graph.nodes), "two nodes have the same id"
     for number, node in enumerate(graph.nodes):
         assert all(part < number for parts in node.sources for part in parts), f"node {node.id} is before its operand"
 
 
 def check_tiles(graph: Graph) -> None:
-    """Unsupported where an operation combines values whose channels are cut into other tiles."""
+    """Raise Unsupported if an operation combines values whose channels are tiled differently."""
     for node in graph.nodes:
         operation = node.operation
         if not operation.combines:
@@ -28,7 +28,7 @@ def check_tiles(graph: Graph) -> None:
 
 
 def check_margins(graph: Graph) -> None:
-    """AssertionError where an operation reads more zeros around a value than there are."""
+    """Raise AssertionError if an operation reads more zeros around a value than are reserved."""
     for node, wanted in zip(graph.nodes, wanted_margins(graph)):
         enough = all(own >= side for own, side in zip(node.operation.margin, wanted))
         assert enough, f"node {node.id} has margins {node.operation.margin}; {wanted} are read"

@@ -1,6 +1,6 @@
-"""Choose the form in which each filter is multiplied: the quickest one, of those whose errors are allowed.
+"""Choose the form in which each filter is multiplied: the fastest of those whose errors are permitted.
 
-3x3 filters may be combined, depthwise ones computed in groups of rows.
+3x3 filters may be combined for minimal filtering, and depthwise filters may be computed in groups of rows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps
 
-COMBINED_BYTES = (28 * 1024, 12 * 1024)  # of a partition, for what is combined of an input at a time; two of them live
-FEWEST_MADE = 49  # taps of a filter, below which its diagonals are loaded sooner than they are made
-LEAST_SAVING = 20  # percent by which groups of rows must take fewer columns of matmuls to be priced
-FORM_GAIN = 1.03  # below which a form is not worth its errors
+COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two are live
+FEWEST_MADE = 49  # taps of a filter, below which loading its diagonals is faster than creating them
+LEAST_SAVING = 20  # percent of the matmul columns that groups of rows must save to be evaluated
+FORM_GAIN = 1.03  # least speedup for which a form is worth its errors
 
 
 class ChooseForms(Pass):
-    """Each filter is multiplied in one of `forms`, or directly."""
+    """Chooses one of `forms`, or direct multiplication, for each filter."""
 
     name = "choose_forms"
     needs = ("add_margins",)
@@ -47,14 +47,14 @@ class ChooseForms(Pass):
         return choose_forms(graph, self._forms, ask)
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
-        """See `Pass`: one filter is multiplied directly."""
+        """See `Pass`: one filter is multiplied directly instead."""
         for choice in decisions.choices:
             if choice.kind is Kind.FORM:
                 yield decisions.without_choice(choice)
 
 
 def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
-    """Set the form of each convolution that can take one of `forms`."""
+    """Set the form of each convolution that supports one of `forms`."""
     for number, node in enumerate(graph.nodes):
         minimal = [form for form in forms if form.is_minimal]
         wide = with_wide_weights(graph, node)
@@ -76,7 +76,7 @@ def _option(number: int, node: Node, candidate: Node) -> Option:
 
 
 def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
-    """Return a depthwise node in groups of rows; None where it cannot take them, or they save too few matmuls."""
+    """Return a depthwise node in groups of rows; None if it does not support them, or if they save too few matmuls."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -90,7 +90,8 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
 
 
 def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node most of whose diagonals are made on the chip; None for one of few, or few taps."""
+    """Return a depthwise node with most of its diagonals created on the chip; None if it has few diagonals or few
+    taps."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -102,7 +103,8 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
 
 
 def _is_alone(graph: Graph, node: Node) -> bool:
-    """True if a node is from SBUF to SBUF, not in 8 bits, of one image on the partitions, with nothing added."""
+    """True if a node reads from and writes to SBUF, is not in 8 bits, has one image on the partitions, and has no
+    addend."""
     operation = node.convolution
     if len(operation.sources) > 1 or operation.packed > 1 or graph.packed_in(node) > 1:
         return False
@@ -118,7 +120,7 @@ def _is_alone(graph: Graph, node: Node) -> bool:
 
 
 def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node | None:
-    """Return a node in a form; None where it cannot take it."""
+    """Return a node in a form; None if it does not support the form."""
     operation = node.operation.convolved
     if operation is None or not operation.can_be_combined:
         return None
@@ -127,7 +129,7 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
         return None
     loaded = graph.is_from_hbm(node)
     rows = graph.heights(operation.sources[0])
-    taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # what is combined has no copies
+    taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # combined inputs have no copies
     wide = operation.outputs_at_once[1]
     if taps.columns > 1 or taps.rows >= operation.kernel[0] > 1:
         return None
@@ -136,20 +138,20 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
     if form is Form.SQUARES and (operation.kernel[0] != 3 or taps.rows > 1):
         return None
     if loaded:
-        together = rows_together(form, operation.pool_size)  # a few loaded rows, combined twice, and of the outputs
+        together = rows_together(form, operation.pool_size)  # a few loaded rows, combined twice, and output rows
         size = len(rows) * graph.itemsize
         needed = ((together + operation.kernel[0]) * input_room(form) + together) * (wide + 3) * size
         if needed > (operation.group_bytes - RESERVED_BYTES) // 2:
             return None
     if not loaded and combined_bytes > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
-        return None  # all of it fits the smaller room
+        return None  # all of it fits the smaller buffer
     return node.changed(
         form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or combined_bytes
     )
 
 
 def _all_combined(graph: Graph, node: Node, form: Form) -> int:
-    """Return the bytes of a partition that the combinations of a whole image take."""
+    """Return the bytes per partition of the combined inputs of a whole image."""
     operation = node.convolution
     elements = combined_elements(form, operation.outputs_at_once, operation.kernel[0])
     return len(graph.heights(operation.sources[0])) * elements * graph.itemsize

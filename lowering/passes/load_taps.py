@@ -1,9 +1,9 @@
-"""Load the input by an operation of its own: a small image with its filter columns as channels, others as they are.
+"""Load the input by a separate operation: a small image with its filter columns as channels, others unchanged.
 
-A convolution of C channels by filters kw columns wide is one of kw * C channels, the image and its copies moved left by
-a column each, by filters of one column. The copies need no room in HBM: a DMA reads the same rows again, a column
-further, in runs as long as an image, because the host brings its zeros along. So one DMA brings what a row of the
-filter reads.
+A convolution of C channels with filters that are kw columns wide is equivalent to a convolution of kw * C channels (the
+image and its copies, each shifted left by one more column) with filters of one column. The copies require no memory in
+HBM: because the host adds the zero padding, a DMA can read the same rows again from the next column on, in contiguous
+runs as long as an image. Thus a single DMA loads everything that a row of the filter reads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..graph import Graph, Node, prepend
 from .base import Pass
 from .stream_input import WHOLE_BYTES
 
-FEWEST_CHANNELS = 8  # that a convolution is given however many images are packed: the most are 16
+FEWEST_CHANNELS = 8  # channels that a convolution may always have; at most 16 images are packed
 
 
 class LoadInput(Pass):
-    """An input that no convolution loads is loaded by an operation of its own."""
+    """Adds a separate load for an input that no convolution loads."""
 
     name = "load_input"
     needs = ("split_partial_tiles",)
@@ -33,7 +33,7 @@ class LoadInput(Pass):
 
 
 class LoadTaps(Pass):
-    """A small image of few channels is loaded with its filter columns as channels."""
+    """Loads a small image of few channels with its filter columns as channels."""
 
     name = "load_taps"
     needs = ("load_input", "pad_channels", "pack_rows", "split_phases", "split_means")
@@ -44,7 +44,7 @@ class LoadTaps(Pass):
 
 
 def load_input(graph: Graph) -> Graph:
-    """Load an input as it is, unless it is just the first operand of one convolution or cut apart in HBM."""
+    """Load an input unchanged, unless it is only the first operand of one convolution or is divided in HBM."""
     readers = graph.readers(LAUNCH_INPUT)
     if all(isinstance(graph.nodes[number].operation, Rearrange) for number, _ in readers):
         return graph

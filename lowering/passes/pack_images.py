@@ -1,6 +1,6 @@
-"""Pack images along the partitions: filters then are block-diagonal, and outputs of all images are computed at once.
+"""Pack images along the partitions: filters become block-diagonal, and outputs of all images are computed together.
 
-As channels grow, fewer images fit; a tile of outputs is then every r-th image (`OutputOrder`).
+As the number of channels grows, fewer images fit; a tile of outputs then contains every r-th image (`OutputOrder`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_IMAGES = 16
 
 
 class PackImages(Pass):
-    """Several images are packed along the partitions."""
+    """Packs several images along the partitions."""
 
     name = "pack_images"
     needs = ("load_taps",)
@@ -38,9 +38,9 @@ class PackImages(Pass):
 
 
 def choices_of(graph: Graph, batch: int) -> list[int]:
-    """Return how many images may be packed in the input, more than one.
+    """Return the numbers of images, above 1, that may be packed in the input.
 
-    Features are transposed instead. What another launch has left in HBM is not filled up with blank pictures.
+    Features are transposed instead. Values that another launch left in HBM cannot be padded with blank pictures.
     """
     if graph.image[1:] == (1, 1):
         return []
@@ -60,8 +60,8 @@ def pack_images(graph: Graph, images: int) -> Graph:
 
 
 def _ungrouped(graph: Graph, node: Node) -> Node:
-    """Return a convolution of packed images with zeros for the channels of other groups: the filters of each image are
-    on the diagonal as groups are."""
+    """Return a convolution of packed images with zeros for the channels of other groups, because the blocks of the
+    filters' diagonal are images instead of groups."""
     filtered = node.operation.filtered
     if filtered is None or filtered.filter_groups == 1 or graph.packed_in(node) == 1:
         return node
@@ -70,12 +70,12 @@ def _ungrouped(graph: Graph, node: Node) -> Node:
 
 
 def _can_pack(graph: Graph, images: int) -> bool:
-    """True if this number of images fits the input, and the value of each node."""
+    """True if this number of images fits in the input, and in the value of each node."""
     if images * max(graph.image[0], graph.nodes[0].operation.channels) > PARTITIONS:
         return False
     packed = _packed_values(graph, images)
     if any(packed[n] > 1 and len(graph.pieces((n,))) > 1 for n in graph.outputs):
-        return False  # in HBM the channels of an image follow one another
+        return False  # in HBM, the channels of an image are contiguous
     for node, own in zip(graph.nodes, packed):
         operation = node.operation
         of_operands = [[images if part < 0 else packed[part] for part in parts] for parts in operation.sources]
@@ -98,8 +98,8 @@ def _can_pack(graph: Graph, images: int) -> bool:
 
 
 def _packed_values(graph: Graph, images: int) -> list[int]:
-    """Return the images packed in the value of each node: never more than in its input, and as many in all nodes whose
-    channels follow one another."""
+    """Return the number of images packed in the value of each node: at most the number in its input, and equal for all
+    nodes whose channels are concatenated."""
     most = [images] * len(graph.nodes)
     while True:
         packed = _at_most(graph, images, most)

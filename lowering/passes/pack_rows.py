@@ -1,16 +1,16 @@
 """Pack rows of an image along the partitions where channels are few: two rows of 64 channels, four of 32 and less.
 
-A value of C channels and H rows is held as F C channels and H / F rows, groups: group r has the rows from F r - o to F
-r - o + F - 1, o being its offset, 0 to F - 1. A convolution of such values is again a convolution, whose filters take
-groups of rows to groups of rows: 3x3 filters become two rows of taps instead of three where the offset changes from
-input to output, and compute F rows of outputs at once. A depthwise filter becomes a full one: what is zero costs
-nothing that was not idle. The Tensor Engine then has all its rows and columns in use, which also keeps its clock up,
-and the engines that finish the sums have all their lanes.
+A value with C channels and H rows is stored as F C channels and H / F rows, called groups: group r contains the rows
+from F r - o to F r - o + F - 1, where o is the offset, 0 to F - 1. A convolution of such values is again a convolution,
+with filters from groups of rows to groups of rows: 3x3 filters require two rows of taps instead of three if the offset
+changes from input to output, and compute F rows of outputs together. A depthwise filter becomes a full one: its zeros
+use only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are then in use, which also
+keeps its clock at full rate, and the engines that finish the sums use all their lanes.
 
-An expansion, a convolution of such a value whose only reader is a depthwise one, may be packed too, with that and its
-gate: it has tiles of its own for every 32 (64) channels, each with four (two) rows.
+An expansion, a convolution of such a value whose only reader is a depthwise convolution, may also be packed, together
+with the depthwise convolution and its gate: it has one tile for every 32 (64) channels, each with four (two) rows.
 
-Rows above and below the image, which groups of an offset have, are blanked: they are padding for the readers.
+Rows above and below the image, which occur in groups with an offset, are set to zero: they are padding for the readers.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .pad_channels import NOT_OF_ZERO
 from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of
 from .split_partial_tiles import split_partial_tiles
 
-FEWEST_GROUPS = 2  # of rows, below which there is little to gain
-MOST_FILLED = 1.125  # rows of groups for each row of the image that leaves them
-MOST_COMBINATIONS = 64  # of offsets that are tried
+FEWEST_GROUPS = 2  # groups of rows, below which there is little to gain
+MOST_FILLED = 1.125  # most rows in groups per image row, for readers that compute single rows
+MOST_COMBINATIONS = 64  # combinations of offsets that are tried
 
 
 class PackRows(SwitchedPass):
-    """Rows are packed, with those of expansions that keep their tails."""
+    """Packs rows, including the rows of expansions that keep their tails."""
 
     name = "pack_rows"
     needs = ("split_partial_tiles", "load_input", "pad_channels")
@@ -49,7 +49,7 @@ class PackRows(SwitchedPass):
         return [Choice(Kind.PACK_ROWS)]
 
     def is_forced(self, decisions: Decisions) -> bool:
-        """See `Pass`: tails are kept, and channels padded, for packed rows alone."""
+        """See `Pass`: tails are kept, and channels padded, only for packed rows."""
         return bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or decisions.value(Kind.PAD_CHANNELS))
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
@@ -61,7 +61,7 @@ class PackRows(SwitchedPass):
         )
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """See `Pass`: packed rows of expansions take fewer matmuls than those of others alone."""
+        """See `Pass`: packing the rows of expansions too requires fewer matmuls than packing only other rows."""
         if not any(state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for state in states):
             return states
         return [
@@ -74,7 +74,7 @@ class PackRows(SwitchedPass):
 
 
 def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
-    """Pack rows wherever nodes can take them, by the offsets that take the fewest columns of matmuls."""
+    """Pack rows wherever nodes support it, with the offsets that require the fewest columns of matmuls."""
     expanded: set[str] = set()
     if with_expansions:
         graph, expanded = _split_others(graph)
@@ -106,7 +106,7 @@ def has_packed_expansions(graph: Graph) -> bool:
 
 
 def _split_pools(graph: Graph) -> Graph:
-    """Split convolutions of few channels that pool into a convolution and a pool of the same name."""
+    """Split pooled convolutions of few channels into a convolution and a pool of the same name."""
     apart: list[Node] = []
     place: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
@@ -140,7 +140,7 @@ def _split_pools(graph: Graph) -> Graph:
 
 
 def _is_plain(node: Node) -> bool:
-    """True if it is a convolution whose rows a change of its filters can pack."""
+    """True if a node is a convolution whose rows can be packed by changing its filters."""
     operation = node.operation.convolved
     if operation is None:
         return False
@@ -152,14 +152,14 @@ def _is_large(node: Node, rows: int) -> bool:
 
 
 def _is_positive(node: Node) -> bool:
-    """True if its value is never below 0, so that a blank row is no maximum."""
+    """True if a node's value is never negative, so that a blank row cannot be a maximum."""
     convolution = node.operation.convolved
     return node.operation.folded is not None or (convolution is not None and convolution.activation.name == "relu")
 
 
 def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
-    """Split the tails of expansions that cannot be packed: first of those that nothing can read, without which others
-    may be. Return also the layers of the depthwise convolutions that can."""
+    """Split the tails of expansions that cannot be packed: first those that no reader supports, without which others
+    may be packed. Return the graph, and the layers of the depthwise convolutions that can be packed."""
     names = {graph.nodes[n].name for n in _each(graph)}
     while True:
         possible = _possible(graph, names)
@@ -177,15 +177,15 @@ def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
 
 
 def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:
-    """Return the depthwise nodes of more channels than rows are packed of, of layers of these names."""
+    """Return the depthwise nodes of the named layers that have more channels than packed rows allow."""
     each = [n for n, node in enumerate(graph.nodes) if node.is_depthwise() and rows_of(node) == 1]
     return [n for n in each if names is None or graph.nodes[n].name in names]
 
 
 def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows of a group of the nodes whose rows can be packed, and all of whose readers can read them.
+    """Return the rows per group of the nodes whose rows can be packed, and all of whose readers can read them.
 
-    `names`: of the depthwise layers of more channels that may be among them.
+    `names`: the depthwise layers with more channels that may be included.
     """
     found = _possible(graph, names)
     expanded = {n for n in found if rows_of(graph.nodes[n]) == 1}
@@ -201,7 +201,8 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows of a group of the nodes whose rows can be packed if all that they read and are read by can."""
+    """Return the rows per group of the nodes whose rows can be packed if the nodes that they read and their readers
+    can."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
     found: dict[int, int] = {}
@@ -218,13 +219,13 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 
 def _is_one_of_parts(graph: Graph, number: int) -> bool:
-    """True if a node's value is read with others as one."""
+    """True if a node's value is read as one operand together with others."""
     return any(len(graph.nodes[n].sources[operand]) > 1 for n, operand in graph.readers(number))
 
 
 def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
-    """True if a convolution can compute groups of rows of what is in groups among the nodes before it, and what is not:
-    another reads groups and computes single rows."""
+    """True if a convolution can compute groups of rows from its inputs, some of which are in groups among the preceding
+    nodes and others not. Otherwise it reads groups and computes single rows."""
     operation, parts = node.convolution, node.sources[0]
     read = [part for part in parts if part in found]
     if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
@@ -235,8 +236,8 @@ def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
 
 
 def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> dict[int, int]:
-    """Return the rows of a group of convolutions of packed values that feed depthwise ones, of these and their gates,
-    all of more channels than rows are packed of otherwise."""
+    """Return the rows per group of convolutions of packed values that feed depthwise convolutions, of these, and of
+    their gates; all have more channels than otherwise allowed for packed rows."""
     found: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         operation, source = node.operation, node.sources[0][0]
@@ -260,7 +261,7 @@ def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> d
 
 
 def _is_row_pool(node: Node) -> bool:
-    """True if it is a pool that can read groups of two rows."""
+    """True if a node is a pool that can read groups of two rows."""
     operation = node.operation.folded
     if operation is None or operation.dilation[0] > 1 or getattr(operation, "ceil_mode", False):
         return False
@@ -281,7 +282,7 @@ def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 
 def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     readers = [n for n, _ in graph.readers(number)]
-    # each row begins where engines write
+    # each row begins at a partition from which engines can write
     blanks = is_expanded or graph.nodes[number].operation.channels in (QUARTER, HALF)
 
     def is_one_row(n: int) -> bool:
@@ -296,7 +297,7 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 
 
 def _is_gated(graph: Graph, number: int) -> bool:
-    """True if it is a channel-wise scale (squeeze-and-excite gate) by a convolution with no other reader."""
+    """True if a node is a per-channel scale (a squeeze-and-excite gate) by a convolution with no other reader."""
     operation = graph.nodes[number].operation
     if not operation.is_product:
         return False
@@ -310,7 +311,7 @@ def _is_gated(graph: Graph, number: int) -> bool:
 
 
 def _is_mean(graph: Graph, number: int) -> bool:
-    """True if it is the mean of a whole image, and only convolutions of it read it."""
+    """True if a node is the mean of a whole image that is read only by convolutions of it."""
     node = graph.nodes[number]
     operation = node.operation
     if not operation.is_mean or not operation.folds_all((node.before[1], node.before[2])):
@@ -319,7 +320,7 @@ def _is_mean(graph: Graph, number: int) -> bool:
 
 
 def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
-    """True if a node can read groups of rows, and compute them or, where not packed, single rows."""
+    """True if a node can read groups of rows and compute groups or, if it is not packed, single rows."""
     node, source = graph.nodes[reader], graph.nodes[number]
     operation, is_packed = node.operation.convolved, reader in packed
     if _is_row_pool(node):
@@ -345,5 +346,5 @@ def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) ->
 
 
 def _fills(rows: int, each: int) -> bool:
-    """True if nearly all rows that groups of `each` have are of the image."""
+    """True if nearly all rows of the groups of `each` rows belong to the image."""
     return ceil_div(rows, each) * each <= rows * MOST_FILLED

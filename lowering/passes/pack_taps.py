@@ -1,8 +1,8 @@
-"""Let filter taps share the partitions where input channels are few, so that a matmul takes several of them.
+"""Let filter taps share the partitions if input channels are few, so that a matmul covers several of them.
 
-An input in HBM is loaded once for each tap. A value in SBUF gets copies of itself on the partitions below, moved up by
-rows, by the operation that computes it: then only filter rows share the partitions, and only if the matmuls spared take
-longer than the copies.
+An input in HBM is loaded once for each tap. For a value in SBUF, the operation that computes it adds copies on the
+partitions below, shifted up by rows: in this case only filter rows share the partitions, and only if the saved matmuls
+take longer than the copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .base import Pass
 
 
 class PackTaps(Pass):
-    """Taps share the partitions where they can, by copies of values in SBUF where these are worth it."""
+    """Lets taps share the partitions if possible, using copies of values in SBUF if these are worth their cost."""
 
     name = "pack_taps"
     needs = ("store_as_fp8",)
@@ -47,8 +47,8 @@ class PackTaps(Pass):
 def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
     """Set the taps of convolutions, and the copies of the values that they read.
 
-    `filled`: the partitions from one tap of an input of `TapsLoad` to the next, which one DMA fills; 0 where each comes
-    by its own.
+    `filled`: the distance in partitions between adjacent taps of an input of `TapsLoad`, all of which one DMA loads; 0
+    if each tap is loaded by a separate DMA.
     """
     for number, node in enumerate(graph.nodes):
         if node.operation.filtered is None:
@@ -72,8 +72,8 @@ def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
 
 
 def foresee_taps(graph: Graph, number: int) -> Graph:
-    """Return a graph whose node `number` has the taps, and its input the copies, that it would have if they cost
-    nothing."""
+    """Return the graph with node `number` having the taps, and its input the copies, that they would have if copies
+    were free."""
     node = graph.nodes[number]
     operation = node.operation.convolved
     if operation is None:
@@ -90,9 +90,9 @@ def foresee_taps(graph: Graph, number: int) -> Graph:
 
 
 def strides_of_filled(graph: Graph) -> list[int]:
-    """Return the partitions from one tap of the input to the next that one DMA may fill: none between them, or few
-    enough for more than half of all to be busy. Empty where the first node does not load taps for all rows of a
-    filter."""
+    """Return the possible distances in partitions between adjacent taps of the input if one DMA loads all of them:
+    without gaps, or such that more than half of all partitions are used. Empty if the first node does not load taps for
+    all rows of a filter."""
     load, reader = (node.operation for node in (graph.nodes[0], graph.nodes[min(1, len(graph.nodes) - 1)]))
     if not isinstance(load, TapsLoad) or not isinstance(reader, Convolution):
         return []
@@ -104,7 +104,7 @@ def strides_of_filled(graph: Graph) -> list[int]:
 
 
 def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
-    """Return a load of taps that fills the partitions between its copies, and the convolution that reads it."""
+    """Return a load of taps that also fills the partitions between its copies, and the convolution that reads it."""
     operation = load.operation
     assert isinstance(operation, TapsLoad)
     taps = replace(node.convolution.taps, stride=stride)
@@ -112,7 +112,7 @@ def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
 
 
 def loaded_taps(graph: Graph, node: Node) -> Taps:
-    """Return the taps of a convolution of an input that is loaded from HBM."""
+    """Return the taps of a convolution whose input is loaded from HBM."""
     operation = node.operation.filtered
     assert operation is not None
     rows = graph.heights(operation.sources[0])
@@ -120,8 +120,8 @@ def loaded_taps(graph: Graph, node: Node) -> Taps:
 
 
 def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
-    """Return the most taps of a node that can share the partitions, and the copies that its input must have for them,
-    None for none."""
+    """Return the largest set of a node's taps that can share the partitions, and the copies of its input that this
+    requires; None for no copies."""
     operation = node.operation.filtered
     assert operation is not None
     if graph.is_from_hbm(node):
@@ -143,7 +143,7 @@ def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
 
 
 def _could_have_copies(graph: Graph, node: Node) -> bool:
-    """True if a convolution in the direct form has fewer taps than its input could have copies for."""
+    """True if a convolution in the direct form uses fewer taps than copies of its input would allow."""
     operation = node.operation.convolved
     if operation is None or operation.form is not Form.DIRECT:
         return False
@@ -153,7 +153,7 @@ def _could_have_copies(graph: Graph, node: Node) -> bool:
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
-    """True if a node is a convolution that can make such copies, and all that read it go by partitions."""
+    """True if a node is a convolution that can create such copies, and all of its readers access it by partition."""
     node = graph.nodes[number]
     operation = node.operation.convolved
     if operation is None or node.memory is not Memory.SBUF or node.in_bands:

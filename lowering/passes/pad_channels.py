@@ -1,8 +1,8 @@
 """Pad few channels with zeros to a quarter or half of the partitions, so that rows of an image can be packed.
 
-Engines write from partitions that are multiples of a quarter on. A row of 40 channels leaves no room for a second one
-below it that begins there; one of 64 does. The zeros are computed on rows and columns of the Tensor Engine that would
-be idle.
+Engines can write only from partitions that are multiples of a quarter on. After a row of 40 channels, no second row
+that begins at such a partition fits; after a row of 64 channels, one does. The zeros are computed on rows and columns
+of the Tensor Engine that would otherwise be idle.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..graph import Graph, Node
 from .base import SwitchedPass
 from .row_packing import HALF, QUARTER
 
-FEWEST_CHANNELS = 9  # below which more than four rows would have to be packed
-NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value of 0 zero weights may not take away
+FEWEST_CHANNELS = 9  # below this number, more than four rows would have to be packed
+NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations of 0 that zero weights may not cancel
 
 
 class PadChannels(SwitchedPass):
-    """Channels are padded, so that rows can be packed."""
+    """Pads channels so that rows can be packed."""
 
     name = "pad_channels"
     needs = ("load_input",)
@@ -38,7 +38,7 @@ class PadChannels(SwitchedPass):
 
 
 def pad_channels(graph: Graph) -> Graph | None:
-    """Pad the channels of nodes all of whose readers can take more; None where there are none."""
+    """Pad the channels of nodes whose readers all support more channels; None if there are no such nodes."""
     wide = _wide(graph)
     if not wide:
         return None
@@ -58,14 +58,14 @@ def _wide(graph: Graph) -> set[int]:
 
 
 def _zeros(channels: int) -> int:
-    """Return the zeros that channels are padded with."""
+    """Return the number of zeros with which channels are padded."""
     if FEWEST_CHANNELS <= channels <= QUARTER:
         return QUARTER - channels
     return HALF - channels if QUARTER < channels <= HALF else 0
 
 
 def _may(node: Node) -> bool:
-    """True if zeros may be among the channels of a node."""
+    """True if a node's channels may include zeros."""
     operation = node.operation
     alone = all(len(parts) == 1 for parts in operation.sources)
     convolution = operation.convolved
@@ -76,7 +76,8 @@ def _may(node: Node) -> bool:
 
 
 def _fits(graph: Graph, wide: set[int], number: int) -> bool:
-    """True if all that a node reads as it is has as many channels, and its readers can take more."""
+    """True if all operands that a node reads elementwise have equally many channels, and its readers support the
+    additional ones."""
     node = graph.nodes[number]
     mixes = node.operation.convolved is not None and not node.is_depthwise()
     as_it_is = node.sources[1:] if mixes else node.sources
@@ -86,14 +87,14 @@ def _fits(graph: Graph, wide: set[int], number: int) -> bool:
 
 
 def _can_read(node: Node, number: int) -> bool:
-    """True if a node can read more channels than it knows, by zeros in its filters."""
+    """True if a node can read additional channels by means of zeros in its filters."""
     operation = node.operation
     plain = operation.filtered is not None and operation.filtered.filter_groups == 1
     return plain and operation.sources[0] == (number,) and (number,) not in operation.sources[1:]
 
 
 def _with_zeros(node: Node, computes: bool, reads: bool) -> Node:
-    """Return a node that computes such channels, or reads them."""
+    """Return a node that computes padded channels, reads them, or both."""
     operation = node.operation
     more_in = _zeros(node.before[0]) if reads else 0
     more_out = _zeros(operation.channels) if computes else 0

@@ -1,4 +1,4 @@
-"""Operations whose rows are packed: the filters of groups of rows, and pools and gates of them (pack_rows.py)."""
+"""Operations on packed rows: the filters of groups of rows, and their pools and gates (pack_rows.py)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..filters import ungrouped
 from ..graph import Graph, Node
 from ..lazy import LazyArray
 
-HALF = PARTITIONS // 2  # channels of which two rows fill the partitions
-QUARTER = PARTITIONS // 4  # and four
+HALF = PARTITIONS // 2  # two rows of this number of channels fill the partitions
+QUARTER = PARTITIONS // 4  # and four rows of this number
 
-Offsets = dict[int, int]  # of the nodes whose rows are packed
+Offsets = dict[int, int]  # offsets of the nodes whose rows are packed
 
 
 def rows_of(node: Node) -> int:
-    """Return how many rows of a node's value would be packed; 1 for none."""
+    """Return the number of rows of a node's value that would be packed; 1 for none."""
     channels = node.operation.channels
     if channels == HALF:
         return 2
@@ -36,29 +36,30 @@ def rows_of(node: Node) -> int:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The partitions of a value of some channels with `rows` rows in a group: (row, channel), those of an expansion
-    (block, row, channel of the block) with zeros beyond the last channel."""
+    """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
+    (block, row, channel of the block), with zeros after the last channel."""
 
     rows: int
     channels: int
 
     @property
     def block(self) -> int:
-        """Channels of a tile; rows of more than a quarter of the partitions begin where engines write."""
+        """The number of channels per tile; blocks of rows larger than a quarter of the partitions begin where engines
+        can write."""
         return self.channels if self.channels <= QUARTER else PARTITIONS // self.rows
 
     @property
     def blocks(self) -> int:
-        """Tiles."""
+        """The number of tiles."""
         return ceil_div(self.channels, self.block)
 
     @property
     def count(self) -> int:
-        """All partitions."""
+        """The total number of partitions."""
         return self.blocks * self.rows * self.block
 
     def ordered(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """Return an array with an axis (row, channel) in the order of the partitions."""
+        """Rearrange an axis (row, channel) of an array into the order of the partitions."""
         if self.count == self.rows * self.channels and self.blocks == 1:
             return array
         more = self.blocks * self.block - self.channels
@@ -70,7 +71,7 @@ class Lanes:
 
 
 def is_squeezed(node: Node) -> bool:
-    """True if it is a convolution of a number for each channel."""
+    """True if a node is a convolution of one number per channel."""
     operation, convolution = node.operation, node.operation.convolved
     if convolution is None:
         plain = operation.filtered is not None
@@ -84,35 +85,36 @@ def _groups(rows: int, each: int, offset: int) -> int:
 
 
 def _span(node: Node, rows: int, taken: int, each: int, offset: int) -> tuple[int, int]:
-    """Return (first, last) group, of `rows` with the offset `taken`, that the first group of outputs reads.
+    """Return the (first, last) input group that the first group of outputs reads; input groups have `rows` rows and
+    offset `taken`.
 
-    The group of outputs has `each` rows and an offset.
+    Output groups have `each` rows and offset `offset`.
     """
     operation = node.convolution
     stride = operation.stride[0]
-    start = taken - stride * offset - operation.padding[0]  # row of group 0 of the first tap of the first output
+    start = taken - stride * offset - operation.padding[0]  # first input row that the first output reads
     return start // rows, (start + (each - 1) * stride + operation.kernel[0] - 1) // rows
 
 
 @dataclass(frozen=True)
 class RowPacking:
-    """A graph some of whose nodes have their rows packed."""
+    """A graph, and the nodes whose rows are packed."""
 
     graph: Graph
-    rows: dict[int, int]  # of a group, of the nodes whose rows are packed
+    rows: dict[int, int]  # rows per group, for the nodes whose rows are packed
 
     def lanes(self, number: int) -> Lanes:
         """Return the partitions of a node's value."""
         return Lanes(self.rows[number], self.graph.nodes[number].operation.channels)
 
     def follows(self, number: int) -> bool:
-        """True if a node's offset comes from its input."""
+        """True if the offset of a node is determined by its input."""
         node = self.graph.nodes[number]
         is_pool = node.operation.folded is not None
         return not is_pool and (node.sources[0][0] in self.rows or len(node.sources) > 1)
 
     def offsets(self, chosen: Offsets) -> Offsets:
-        """Return the offsets of all nodes for those that are chosen."""
+        """Return the offsets of all nodes, given the offsets that are chosen."""
         offsets: Offsets = {}
         for n in sorted(self.rows):
             node = self.graph.nodes[n]
@@ -120,7 +122,7 @@ class RowPacking:
                 offsets[n] = chosen.get(n, 0)
             elif len(node.sources) > 1:
                 offsets[n] = offsets[node.sources[node.operation.convolved is not None][0]]
-            else:  # so that a group of outputs reads as few groups as it can
+            else:  # a group of outputs reads as few groups as possible
                 source = node.sources[0][0]
                 taken, rows, each = offsets[source], self.rows[source], self.rows[n]
                 spans = [_span(node, rows, taken, each, offset) for offset in range(each)]
@@ -128,7 +130,7 @@ class RowPacking:
         return offsets
 
     def columns(self, offsets: Offsets, number: int) -> int:
-        """Return the columns that a node moves through the Tensor Engine."""
+        """Return the number of columns that a node moves through the Tensor Engine."""
         node = self.packed(offsets, number)
         operation = node.operation.convolved
         if operation is None:
@@ -142,7 +144,7 @@ class RowPacking:
         return steps * ceil_div(node.before[0] // operation.groups, PARTITIONS) * outputs * operation.pool_size**2
 
     def packed(self, offsets: Offsets, number: int) -> Node:
-        """Return a node as it reads and computes groups of rows, or single ones."""
+        """Return a node in the form in which it reads and computes groups of rows, or single rows."""
         node = self.graph.nodes[number]
         operation = node.operation
         given, source = offsets.get(number), node.sources[0][0]
@@ -162,8 +164,7 @@ class RowPacking:
         return _from_groups(_dense(node), self.lanes(source), offsets[source], given_lanes, given or 0)
 
     def _pack_squeezed(self, offsets: Offsets, number: int) -> Node:
-        """Return a convolution of the means of packed rows, each of which it takes its share of, or one whose gates are
-        for packed rows."""
+        """Return a convolution that averages the means of packed rows, or one that computes gates for packed rows."""
         node = self.graph.nodes[number]
         pool_number = node.sources[0][0]
         pool = self.graph.nodes[pool_number] if pool_number >= 0 else node
@@ -184,14 +185,14 @@ class RowPacking:
 
 
 def _dense(node: Node) -> Node:
-    """Return a convolution of groups of channels as one of all of them."""
+    """Return a grouped convolution as one with a single group."""
     operation = node.convolution
     assert node.filters is not None
     return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)
 
 
 def _tiled(filters: LazyArray | None, lanes: Lanes, axis: int, scale: float = 1.0) -> LazyArray:
-    """Return filters once for each row of a group along an axis of channels, times a number."""
+    """Repeat filters for each row of a group along a channel axis, multiplied by a constant."""
     assert filters is not None
     shape = tuple(lanes.count if n == axis else size for n, size in enumerate(filters.shape))
     times = tuple(lanes.rows if n == axis else 1 for n in range(len(shape)))
@@ -214,8 +215,8 @@ def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
 
 
 def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
-    """Return a convolution of single rows into groups: its filters move on by a group of outputs, and compute each row
-    of it further down."""
+    """Return a convolution from single rows to groups: its filters move by one group of outputs, and are shifted down
+    for each row of the group."""
     operation = node.convolution
     each, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     tall = height + (each - 1) * stride
@@ -239,8 +240,8 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
 
 
 def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None, given: int) -> Node:
-    """Return a convolution of groups into groups, or single rows where `given_lanes` is None: the filters then come
-    again for each row that a group of inputs gives."""
+    """Return a convolution from groups to groups or, if `given_lanes` is None, to single rows, in which case the
+    filters are repeated for each output row that a group of inputs contributes."""
     operation = node.convolution
     rows, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     rows_at_once = max(1, rows // stride) if given_lanes is None else 1
@@ -279,7 +280,7 @@ def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None
 
 
 def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
-    """Return a depthwise convolution of an expansion's groups into groups: each block is a group of channels."""
+    """Return a depthwise convolution from the groups of an expansion to groups: each block is a group of channels."""
     operation = node.convolution
     assert node.filters is not None
     one = node.filters.changed((1, 1, *node.filters.shape[2:]), lambda array: array[:1])
@@ -312,7 +313,7 @@ def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
 
 
 def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
-    """Return a product with a number for each channel, or the mean of each row of the groups."""
+    """Return a product with per-channel numbers, or the means of each row of the groups."""
     _, high, columns = node.before
     before = (lanes.count, _groups(high, lanes.rows, taken), columns)
     packed = replace(node, before=before)
@@ -322,7 +323,7 @@ def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
 
 
 def _pack_pool(node: Node, operation: MaxPool, taken: int, given: int | None) -> Node:
-    """Return a pool of groups of two; the rows of its padding count groups."""
+    """Return a pool over groups of two rows; its padding is counted in groups."""
     start = taken - operation.padding[0]
     groups = _groups(node.before[1], 2, taken)
     bottom = operation.rows - 1 + (start + operation.kernel[0] - 1) // 2 - (groups - 1)

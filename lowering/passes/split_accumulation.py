@@ -1,7 +1,7 @@
-"""Let the Tensor Engine add to some banks of a sum, where it would wait for the Vector Engine to add to all.
+"""Let the Tensor Engine add to some banks of a sum, if it would wait for the Vector Engine to add to all of them.
 
-That is so where a convolution takes one matmul a bank, and for the last bank of others, behind which the next operation
-waits. Which is quicker the clock says.
+This is the case for convolutions with one matmul per bank, and for the last bank of other convolutions, for which the
+next operation waits. The cost model determines which variant is faster.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..graph import Graph
 from ..weights import steps_of
 from .base import Pass
 
-ITEMSIZE = 2  # bytes of numbers that a matmul takes at its full rate
+ITEMSIZE = 2  # bytes of the elements that a matmul processes at full rate
 
-END_GAIN = 1.03  # below which a quicker end of an operation may be lost on the way to the next one
+END_GAIN = 1.03  # least speedup; a smaller gain at the end of an operation may be lost before the next one
 
 
 class SplitAccumulation(Pass):
-    """The Tensor Engine adds some of the addends of convolutions."""
+    """Lets the Tensor Engine add some of the addends of convolutions."""
 
     name = "split_accumulation"
     needs = ("pack_taps",)
@@ -32,7 +32,7 @@ class SplitAccumulation(Pass):
 
 
 def split_accumulation(graph: Graph, ask: Ask) -> Graph:
-    """Set the engines that add the addends of convolutions."""
+    """Choose the engines that add the addends of convolutions."""
     for number, node in enumerate(graph.nodes):
         adding = _adding(graph, number)
         if adding is not Adding.VECTOR:
@@ -45,8 +45,8 @@ def split_accumulation(graph: Graph, ask: Ask) -> Graph:
 
 
 def _adding(graph: Graph, number: int) -> Adding:
-    """Return the engines that may add to banks of a node, which matmuls fill directly. The next operation waits for the
-    last bank where there is one tile of channels."""
+    """Return the engines that may add to the banks of a node, which matmuls fill directly. The next operation waits for
+    the last bank if there is a single tile of channels."""
     node = graph.nodes[number]
     operation = node.operation.convolved
     if operation is None or len(operation.sources) == 1 or graph.itemsize != ITEMSIZE:

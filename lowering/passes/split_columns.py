@@ -1,7 +1,7 @@
-"""Put columns in phases where a pool that moves by several is all that reads them.
+"""Store columns in phases if their only reader is a pool with a column stride above 1.
 
-The Vector Engine takes maxima of neighbours in 16 bits at twice the pace of those of every other column. The columns
-cost nothing to put apart: sums come out of PSUM in any order.
+The Vector Engine computes maxima of adjacent 16-bit elements at twice the rate of elements with a stride. Storing the
+columns in phases costs nothing, because sums are copied from PSUM in any order.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
 from .base import Pass
 
-ITEMSIZE = 2  # bytes of numbers that are taken at twice the pace
+ITEMSIZE = 2  # bytes of elements that are processed at twice the rate
 
 
 class SplitColumns(Pass):
-    """Columns are in phases where a pool that moves by several is all that reads them."""
+    """Stores columns in phases if their only reader is a pool with a column stride above 1."""
 
     name = "split_columns"
     needs = ("assign_memory",)
@@ -38,7 +38,7 @@ def split_columns(graph: Graph) -> Graph:
 
 
 def _can_be_split(graph: Graph, node: Node) -> bool:
-    """True if a node is a convolution that writes whole rows of its value to SBUF by itself."""
+    """True if a node is a convolution that writes whole rows of its value to SBUF directly."""
     operation = node.operation.convolved
     if operation is None or graph.itemsize != ITEMSIZE or operation.is_fp8:
         return False
@@ -49,7 +49,7 @@ def _can_be_split(graph: Graph, node: Node) -> bool:
 
 
 def _can_read(node: Node, reader: Node) -> bool:
-    """True if a node is a pool that reads another's columns in phases, with zeros around them where it reads more."""
+    """True if a node is a pool that can read another node's columns in phases, with zeros as padding if it has any."""
     operation, source = reader.operation.folded, node.convolution
     if operation is None or len(operation.sources[0]) > 1:
         return False

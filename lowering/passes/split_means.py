@@ -1,6 +1,7 @@
-"""Cut pools of whole images in two, first over columns and then over rows, so that the first can run in bands of rows.
+"""Split pools of whole images in two, first over columns and then over rows, so that the first can run in bands of
+rows.
 
-A squeeze-and-excite gate is of a mean of the whole image, which SBUF may be too small for.
+A squeeze-and-excite gate reads the mean of a whole image, which may not fit in SBUF.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .base import SwitchedPass
 
 
 class SplitMeans(SwitchedPass):
-    """Pools of whole images are cut in two, where a region of bands is to begin with the first."""
+    """Splits pools of whole images in two, so that a region of bands can include the first part."""
 
     name = "split_means"
     needs = ("pack_rows",)
@@ -25,7 +26,7 @@ class SplitMeans(SwitchedPass):
 
 
 def split_means(graph: Graph) -> Graph:
-    """Cut each pool of a whole image into two nodes of its name."""
+    """Split each pool of a whole image into two nodes of the same name."""
     apart: list[Node] = []
     places: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
@@ -43,6 +44,6 @@ def split_means(graph: Graph) -> Graph:
 
 
 def is_of_whole_image(node: Node) -> bool:
-    """True if a node is the mean or the maximum of an image of several rows and columns."""
+    """True if a node is the mean or the maximum of an image with several rows and columns."""
     window = (node.before[1], node.before[2])
     return node.operation.folds_all(window) and min(window) > 1

@@ -1,8 +1,9 @@
-"""Split the last channels of an expansion off as nodes of their own, where they fill a part of a tile alone.
+"""Split the last channels of an expansion off as separate nodes, if they fill only part of a tile.
 
-A depthwise convolution multiplies by diagonals: of a tile of 16 channels an eighth of the Tensor Engine's rows, which
-takes as long as 128 and keeps the clock low. Where that tile is a node of its own, with the part of the convolution
-that feeds it, it may have copies of itself on the partitions below, so that a matmul takes several taps (pack_taps.py).
+A depthwise convolution multiplies by diagonal matrices: a tile of 16 channels uses one eighth of the Tensor Engine's
+rows, which takes as long as 128 rows and keeps the clock rate low. If such a tile is a separate node, together with the
+part of the convolution that feeds it, it may have copies of itself on the partitions below, so that one matmul covers
+several taps (pack_taps.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .base import Pass
 
 
 class SplitPartialTiles(Pass):
-    """Tails are split, unless expansions keep theirs: then pack_rows packs rows of what it can, and splits others."""
+    """Splits tails, unless expansions keep theirs; in that case, pack_rows packs the rows of expansions where possible
+    and splits the others."""
 
     name = "split_partial_tiles"
     kinds = (Kind.PACK_DEPTHWISE_EXPANSIONS,)
@@ -35,9 +37,9 @@ class SplitPartialTiles(Pass):
 
 
 def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:
-    """Cut convolutions that feed depthwise ones, and these, into two nodes of the same name each.
+    """Split convolutions that feed depthwise ones, and these, into two nodes of the same name each.
 
-    `only`: the depthwise ones that are cut, None for all.
+    `only`: the depthwise convolutions to split; None for all.
     """
     cut = {n for pair in _pairs(graph) if only is None or pair[1] in only for n in pair}
     apart: list[Node] = []
@@ -52,14 +54,14 @@ def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Gr
             apart.append(node.changed(sources=sources))
         elif node.is_depthwise():
             apart += [_part(node, whole, sources[0][:1], "whole"), _part(node, tail, sources[0][1:], "tail")]
-        else:  # the tail is copied while the rest goes through the node after it
+        else:  # the tail is copied while the next node processes the rest
             apart += [_part(node, whole, sources[0], "whole"), _part(node, tail, sources[0], "tail")]
         places[n] = tuple(range(first, len(apart)))
     return graph.with_nodes(apart)
 
 
 def _pairs(graph: Graph) -> list[tuple[int, int]]:
-    """Return each convolution whose only reader is a depthwise one, with it."""
+    """Return pairs of a convolution and its only reader, a depthwise convolution, that can be split."""
     pairs = []
     for n, node in enumerate(graph.nodes):
         operation = node.operation

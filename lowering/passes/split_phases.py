@@ -1,8 +1,8 @@
-"""Give the first convolution an image of phases where its filters move by several pixels.
+"""Convert the input of a strided first convolution to an image of phases.
 
-Rows and columns at equal distances are channels of their own, phases: a convolution of C channels by kh x kw filters of
-stride (s, t) is one of s * t * C channels by filters of kh / s x kw / t (rounded up) that move by one. No DMA then
-picks single elements, and more channels fill the Tensor Engine's rows. The host arranges the phases.
+Pixels at equal distances form phases, which become separate channels: a convolution of C channels with kh x kw filters
+and stride (s, t) is equivalent to one of s * t * C channels with kh / s x kw / t filters (rounded up) and stride 1. No
+DMA then reads single elements, and more channels fill the rows of the Tensor Engine. The host arranges the phases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .base import SwitchedPass
 
 
 class SplitPhases(SwitchedPass):
-    """The first filters move by one over an image of phases."""
+    """Replaces the stride of the first convolution by phases of the input."""
 
     name = "split_phases"
     needs = ("load_input", "pack_rows")
@@ -37,7 +37,8 @@ class SplitPhases(SwitchedPass):
 
 
 def split_phases(graph: Graph) -> Graph | None:
-    """Let the first filters move by one over an image of phases; None where they cannot, or move by one already."""
+    """Convert the first convolution to stride 1 over an image of phases; None if this is impossible or it already has
+    stride 1."""
     first = graph.nodes[0]
     operation = first.operation.convolved
     if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:

@@ -1,7 +1,8 @@
-"""Put values into 8 bits that may be, with the weights of layers with groups that read them, where that is quicker.
+"""Store more values in 8 bits, with the weights of grouped layers that read them, if that is faster.
 
-An 8-bit value takes a clip up to four times as long on the Vector Engine as one in 16 bits; other activations take as
-long. But a layer that reads it by 8-bit weights contracts over two taps, or two tiles, at a time.
+Applying a clip on the Vector Engine takes up to four times as long for an 8-bit value as for a 16-bit one; other
+activations take equally long. However, a layer that reads the value with 8-bit weights contracts over two taps, or two
+tiles, per matmul.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ..graph import Graph, Node, matches
 from .base import Pass
 from .pack_taps import foresee_taps
 
-FP8_GAIN = 1.02  # below which 8 bits are not worth their errors
+FP8_GAIN = 1.02  # least speedup for which 8 bits are worth their errors
 
 
 class StoreAsFp8(Pass):
-    """More values and weights are in 8 bits."""
+    """Stores more values and weights in 8 bits."""
 
     name = "store_as_fp8"
     needs = ("choose_forms",)
@@ -34,7 +35,7 @@ class StoreAsFp8(Pass):
 
 
 def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
-    """Return the graph with more values and weights in 8 bits; layers with groups multiply such weights directly."""
+    """Return the graph with more values and weights in 8 bits; grouped layers multiply such weights directly."""
     for number in range(len(graph.nodes)):
         together = _together(graph, number)
         readers = list(dict.fromkeys(reader for part in together for reader, _ in graph.readers(part)))
@@ -50,7 +51,7 @@ def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
 
 
 def _may_gain(graph: Graph, reader: int) -> bool:
-    """True if a reader of 8-bit values may contract over two taps or two tiles at a time."""
+    """True if a reader of 8-bit values may contract over two taps or two tiles per matmul."""
     node = graph.nodes[reader]
     kernel = getattr(node.operation, "kernel", (1, 1))
     heights = graph.heights(node.sources[0])
@@ -58,7 +59,7 @@ def _may_gain(graph: Graph, reader: int) -> bool:
 
 
 def _together(graph: Graph, number: int) -> list[int]:
-    """Return the nodes whose values can only be in 8 bits together, `number` being the first of them; none where they
+    """Return the nodes whose values can be in 8 bits only together, the first of which is `number`; empty if they
     cannot be."""
     if not _may(graph.nodes[number]):
         return []
@@ -73,7 +74,8 @@ def _may(node: Node) -> bool:
 
 
 def _stored_as_fp8(graph: Graph, together: Sequence[int]) -> dict[int, Node]:
-    """Return the nodes that change if more values are in 8 bits, and weights of layers with groups that read them."""
+    """Return the nodes that change if the given values, and the weights of grouped layers that read them, are in 8
+    bits."""
     nodes: dict[int, Node] = {}
     for number in together:
         nodes[number] = nodes.get(number, graph.nodes[number]).changed(is_fp8=True)

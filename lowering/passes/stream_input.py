@@ -1,4 +1,4 @@
-"""Let a large input in HBM come in groups of rows, while the group before is computed."""
+"""Load a large input from HBM in groups of rows, while the previous group is computed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
 from .base import Pass
 
-WHOLE_BYTES = 8 * 1024  # of a partition, of an image up to which an input is loaded as a whole
-GROUP_BYTES = 48 * 1024  # of a partition, for an input that comes in groups and what a group computes
+WHOLE_BYTES = 8 * 1024  # most bytes per partition of an image that is loaded as a whole
+GROUP_BYTES = 48 * 1024  # bytes per partition for a group of an input's rows and the values computed from it
 
 
 class StreamInput(Pass):
-    """A large input in HBM comes in groups of rows."""
+    """Loads a large input from HBM in groups of rows."""
 
     name = "stream_input"
     needs = ("assign_memory",)
@@ -25,7 +25,7 @@ class StreamInput(Pass):
 
 
 def stream_input(graph: Graph) -> Graph:
-    """Set the room for the groups of convolutions that read a large input."""
+    """Set the buffer size for groups in convolutions that read a large input."""
     return graph.with_nodes(
         node.changed(group_bytes=GROUP_BYTES) if _reads_large_input(graph, node) else node for node in graph.nodes
     )

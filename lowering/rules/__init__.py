@@ -1,6 +1,6 @@
-"""Lowering rules: how each kind of layer becomes operations, a file for each family.
+"""Lowering rules, which convert each kind of layer to operations; one file per family of layers.
 
-A rule is a function under `@lowers(Kind)`; importing this package registers all of them.
+A rule is a function decorated with `@lowers(Kind)`; importing this package registers all rules.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Attention."""
+"""Lowering rule for attention."""
 
 from ...kernels.attention_operation import Attention as AttentionOperation
 from ...models.layers import Attention
@@ -8,7 +8,8 @@ from ..lazy import LazyArray
 
 @lowers(Attention)
 def attention(builder: GraphBuilder, layer: Attention) -> None:
-    """Heads are parts of the channels as they are named, so each operand has to be in that order, in full tiles."""
+    """Append an attention operation; heads are contiguous channels, so each operand must be in channel order, in full
+    tiles."""
     for name in dict.fromkeys(layer.inputs):
         if not builder.is_gathered(name):
             builder.gather(name)

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers."""
+"""Lowering rules for convolutions and dense layers."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from ..filters import ungrouped
 
 @lowers(Conv2d)
 def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
-    """A convolution; one of another order of channels has its filters in that order."""
+    """Append a convolution; if its input channels are stored in another order, its filters are permuted accordingly."""
     read, groups = layer.inputs[0], layer.groups
     after = layer.output_shape(builder.shapes[read])
     is_depthwise = groups == layer.in_channels
@@ -45,24 +45,24 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
 
 
 def _gathers_first(builder: GraphBuilder, layer: Conv2d, pixels: int, is_depthwise: bool) -> bool:
-    """True if a convolution that computes `pixels` takes fewer columns of matmuls, or is only possible, once
-    its input is laid out anew: tiles of few channels each take matmuls of their own."""
+    """True if a convolution that computes `pixels` needs fewer columns of matmuls, or only becomes possible, once its
+    input channels are rearranged: tiles of few channels each require separate matmuls."""
     source, shape = builder.places[layer.inputs[0]], builder.shapes[layer.inputs[0]]
     read, fewest = len(builder.heights(source)), ceil_div(shape[0], PARTITIONS)
     taps = math.prod(layer.kernel_size)
     is_in_order = source.are_plain or (is_depthwise and source.are_all)
     if layer.groups > 1 and not is_in_order and taps > 1 and source.total > PARTITIONS:
-        return True  # filters of all groups at a time would be large
+        return True  # the filters of all groups combined would be large
     if read == fewest:
         return False
     tiles = 1 if is_depthwise else ceil_div(layer.out_channels, PARTITIONS)
-    gathering = math.prod(shape[1:]) * fewest * (read + 1)  # and a copy out of PSUM
+    gathering = math.prod(shape[1:]) * fewest * (read + 1)  # includes a copy from PSUM
     return gathering < pixels * (read - fewest) * taps * tiles
 
 
 @lowers(Dense)
 def dense(builder: GraphBuilder, layer: Dense) -> None:
-    """A convolution whose window is the whole input."""
+    """Append a convolution whose window covers the whole input."""
     channels, *window = builder.shapes[layer.inputs[0]]
     shape = (layer.out_features, channels, *window)
     filters = builder.filters(layer).changed(shape, lambda array: array.T.reshape(shape))

@@ -1,4 +1,4 @@
-"""Layers that compute each element by itself."""
+"""Lowering rules for elementwise layers."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,8 @@ Numbered = TypeVar("Numbered", Affine, PRelu)
 
 @lowers(Combine)
 def combine(builder: GraphBuilder, layer: Combine) -> None:
-    """A sum is part of a convolution that feeds nothing else, which then runs when both operands are there."""
+    """Append an elementwise combination, or fuse an addition into a convolution that is read only by it. The
+    convolution then runs once both operands are available."""
     activation = Function(layer.activation, layer.activation_parameters)
     for name, other in (layer.inputs, layer.inputs[::-1]):
         if layer.operation == "add" and _feeds_alone(builder, name, other):
@@ -34,7 +35,7 @@ def combine(builder: GraphBuilder, layer: Combine) -> None:
             return
     first, second = (builder.places[name] for name in layer.inputs)
     alike = builder.heights(first) == builder.heights(second) and np.array_equal(first.order, second.order)
-    if not alike or not first.are_all:  # channels that are not read might not be finite then
+    if not alike or not first.are_all:  # channels that are not read might not be finite
         for name in layer.inputs:
             if not builder.is_gathered(name):
                 builder.gather(name)
@@ -43,7 +44,7 @@ def combine(builder: GraphBuilder, layer: Combine) -> None:
 
 
 def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
-    """True if a layer is a convolution that can add another value to its sums, and nothing else reads it."""
+    """True if a layer is a convolution that can add another value to its sums, and is read only once."""
     place = builder.places[name]
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     if node is None or node.name != name or not builder.is_read_once(name):
@@ -57,7 +58,8 @@ def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
 
 @lowers(Affine)
 def affine(builder: GraphBuilder, layer: Affine) -> None:
-    """Numbers for each channel or element; of channels that nothing reads any activation makes 1 finite."""
+    """Append per-channel or per-element scales and shifts. Channels that are not read become 1, which every activation
+    maps to a finite number."""
 
     def scale(made: Affine) -> None:
         source = made.inputs[0]
@@ -68,7 +70,7 @@ def affine(builder: GraphBuilder, layer: Affine) -> None:
 
 @lowers(Activation)
 def activation(builder: GraphBuilder, layer: Activation) -> None:
-    """A scale of 1 and a shift of 0."""
+    """Append an affine operation with a scale of 1 and a shift of 0."""
     place = builder.places[layer.inputs[0]]
     ones = np.ones(len(place.order), np.float32)
     _scale(builder, layer, (place.spread(ones, 0.0), place.spread(0 * ones, 1.0)))
@@ -87,7 +89,7 @@ def _scale(builder: GraphBuilder, layer: Affine | Activation, numbers: tuple[np.
 
 @lowers(PRelu)
 def prelu(builder: GraphBuilder, layer: PRelu) -> None:
-    """Slopes for each channel or element."""
+    """Append slopes for each channel or element."""
 
     def slope(made: PRelu) -> None:
         numbers = builder.numbers(layer, "slope", 1.0, made.inputs[0])
@@ -98,7 +100,8 @@ def prelu(builder: GraphBuilder, layer: PRelu) -> None:
 
 
 def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Numbered], None]) -> None:
-    """Append a layer by `add`: of runs of numbers as channels, if elements have more numbers than fit."""
+    """Append a layer by `add`; if there are more per-element numbers than fit, the value is reshaped so that runs of
+    numbers become channels."""
     source = layer.inputs[0]
     shape = builder.shapes[source]
     if builder.tensor(layer, tensor).size <= shape[0] or builder.fits_columns(source):
@@ -115,7 +118,7 @@ def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Num
 
 
 def _run_length(count: int) -> int:
-    """Return the length of the runs that put `count` numbers on the partitions in the fewest tiles, each of which takes
-    a DMA and an instruction of its own, and then in the fewest columns."""
+    """Return the length of the runs that distribute `count` numbers over the partitions in the fewest tiles, each of
+    which requires a separate DMA and instruction, and then in the fewest columns."""
     lengths = [length for length in range(1, MOST_COLUMNS + 1) if count % length == 0]
     return min(lengths, key=lambda length: (ceil_div(count // length, PARTITIONS), length))

@@ -1,4 +1,4 @@
-"""The last layer of a network."""
+"""Lowering rules for the last layer of a network."""
 
 from dataclasses import replace
 
@@ -10,12 +10,12 @@ from ..builder import MOST_SCORES, GraphBuilder, lowers
 from ..graph import Node, Unsupported
 from .views import keep
 
-SCORES_BYTES = 136 * 1024  # of a partition for the weights of the last layer, which are there all at a time
+SCORES_BYTES = 136 * 1024  # bytes per partition for the weights of the last layer, all of which are resident together
 
 
 @lowers(Softmax)
 def softmax(builder: GraphBuilder, layer: Softmax) -> None:
-    """The dense layer before it computes it."""
+    """Fuse the softmax into the preceding dense layer if possible, else append scores with a softmax."""
     ending, read = Ending.LOG_SOFTMAX if layer.log else Ending.SOFTMAX, layer.inputs[0]
     last = builder.nodes[-1] if builder.is_last(read) and builder.is_read_once(read) else None
     if last is not None and _can_score(last, builder.dtype.itemsize) and _is_linear(last):
@@ -27,14 +27,14 @@ def softmax(builder: GraphBuilder, layer: Softmax) -> None:
 
 @lowers(PixelArgmax)
 def pixel_argmax(builder: GraphBuilder, layer: PixelArgmax) -> None:
-    """The classes of an image's pixels, with the channels in their order."""
+    """Append an operation that returns the classes of an image's pixels; the channels must be in order."""
     source = layer.inputs[0]
     builder.make_plain(source)
     builder.add(PixelArgmaxOperation, layer.name, (source,), (1, *builder.shapes[source][1:]), kind=layer.kind)
 
 
 def end(builder: GraphBuilder) -> None:
-    """Make the values that the network returns outputs, and of the leading one, if it has classes, scores."""
+    """Mark the values that the network returns as outputs, and convert the leading one to scores if it has classes."""
     network = builder.model.network
     for number, named in enumerate(network.named_outputs):
         if number == 0:
@@ -53,7 +53,7 @@ def end(builder: GraphBuilder) -> None:
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:
-    """Let the leading output be scores, where it has classes or is a dense layer."""
+    """Convert the leading output to scores, if it has classes or is a dense layer."""
     last = builder.nodes[-1] if builder.nodes else None
     if last is not None and last.operation.has_answers and builder.is_last(name):
         return
@@ -71,9 +71,9 @@ def _is_linear(node: Node) -> bool:
 
 
 def _can_score(node: Node, itemsize: int) -> bool:
-    """True if `DenseHead` can compute a layer: its output is one number a channel.
+    """True if `DenseHead` can compute a layer: its output is one number per channel.
 
-    Larger layers run as others do, and the scores only bring their numbers to where the answers are found.
+    Larger layers run like other layers, and the scores only move their numbers to where the answers are found.
     """
     operation = node.operation.convolved
     return (

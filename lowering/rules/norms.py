@@ -1,4 +1,4 @@
-"""Layers that normalise."""
+"""Lowering rules for normalization layers."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..graph import Unsupported
 
 @lowers(LayerNorm)
 def layer_norm(builder: GraphBuilder, layer: LayerNorm) -> None:
-    """Over the channels of each pixel, in any order."""
+    """Normalize over the channels of each pixel, in any order."""
     _check(builder, layer)
     if not builder.places[layer.inputs[0]].are_all:
         builder.gather(layer.inputs[0])
@@ -21,7 +21,7 @@ def layer_norm(builder: GraphBuilder, layer: LayerNorm) -> None:
 
 @lowers(GroupNorm)
 def group_norm(builder: GraphBuilder, layer: GroupNorm) -> None:
-    """Over groups of channels of an image, which must follow one another."""
+    """Normalize over groups of an image's channels, each of which must be contiguous."""
     _check(builder, layer)
     if not builder.places[layer.inputs[0]].are_plain:
         builder.gather(layer.inputs[0])
@@ -31,7 +31,7 @@ def group_norm(builder: GraphBuilder, layer: GroupNorm) -> None:
 
 @lowers(LocalResponseNorm)
 def local_response_norm(builder: GraphBuilder, layer: LocalResponseNorm) -> None:
-    """Over neighbouring channels, which must follow one another in full tiles."""
+    """Normalize over neighbouring channels, which must be contiguous, in full tiles."""
     source = layer.inputs[0]
     if not builder.is_gathered(source):
         builder.gather(source)

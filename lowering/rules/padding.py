@@ -1,4 +1,4 @@
-"""Padding by a number, or by an image's own pixels."""
+"""Lowering rule for padding with a constant or with pixels of the image."""
 
 from ...kernels.program import Border
 from ...kernels.program import Pad as PadOperation
@@ -8,7 +8,7 @@ from ..builder import GraphBuilder, lowers
 
 @lowers(Pad)
 def pad(builder: GraphBuilder, layer: Pad) -> None:
-    """The number, or the pixels, are around each channel, read or not."""
+    """Append padding around each channel, read or not."""
     after = layer.output_shape(builder.shapes[layer.inputs[0]])
     builder.add_by_channel(
         PadOperation, layer, after, padding=layer.padding, value=layer.value, border=Border(layer.mode)

@@ -1,4 +1,4 @@
-"""Pools."""
+"""Lowering rule for pooling layers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..builder import GraphBuilder, lowers
 
 @lowers(Pool)
 def pool(builder: GraphBuilder, layer: Pool) -> None:
-    """Windows of each channel."""
+    """Append pooling over windows of each channel."""
     fields: dict[str, Any] = {
         "kernel": layer.window,
         "stride": layer.stride,

@@ -1,4 +1,4 @@
-"""Convolutions whose output channels are computed by several nodes, each of which others read by itself."""
+"""Split convolutions so that several nodes compute their output channels, each of which is read separately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..graph import Node
 
 
 def can_split(node: Node, channels: np.ndarray) -> bool:
-    """True if a node is a convolution some of whose outputs another one can compute, as many of each group."""
+    """True if another node can compute some output channels of a convolution, the same number in each group."""
     convolution = node.operation.convolved
     if convolution is None or convolution.pool_size > 1 or len(convolution.sources) > 1:
         return False
@@ -26,7 +26,7 @@ def can_split(node: Node, channels: np.ndarray) -> bool:
 
 
 def some_channels(node: Node, channels: np.ndarray) -> Node:
-    """Return a convolution that computes some of the outputs of another one."""
+    """Return a convolution that computes some of the output channels of another one."""
     filters = node.filters
     assert filters is not None
     own = replace(
@@ -38,8 +38,8 @@ def some_channels(node: Node, channels: np.ndarray) -> Node:
 
 
 def split_for_slices(builder: GraphBuilder, source: str) -> bool:
-    """Let nodes of their own compute the slices of a convolution that are all that reads it, where most of them would
-    be laid out anew otherwise; return True if they do."""
+    """Split a convolution that is read only by slices into one node per slice, if most slices would otherwise have to
+    be rearranged; return True if it was split."""
     network, place = builder.model.network, builder.places[source]
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     slices = [layer for layer in network.layers if source in layer.inputs]
@@ -63,7 +63,7 @@ def split_for_slices(builder: GraphBuilder, source: str) -> bool:
 
 
 def _is_laid_out(builder: GraphBuilder, name: str, channels: int, total: int) -> bool:
-    """True if a layer that reads some of `total` channels needs them by themselves."""
+    """True if a layer that reads some of `total` channels requires them as a separate value."""
     fewer = ceil_div(channels, PARTITIONS) < ceil_div(total, PARTITIONS)
     for layer in (layer for layer in builder.model.network.layers if name in layer.inputs):
         if isinstance(layer, Conv2d):

@@ -1,4 +1,4 @@
-"""Transposes: of the input by the host, pixels that become channels and the other way round, any other."""
+"""Lowering rules for transposes: of the input by the host, between pixels and channels, and in general."""
 
 import math
 from collections.abc import Iterator
@@ -16,15 +16,16 @@ from ..lazy import LazyArray
 from .splitting import can_split, some_channels
 from .views import keep
 
-MOST_PHASES = 16  # of pixels that take turns where features would else go through HBM number by number
-MOST_PIXEL_AXES = 4  # of an access pattern, beside the partitions
-MOST_COMPARED = 1 << 22  # numbers of a transpose whose order is looked at
+MOST_PHASES = 16  # most interleaved phases of pixels if features would otherwise be copied by way of HBM one by one
+MOST_PIXEL_AXES = 4  # axes of an access pattern, in addition to the partitions
+MOST_COMPARED = 1 << 22  # most elements of a transpose whose permutation is analysed
 
 
 @lowers(Transpose)
 def transpose(builder: GraphBuilder, layer: Transpose) -> None:
-    """The host transposes an input that nothing else reads. Channels that become pixels (a transposed convolution, a
-    pixel shuffle) are values whose rows and columns take turns; pixels that become channels a convolution by ones."""
+    """Append a transpose. The host transposes an input that is read only once. Channels that become pixels (as in a
+    transposed convolution or a pixel shuffle) are interleaved rows and columns of several values; pixels that become
+    channels are extracted by a convolution with a permutation matrix."""
     if builder.is_whole and layer.inputs == (INPUT,) and builder.is_read_once(INPUT):
         keep(builder, layer)
         return
@@ -35,7 +36,7 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
         builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
         return
     origin = _origin(layer)
-    if origin is not None and before[1] == 1 < after[1]:  # tokens: the image that its pixels are
+    if origin is not None and before[1] == 1 < after[1]:  # tokens are first reshaped to an image of their pixels
         for image in _images_of(before, after):
             if _taps(origin.reshape(after), image, after, (image[1] // after[1], image[2] // after[2])) is not None:
                 tokens = replace(layer, name=builder.inner(layer.name))
@@ -58,15 +59,16 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
 
 
 def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the axes of pixels and their order, where a transpose leaves each channel where it is; None where not."""
+    """Return the axes of the pixels and their permutation, if a transpose leaves each channel in place; None
+    otherwise."""
     channels, first = before[0], 0
     while math.prod(layer.split[:first]) < channels:
         first += 1
     rest, left = divmod(math.prod(layer.split[:first]), channels)
     if left or layer.order[:first] != tuple(range(first)) or after[0] != channels or len(layer.shape) != 3:
         return None
-    split = (rest, *layer.split[first:])  # of the pixels: the first axis may be of the channels too
-    runs: list[list[int]] = []  # of axes that stay neighbours
+    split = (rest, *layer.split[first:])  # axes of the pixels; the first axis may also include channels
+    runs: list[list[int]] = []  # runs of axes that remain adjacent
     for axis in (axis for axis in (0, *(axis - first + 1 for axis in layer.order[first:])) if split[axis] > 1):
         if runs and axis > runs[-1][-1] and math.prod(split[runs[-1][-1] + 1 : axis]) == 1:
             runs[-1].append(axis)
@@ -79,7 +81,7 @@ def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tup
 
 
 def _images_of(before: Shape, after: Shape) -> Iterator[Shape]:
-    """Yield the images that tokens can be, whose pixels become the channels of `after`."""
+    """Yield the possible images of tokens whose pixels become the channels of `after`."""
     phases, left = divmod(after[0], before[0])
     for down in range(1, phases + 1):
         if left == 0 and phases % down == 0 and before[2] == after[1] * after[2] * phases:
@@ -87,7 +89,7 @@ def _images_of(before: Shape, after: Shape) -> Iterator[Shape]:
 
 
 def _image(layer: Transpose) -> Shape:
-    """Return the shape of the value as an image: of features the axes as they come."""
+    """Return the shape of the value as an image; for features, the axes are in the order of the transpose."""
     if len(layer.shape) == 3:
         return layer.shape
     axes = [layer.split[axis] for axis in layer.order]
@@ -96,7 +98,7 @@ def _image(layer: Transpose) -> Shape:
 
 
 def _larger(before: Shape) -> Iterator[Shape]:
-    """Yield the images that channels of an image can become pixels of, in no more phases than are worth it."""
+    """Yield the images that result if channels of an image become pixels, with at most MOST_PHASES phases."""
     channels, rows, columns = before
     for down in range(1, channels + 1):
         for across in range(1, channels // down + 1):
@@ -105,7 +107,7 @@ def _larger(before: Shape) -> Iterator[Shape]:
 
 
 def _origin(layer: Transpose) -> np.ndarray | None:
-    """Return of each number of the value which of the source's it is; None where there are too many."""
+    """Return, for each number of the value, its index in the source; None if there are too many numbers."""
     count = math.prod(layer.split)
     if count > MOST_COMPARED:
         return None
@@ -113,7 +115,8 @@ def _origin(layer: Transpose) -> np.ndarray | None:
 
 
 def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray] | None:
-    """Return the channels of the source that each phase of rows and columns is; None where it is none of them."""
+    """Return the source channels of each phase of rows and columns; None if the value does not consist of such
+    phases."""
     channels, rows, columns = before
     if after[1] % rows or after[2] % columns or after[1:] == before[1:]:
         return None
@@ -133,9 +136,9 @@ def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray]
 
 
 def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray], after: Shape) -> None:
-    """Append values of the source's channels whose rows and columns take turns.
+    """Append values of the source's channels and interleave their rows and columns.
 
-    A convolution that feeds them and nothing else computes each phase by filters of its own.
+    If a convolution feeds only them, it is split so that each phase is computed with separate filters.
     """
     source = layer.inputs[0]
     place, shape = builder.places[source], builder.shapes[source]
@@ -156,9 +159,9 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
 
 
 def _without_zeros(node: Node) -> Node:
-    """Return a convolution without the first and last rows and columns of its filters that are zeros in all of them.
+    """Return a convolution without the outer rows and columns of its filters that are zero in all filters.
 
-    Its padding may then be below 0: it does not read all of its input.
+    Its padding may become negative, which means that it does not read all of its input.
     """
     operation, filters = node.convolution, node.filters
     assert filters is not None
@@ -178,8 +181,8 @@ def _without_zeros(node: Node) -> Node:
 def _taps(
     origin: np.ndarray, before: Shape, after: Shape, strides: tuple[int, int]
 ) -> list[tuple[int, int, int]] | None:
-    """Return (channel, row, column) of the source that each channel of the value begins with, moving by `strides`; None
-    where it does not."""
+    """Return the (channel, row, column) of the source at which each channel of the value begins, moving by `strides`;
+    None if the value is not of this kind."""
     channels, rows, columns = before
     down, across = strides
     if min(strides) < 1 or rows % down or columns % across or after[0] != channels * down * across:
@@ -196,7 +199,7 @@ def _taps(
 def _take_apart(
     builder: GraphBuilder, layer: Transpose, taps: list[tuple[int, int, int]], after: Shape, strides: tuple[int, int]
 ) -> None:
-    """Append a convolution by ones that takes each channel from a pixel of its own."""
+    """Append a convolution with a permutation matrix that extracts each channel from a different pixel."""
     source = layer.inputs[0]
     shape = (after[0], builder.shapes[source][0], *strides)
 

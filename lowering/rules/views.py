@@ -1,4 +1,4 @@
-"""Layers that are an order of channels, or nothing: flatten, reshape, concat, slice, shuffle."""
+"""Lowering rules for layers that only reorder channels or compute nothing: flatten, reshape, concat, slice, shuffle."""
 
 import math
 
@@ -15,21 +15,21 @@ from .splitting import split_for_slices
 
 
 def keep(builder: GraphBuilder, layer: Layer) -> None:
-    """The layer's value is its input."""
+    """Map the layer's value to its input."""
     source = layer.inputs[0]
     builder.places[layer.name], builder.shapes[layer.name] = builder.places[source], builder.shapes[source]
 
 
 @lowers(Flatten)
 def flatten(builder: GraphBuilder, layer: Flatten) -> None:
-    """Flattening is in the window of the dense layer after it."""
+    """Flattening is handled by the window of the dense layer that follows."""
     keep(builder, layer)
 
 
 @lowers(Reshape)
 def reshape(builder: GraphBuilder, layer: Reshape) -> None:
-    """Features are an image of one pixel already. Pixels are copied to other rows; an image with other channels goes
-    through HBM."""
+    """Reshape an image. Features are already images of one pixel. Pixels are copied to other rows; if the number of
+    channels changes, the image is copied by way of HBM."""
     shape = builder.shapes[layer.inputs[0]]
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
@@ -43,7 +43,8 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
 
 @lowers(Concat)
 def concat(builder: GraphBuilder, layer: Concat) -> None:
-    """The readers of the layer read the parts; flattened images beside features become features by way of HBM."""
+    """Concatenate the parts, which the readers of the layer read directly; if flattened images are joined with
+    features, they become features by way of HBM."""
     reads = list(layer.inputs)
     if len({builder.shapes[read][1:] for read in reads}) > 1:
         if len(builder.model.network.shapes()[layer.name]) != 1:
@@ -60,12 +61,13 @@ def concat(builder: GraphBuilder, layer: Concat) -> None:
 
 @lowers(ChannelSlice)
 def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
-    """Some channels of the parts, or what a part of a convolution computes."""
+    """Select some channels of the parts; if a convolution can be split for the slice, a node of its own computes
+    them."""
     source = layer.inputs[0]
     if layer.name in builder.places or split_for_slices(builder, source):
         return
     window = builder.shapes[source][1:]
-    each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # of a flattened image
+    each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # pixels of flattened channels
     if layer.first % each or layer.last % each:
         raise Unsupported(f"layer {layer.name!r} ({layer.kind}) cuts an image's rows")
     first, last = layer.first // each, layer.last // each
@@ -73,13 +75,13 @@ def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
     is_input = source == INPUT and builder.is_whole and builder.shapes[source][0] > PARTITIONS
     builder.places[layer.name] = builder.places[source].picked(np.arange(first, last))
     builder.shapes[layer.name] = (last - first, *window)
-    if is_input and not all(isinstance(reader, Reshape) for reader in readers):  # one of several inputs
+    if is_input and not all(isinstance(reader, Reshape) for reader in readers):  # an input of several
         builder.cut(layer.name, layer.name, builder.shapes[layer.name], layer.kind)
 
 
 @lowers(ChannelShuffle)
 def channel_shuffle(builder: GraphBuilder, layer: ChannelShuffle) -> None:
-    """The channels in another order."""
+    """Permute the channels."""
     keep(builder, layer)
     order = np.arange(builder.shapes[layer.name][0]).reshape(layer.groups, -1).T.ravel()
     builder.places[layer.name] = builder.places[layer.name].picked(order)

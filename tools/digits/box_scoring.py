@@ -9,7 +9,7 @@ import numpy as np
 
 
 class BoxScore(NamedTuple):
-    """Mean average precision of all classes, and precision and recall of the answers above a confidence."""
+    """Mean average precision over all classes, and precision and recall of the answers above a confidence."""
 
     mean_average_precision: float
     precision: float
@@ -17,7 +17,7 @@ class BoxScore(NamedTuple):
 
 
 def iou_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """IoU [n, m] of corners [n, 4] with corners [m, 4]."""
+    """Return the IoU [n, m] of boxes [n, 4] with boxes [m, 4], given as corners."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     shared = np.clip(high - low, 0, None).prod(-1)
@@ -27,7 +27,8 @@ def iou_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def suppress(boxes: np.ndarray, iou: float) -> np.ndarray:
-    """Drop of boxes [n, 6] (class, confidence, corners) those that overlap a surer one of their class."""
+    """Remove from boxes [n, 6] (class, confidence, corners) those that overlap a more confident box of the same
+    class."""
     boxes = boxes[np.argsort(-boxes[:, 1], kind="stable")]
     kept: list[int] = []
     overlaps = iou_of(boxes[:, 2:], boxes[:, 2:])
@@ -38,12 +39,13 @@ def suppress(boxes: np.ndarray, iou: float) -> np.ndarray:
 
 
 def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: int, confidence: float) -> BoxScore:
-    """Score answers [n, 6] (class, confidence, corners) to pictures with boxes [m, 5] (class, corners), IoU 0.5.
+    """Score answers [n, 6] (class, confidence, corners) to pictures with boxes [m, 5] (class, corners) at an IoU of
+    0.5.
 
-    An answer is right if it is the surest for a box of its class that it overlaps by half. Average precision is the
-    area below the precision, made monotone, by recall (as for PASCAL VOC since 2010).
+    An answer is correct if it is the most confident one for a box of its class with an IoU of at least 0.5. Average
+    precision is the area under the precision-recall curve, made monotone (as for PASCAL VOC since 2010).
     """
-    rows = []  # class, confidence, right
+    rows = []  # class, confidence, correct
     totals = np.zeros(classes)
     for found, truth in zip(answers, truths, strict=True):
         np.add.at(totals, truth[:, 0].astype(int), 1)
@@ -65,7 +67,7 @@ def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: 
 
 
 def _average_precision(rows: np.ndarray, total: float) -> float:
-    """Return the area below precision by recall of answers (class, confidence, right) to one class."""
+    """Return the area under the precision-recall curve of answers (class, confidence, correct) to one class."""
     right = rows[np.argsort(-rows[:, 1], kind="stable"), 2].cumsum()
     recall = np.concatenate([[0.0], right / total])
     precision = np.concatenate([right / np.arange(1, len(right) + 1), [0.0]])

@@ -1,7 +1,8 @@
 """Calibrated probabilities: temperature scaling and the calibration error.
 
-Nine in ten answers given with a probability of 0.9 should be right. The reliability diagram shows for each bin how many
-were; the expected calibration error is the mean deviation, weighted by the number of answers in each bin.
+Nine out of ten answers with a probability of 0.9 should be correct. The reliability diagram shows the fraction of
+correct answers in each bin; the expected calibration error is the mean deviation, weighted by the number of answers in
+each bin.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ BINS = 15
 
 
 class Bin(NamedTuple):
-    """Answers whose probability lies in one of BINS equal parts of 0..1."""
+    """Answers whose probability lies in one of BINS equal parts of the interval 0..1."""
 
     answers: int
     probability: float  # mean probability
@@ -50,7 +51,7 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the temperature from 0.3 to 3, to the hundredth, that maximises the likelihood of the labels [N]."""
+    """Return the temperature from 0.3 to 3, to two decimals, that maximizes the likelihood of the labels [N]."""
     likelihoods = {
         hundredths: float(np.log(softmax(logits, hundredths / 100)[np.arange(len(labels)), labels] + 1e-12).sum())
         for hundredths in range(30, 301)

@@ -1,4 +1,4 @@
-"""The card of `digits-cnn`: digits_cnn_card.md filled in with the figures of a training run."""
+"""The card of `digits-cnn`: digits_cnn_card.md, filled in with the results of a training run."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Round(NamedTuple):
     network: Network
     steps: int
     rate: float  # the highest learning rate
-    rising: float  # fraction of the steps in which it rises
+    rising: float  # fraction of the steps during which the rate rises
     seed: int = 0
-    after: int | None = None  # the round whose averaged weights it starts from
-    taught_by: tuple[int, ...] = ()  # the rounds whose averaged weights are its teachers; none: it learns the labels
+    after: int | None = None  # the round whose averaged weights initialize this one
+    taught_by: tuple[int, ...] = ()  # rounds whose averaged weights are the teachers; empty: trained on labels
     shares: int = 0  # index of the training's batch shares
-    sure: tuple[str, ...] = ()  # sources whose labels are learned despite teachers
+    sure: tuple[str, ...] = ()  # sources that use labels despite teachers
     validation_fonts: bool = False  # includes the validation fonts
 
 
@@ -76,7 +76,7 @@ def _describe(layer: Layer) -> str:
 
 
 def verdict(scores: Sequence[Score], parts: Sequence[Score], error: float) -> str:
-    """Return the goals that were reached and the ones that were not."""
+    """Return the goals that were reached and those that were not."""
     shares = {on: count / total for on, count, total in (*scores, *parts)}
     reached = {IN_SHORT[on]: shares[on] >= least for on, least in AT_LEAST.items()}
     reached |= {on: shares[on] <= most for on, most in AT_MOST.items()}

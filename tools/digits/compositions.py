@@ -1,8 +1,8 @@
-"""Pictures with several digits, and their boxes: what `digits-detect` is trained and scored on.
+"""Pictures with several digits, and their boxes: the training and scoring data of `digits-detect`.
 
-A composition is grey paper with digits in fonts or by hand, alone, in a row as a number, or in several rows, of one
-size or many; among them letters, drawings, ruled lines and frames, which have no box. Fonts, forms of handwriting and
-drawings are split as for digits-cnn: no side has a family, a form or a kind of drawing of another.
+A composition is a grey sheet of paper with printed or handwritten digits: single digits, a number in one row, or
+several rows, of one size or many. Letters, drawings, ruled lines and frames, which have no boxes, are mixed in. Fonts,
+forms of handwriting and drawings are split as for digits-cnn: no family, form or kind of drawing occurs on two sides.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .render_digits import change_strokes, fit_ink, font_ink, light_on, two_tone
 from .signs import ALSO_DIGITS
 from .uci import FORM_STARTS, enlarge, load_split
 
-SIDE = 128  # of the network's input
+SIDE = 128  # side of the network's input
 PADDING = 114 / 255  # padding around a picture that is not square, as in YOLO's exporters
-INK_SIDE = 96  # that glyphs are kept at
+INK_SIDE = 96  # side at which glyphs are stored
 SIDES = {"training": 201, "validation": 202, "held-out": 203}
 LETTERS = [letter for letter in string.ascii_letters + "&%#?@+=" if letter not in ALSO_DIGITS]
 SMALLEST, LARGEST = 0.09, 0.8  # heights of digits, as shares of the longer side of the picture
 
 
 class Composition(NamedTuple):
-    """A picture as the network gets it, and the digits in it."""
+    """A picture as the network receives it, and the digits that it contains."""
 
     image: np.ndarray  # uint8 [SIDE, SIDE]
     boxes: np.ndarray  # float32 [n, 5]: class, x1, y1, x2, y2 in pixels of the image
 
 
 class _Sources:
-    """The inks of one side: glyphs of its fonts, its handwriting, its drawings."""
+    """The inks of one side: the glyphs of its fonts, its handwriting and its drawings."""
 
     def __init__(self, side: str) -> None:
         families = HELD_OUT_FAMILIES
@@ -51,7 +51,7 @@ class _Sources:
             families = {n: at for n, at in TRAINING_FAMILIES.items() if (n in VALIDATION_FAMILIES) == validating}
         self._fonts = list(find_fonts(families).values())
         training, held_out = load_split()
-        forms = FORM_STARTS[-6]  # of the training forms the last three are for validation
+        forms = FORM_STARTS[-6]  # the last three training forms are for validation
         chosen = {"training": slice(None, forms), "validation": slice(forms, None)}.get(side, slice(None))
         self._features, self._labels = (part[chosen] for part in (held_out if side == "held-out" else training))
         self._drawings = {
@@ -61,7 +61,7 @@ class _Sources:
         }[side]
 
     def font(self, rng: np.random.Generator) -> Path | None:
-        """Return a font, each family as often; None for handwriting, one in seven."""
+        """Return a random font, with equal shares of families, or None for handwriting in one case out of seven."""
         if rng.random() < 1 / 7:
             return None
         files = self._fonts[int(rng.integers(len(self._fonts)))]
@@ -101,14 +101,14 @@ def _glyph(text: str, font: Path) -> Image.Image:
 
 @dataclass
 class _Sheet:
-    """A picture as it is drawn: tones [H, W] in 0..1, and the boxes of what is on it."""
+    """A picture that is being drawn: tones [H, W] in 0..1, and the boxes of its contents."""
 
     tones: np.ndarray
     boxes: list[tuple[float, ...]] = field(default_factory=list)
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def is_free(self, box: tuple[int, int, int, int], gap: float) -> bool:
-        """True if a box is in the picture and none comes nearer to it than `gap`."""
+        """True if a box is inside the picture and no other box is closer to it than `gap`."""
         height, width = self.tones.shape
         if box[0] < 1 or box[1] < 1 or box[2] > width - 1 or box[3] > height - 1:
             return False
@@ -118,7 +118,7 @@ class _Sheet:
         )
 
     def put(self, ink: Image.Image, corner: tuple[int, int], pen: float, digit: int | None, gap: float) -> bool:
-        """Draw ink with its corner at a place, if that is free."""
+        """Draw ink with its corner at a position, if that area is free."""
         x, y = corner
         box = (x, y, x + ink.width, y + ink.height)
         if not self.is_free(box, gap):
@@ -132,7 +132,7 @@ class _Sheet:
 
 
 def _turned(ink: Image.Image, height: float, angle: float, shear: float, squeeze: float) -> Image.Image:
-    """Ink at a height in pixels, turned and slanted, cut to what is drawn."""
+    """Return ink of a height in pixels, rotated and slanted, cropped to the drawn area."""
     scale = height / ink.height
     size = (max(2, round(ink.width * scale * squeeze)), max(2, round(height)))
     small = ink.resize(size, Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC)
@@ -148,7 +148,7 @@ def _turned(ink: Image.Image, height: float, angle: float, shear: float, squeeze
 
 
 class _Style(NamedTuple):
-    """Font, size, slant and tone of the digits of a row."""
+    """The font, size, slant and tone of the digits in a row."""
 
     font: Path | None
     height: float  # pixels
@@ -161,7 +161,7 @@ class _Style(NamedTuple):
 def _row(
     sheet: _Sheet, sources: _Sources, style: _Style, length: int, start: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Draw a number of several digits along its line from a start position, as far as it fits."""
+    """Draw a number of several digits along a line from a start position, as far as it fits."""
     x, y = float(start[0]), float(start[1])
     slope = -math.tan(math.radians(style.angle))
     spacing = style.height * rng.uniform(0.04, 0.35)
@@ -181,7 +181,7 @@ def _row(
 
 
 def _furnish(sheet: _Sheet, pen: float, rng: np.random.Generator) -> None:
-    """Draw ruled lines or a frame, which digits may lie on."""
+    """Draw ruled lines or a frame, which may intersect digits."""
     height, width = sheet.tones.shape
     image = Image.new("L", (width, height))
     draw = ImageDraw.Draw(image)
@@ -202,7 +202,7 @@ def _furnish(sheet: _Sheet, pen: float, rng: np.random.Generator) -> None:
 
 
 def compose(side: str, index: int) -> tuple[Image.Image, np.ndarray]:
-    """Picture number `index` of a side (mode L), and its digits: float32 [n, 5] of class, x1, y1, x2, y2."""
+    """Return picture number `index` of a side (mode L), and its digits: float32 [n, 5] of class, x1, y1, x2, y2."""
     rng = np.random.default_rng([SIDES[side], index])
     sources = _sources(side)
     longer = int(rng.uniform(SIDE, 2 * SIDE))
@@ -243,7 +243,7 @@ def _fill(sheet: _Sheet, sources: _Sources, longer: int, pen: float, rng: np.ran
         for _ in range(int(rng.integers(1, 5))):
             x, y = place(common.height)
             _row(sheet, sources, common, int(rng.integers(1, 10)), (min(x, int(width * 0.4)), y), rng)
-    elif layout < 0.96:  # digits here and there
+    elif layout < 0.96:  # digits at random positions
         mixed = rng.random() < 0.5
         common = style(font, min(height, width) * 0.9)
         for _ in range(int(rng.integers(1, 12))):
@@ -256,7 +256,7 @@ def _fill(sheet: _Sheet, sources: _Sources, longer: int, pen: float, rng: np.ran
 
 
 def letterbox(image: Image.Image, boxes: np.ndarray) -> Composition:
-    """Fit a picture into the network's square, in the middle of grey, with its boxes."""
+    """Fit a picture and its boxes into the network's square input, centred on a grey background."""
     scale = SIDE / max(image.size)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     left, top = (SIDE - size[0]) // 2, (SIDE - size[1]) // 2

@@ -1,8 +1,8 @@
 """The module behind `digits-detect`, and its training: a small convolutional detector without anchors.
 
-Each cell of two grids, 16x16 for digits of up to some 32 pixels and 8x8 for larger ones, answers with a box and a score
-for each digit. In training, every cell near the middle of a digit learns its box, but only the cell with the best box
-so far learns to report it. So hardly anything is left to suppress.
+Each cell of two grids, 16x16 for digits of up to about 32 pixels and 8x8 for larger ones, predicts a box and a score
+for each digit. In training, every cell near the centre of a digit learns its box, but only the cell with the best box
+so far learns to report the digit. Therefore hardly any duplicate boxes have to be suppressed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .training import seed_everything
 
 CLASSES = 10
 STRIDES = (8, 16)
-SPLIT = 32.0  # pixels: the longer side of a digit from which the coarse grid answers
-OVERLAP = 1.25  # around SPLIT both grids learn the box
+SPLIT = 32.0  # pixels: the longer side of a digit above which the coarse grid answers
+OVERLAP = 1.25  # factor around SPLIT within which both grids learn the box
 STEPS, BATCH, LEARNING_RATE, WEIGHT_DECAY = 2600, 32, 4e-3, 0.02
 AVERAGE_DECAY = 0.998
 
 
 def block(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution 3x3, normalized by the batch, and relu."""
+    """Return a 3x3 convolution, batch normalization and relu."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
     )
 
 
 def head(channels: int) -> nn.Conv2d:
-    """Return the last convolution: x and y from the corner of a cell, in strides, the logarithms of width and height in
-    strides, and a logit for each digit."""
+    """Return the last convolution: x and y relative to the corner of a cell, in strides, the logarithms of width and
+    height in strides, and a logit for each digit."""
     last = nn.Conv2d(channels, 4 + CLASSES, 1)
     nn.init.normal_(last.weight, std=0.01)
     with torch.no_grad():
@@ -49,7 +49,8 @@ def head(channels: int) -> nn.Conv2d:
 
 
 class Detector(nn.Module):
-    """[N, 1, 128, 128] to [N, 14, 320]: what `head` computes of each cell, and `decode` to boxes in pixels."""
+    """A module from [N, 1, 128, 128] to [N, 14, 320]: the outputs of `head` for each cell, which `decode` converts to
+    boxes in pixels."""
 
     grid: torch.Tensor
     step: torch.Tensor
@@ -66,7 +67,7 @@ class Detector(nn.Module):
         for stride in STRIDES:
             axis = (torch.arange(SIDE // stride) + 0.5) * stride
             y, x = torch.meshgrid(axis, axis, indexing="ij")
-            grids.append(torch.stack([x.flatten(), y.flatten()]))  # middles of cells
+            grids.append(torch.stack([x.flatten(), y.flatten()]))  # centres of cells
             steps.append(torch.full((axis.numel() ** 2,), float(stride)))
         self.register_buffer("grid", torch.cat(grids, 1))
         self.register_buffer("step", torch.cat(steps))
@@ -77,14 +78,15 @@ class Detector(nn.Module):
         return torch.cat(rows, 2).float()
 
     def decode(self, raw: torch.Tensor) -> torch.Tensor:
-        """Return corners [N, cells, 4] in pixels."""
+        """Return the corners [N, cells, 4] in pixels."""
         middle = self.grid + (raw[:, :2] - 0.5) * self.step
         half = raw[:, 2:4].clamp(-4, 4).exp() * self.step / 2
         return torch.cat([middle - half, middle + half], 1).transpose(1, 2)
 
 
 class Batch(NamedTuple):
-    """Images [N, 1, SIDE, SIDE] in 0..1, and for all digits of them: the image, the class, and the box as corners."""
+    """Images [N, 1, SIDE, SIDE] in 0..1, and for each digit in them: the index of the image, the class, and the box as
+    corners."""
 
     images: torch.Tensor
     owners: torch.Tensor
@@ -93,7 +95,7 @@ class Batch(NamedTuple):
 
 
 def augment(images: torch.Tensor, boxes: Sequence[torch.Tensor]) -> Batch:
-    """Shift and scale each image [N, 1, SIDE, SIDE] with its boxes [n, 5], and change its tones, at random."""
+    """Randomly shift and scale each image [N, 1, SIDE, SIDE] with its boxes [n, 5], and change its tones."""
     n = len(images)
     scale = torch.where(torch.rand(n) < 0.6, torch.exp(torch.rand(n) * 0.5 - 0.3), torch.ones(n))  # above 1: smaller
     room = (scale - 1).clamp(min=0.06)
@@ -124,7 +126,7 @@ def augment(images: torch.Tensor, boxes: Sequence[torch.Tensor]) -> Batch:
 
 
 def batches(examples: Sequence[Composition]) -> Iterator[Batch]:
-    """Endless augmented batches."""
+    """Yield endless augmented batches."""
     images = torch.from_numpy(np.stack([example.image for example in examples]))
     boxes = [torch.from_numpy(example.boxes) for example in examples]
     while True:
@@ -135,7 +137,7 @@ def batches(examples: Sequence[Composition]) -> Iterator[Batch]:
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """IoU and generalized IoU of corners [..., 4] with corners [..., 4]."""
+    """Return the IoU and the generalized IoU of corners [..., 4] with corners [..., 4]."""
     low, high = torch.maximum(first[..., :2], second[..., :2]), torch.minimum(first[..., 2:], second[..., 2:])
     shared = (high - low).clamp(min=0).prod(-1)
 
@@ -150,7 +152,7 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tensor:
-    """Return the loss of answers [N, 14, cells]: boxes of the cells near a digit, scores of all."""
+    """Return the loss of answers [N, 14, cells]: of the boxes of cells near a digit, and the scores of all cells."""
     boxes, logits = model.decode(answers), answers[:, 4:].transpose(1, 2)
     targets = torch.zeros_like(logits)
     count = max(1, len(batch.boxes))
@@ -183,7 +185,7 @@ def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tenso
     probabilities = logits.detach().sigmoid()
     weight = torch.where(targets > 0, targets, 0.75 * probabilities**2)
     score_loss = (F.binary_cross_entropy_with_logits(logits, targets, reduction="none") * weight).sum() / count
-    return 2 * box_loss / 9 + score_loss  # a digit has nine cells or fewer
+    return 2 * box_loss / 9 + score_loss  # at most nine cells learn a digit
 
 
 def train(examples: Sequence[Composition], steps: int, seed: int) -> Detector:

@@ -1,13 +1,13 @@
-"""Scores the bundled models on held-out data, and writes the held-out sets as files for other programs to score.
+"""Score the bundled models on held-out data, and write the held-out sets as files for other programs to score.
 
 - `python -m trninfer.tools.digits.evaluate` scores both models with the golden NumPy model.
-- `python -m trninfer.tools.digits.evaluate --dtype float8_e4m3` scores `digits-cnn` through the kernels in a dtype, on
-  the simulator, beside the golden model's classes.
+- `python -m trninfer.tools.digits.evaluate --dtype float8_e4m3` scores `digits-cnn` with the kernels in a dtype, on
+  the simulator, and compares the result with the golden model.
 - `python -m trninfer.tools.digits.evaluate --write-heldout DIRECTORY` writes DIRECTORY/digits/*.png (enlarged UCI
   digits), DIRECTORY/fonts/*.png (distorted renderings), DIRECTORY/none/*.png (scripts and pictograms), digits-X.bin and
-  digits-Y.bin (features and labels). A picture's name begins with its label.
-- `python -m trninfer.tools.digits.evaluate --score ANSWERS.json` scores what `trninfer classify --format json`
-  answered for these pictures, by their names. An unanswered digit is wrong; an unanswered non-digit is refused.
+  digits-Y.bin (features and labels). The name of a picture begins with its label.
+- `python -m trninfer.tools.digits.evaluate --score ANSWERS.json` scores the answers of `trninfer classify --format
+  json` for these pictures, matched by name. An unanswered digit is wrong; an unanswered non-digit counts as refused.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def score_answers(path: Path) -> None:
 
 
 def _truth(name: str) -> str:
-    """Return the label of a picture, which its file name starts with."""
+    """Return the label of a picture, with which its file name begins."""
     return Path(name).name.partition("-")[0]
 
 
 def main() -> None:
-    """Score with the golden model, or as the options say."""
+    """Score with the golden model, or as specified by the options."""
     parser = argparse.ArgumentParser(description="Score the bundled models on held-out data.")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")

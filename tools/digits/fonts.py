@@ -1,8 +1,9 @@
-"""The fonts that digits are rendered in: families, their Debian packages, and the held-out families.
+"""The fonts in which digits are rendered: families, their Debian packages, and the held-out families.
 
-The split is by family, and relatives are on the same side: Carlito is a version of Lato, and Inter began as one of
-Roboto; Arimo, Liberation Sans, FreeSans and Nimbus Sans all follow Helvetica or Arial; Hack is DejaVu Sans Mono; Noto
-Sans is close to Open Sans. The lists are fixed, and were fixed before anything was scored on them.
+Fonts are split by family, and related families are on the same side: Carlito is a version of Lato, and Inter began as
+one of Roboto; Arimo, Liberation Sans, FreeSans and Nimbus Sans all follow Helvetica or Arial; Hack is derived from
+DejaVu Sans Mono; Noto Sans is close to Open Sans. The lists were fixed before anything was scored on them, and do not
+change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FONT_DIRECTORY = Path("/usr/share/fonts")
 PILLOW_PATTERN = "Pillow's default"
 PILLOW_DEFAULT = FONT_DIRECTORY / PILLOW_PATTERN
 
-# Families, with the pattern of their files below FONT_DIRECTORY.
+# Families, with the pattern of their files under FONT_DIRECTORY.
 HELD_OUT_FAMILIES = {
     "Cantarell": "opentype/cantarell/*.otf",
     "Carlito": "truetype/crosextra/Carlito-*.ttf",
@@ -272,7 +273,7 @@ FURTHER_FAMILIES = {
 TRAINING_FAMILIES = {**FIRST_FAMILIES, **FURTHER_FAMILIES}
 
 
-# The training families used for validation (`--validate`) and then not for training.
+# Training families that are used for validation with `--validate`, and then not for training.
 VALIDATION_FAMILIES = (
     "Andika",
     "B612",

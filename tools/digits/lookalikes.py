@@ -1,10 +1,10 @@
-"""Signs that look like a digit. They are excluded from the class none everywhere, since no reader could tell them apart
-from digits.
+"""Signs that look like digits. They are excluded from the class none on all sides, since no reader could distinguish
+them from digits.
 
-They are detected in two ways, both without a network. By Unicode's table of confusables (UTS #39), which gives each
-character a skeleton: a character with the skeleton of a digit, or of a letter that some people write like a digit, may
-be one (`is_confusable`). And by shape (`Lookalikes`): a sign's distorted ink is compared with the digits of the
-training fonts and with handwritten variants.
+They are detected in two ways, both without a network. First, by Unicode's table of confusables (UTS #39), which assigns
+each character a skeleton: a character may be mistaken for a digit if its skeleton is a digit, or a letter that some
+people write like a digit (`is_confusable`). Second, by shape (`Lookalikes`): the distorted ink of a sign is compared
+with the digits of the training fonts and with handwritten variants.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_LIKENESS = 0.85
 LIKENESS_SIDE = 20
 VARIANTS = 300
 
-# Of the confusables those whose skeleton is that of a digit or of a letter in `signs.ALSO_DIGITS`, combining marks left
-# out; numbers, these letters and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0,
-# (c) 2020 Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
+# Those confusables whose skeleton is a digit or a letter in `signs.ALSO_DIGITS`, without combining marks; numbers,
+# these letters and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0, (c) 2020
+# Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
 _CONFUSABLES = """
     D8 F8 142 180 182 183 184 18D 196 197 19A 19F 1A7 1B5 1B6 1B7 1BB 1BC 1BD 1C0 1C3 1E4 1E5 1FE 21C 222 223 224
     225 253 260 261 268 269 26A 26B 26D 275 282 290 2A0 2DB 37A 392 396 3C3 3E8 411 412 42C 462 463 472 473 48C 48D
@@ -43,7 +43,8 @@ _CONFUSABLES = """
 """
 CONFUSABLES = frozenset(chr(int(code, 16)) for code in _CONFUSABLES.split())
 
-# Distortions over which the largest likeness is taken, a subset of `render_digits.distort_ink`'s: (degrees, shear).
+# Distortions over which the largest likeness is taken, a subset of those of `render_digits.distort_ink`: (degrees,
+# shear).
 TURNS = ((0, 0), (8, 0), (-8, 0), (15, 0), (-15, 0), (0, 0.2), (0, -0.2), (10, -0.2), (-10, 0.2))
 SQUEEZES = (-0.16, 0.0, 0.16)
 _INK_SIDE = 48  # size of ink while it is distorted
@@ -67,7 +68,7 @@ def centred(ink: Image.Image) -> np.ndarray:
 
 
 def distorted(ink: Image.Image) -> list[Image.Image]:
-    """Return ink without margin turned, sheared and squeezed in all of TURNS and SQUEEZES, unchanged and bolder."""
+    """Return ink without margin, rotated, sheared and squeezed by all of TURNS and SQUEEZES, unchanged and bolder."""
     small = ink.copy()
     small.thumbnail((_INK_SIDE, _INK_SIDE), Image.Resampling.BOX)
     made = []
@@ -93,7 +94,7 @@ class Lookalikes:
         self._digits = np.stack([centred(ink) for ink in digits])
 
     def alike(self, ink: Image.Image) -> float:
-        """Return the largest correlation of undistorted ink with that of a digit, -1 to 1."""
+        """Return the largest correlation of undistorted ink with the ink of a digit, -1 to 1."""
         return float((self._digits @ centred(ink)).max())
 
     def likeness(self, ink: Image.Image) -> float:

@@ -1,8 +1,8 @@
-"""Generates the pictures and the feature batch of samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
+"""Generate the pictures and the feature batch in samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
 
-Each picture's name begins with its digit and says what it is like; those of several digits are in a folder of their
-own. Fonts and handwriting are held out: no network was
-trained on them. The same command always gives the same pixels.
+The name of each picture begins with its digit and describes the picture; pictures with several digits are in a separate
+folder. Fonts and handwriting are held out: no network was trained on them. The same command always produces the same
+pixels.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
 
 
 def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, font: Path, gap: int) -> Image.Image:
-    """Ink of the digits of a number in a font, in a row from the left; `start` is where the middle of the first is."""
+    """Return the ink of the digits of a number in a font, in a row from the left; `start` is the centre of the first
+    digit."""
     ink = Image.new("L", size)
     draw, x = ImageDraw.Draw(ink), start[0]
     for digit in text:
@@ -145,7 +146,7 @@ def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, f
 
 
 def make_several() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
-    """Every sample of several digits by its file name, with the options to save it with."""
+    """Return every sample with several digits by file name, with the options for saving it."""
     rng = np.random.default_rng(2027)
     fonts = {family: files[0] for family, files in find_fonts(HELD_OUT_FAMILIES).items()}
     pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {}

@@ -1,8 +1,8 @@
 """Realistic pictures of digits: rendered in many fonts or handwritten, then distorted and badly lit.
 
-`photograph` turns ink into a picture: shift, scale, rotation, shear, stroke width, blur, noise, uneven light, dark on
-light and light on dark, now and then in colour. Every picture then goes through the same preprocessing as a user's.
-`python -m trninfer.tools.digits.render_digits SHEET.png` draws a sheet of pictures beside the network's inputs.
+`photograph` turns ink into a picture: it varies shift, scale, rotation, shear, stroke width, blur, noise, uneven light,
+dark on light or light on dark, and occasionally colour. Every picture is then preprocessed like a user's picture.
+`python -m trninfer.tools.digits.render_digits SHEET.png` draws a sheet of pictures next to the network's inputs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ USUAL, SMALL = (28.0, 110.0), (8.0, 28.0)  # the longer side of a digit in a pic
 
 
 class Rendering(NamedTuple):
-    """Preprocessed pictures of a stream, and the number that preprocessing refused."""
+    """The preprocessed pictures of a stream, and the number of pictures that preprocessing refused."""
 
     images: np.ndarray  # float32 [N, 1, 32, 32]
     labels: np.ndarray  # int32 [N]
@@ -47,9 +47,9 @@ class Rendering(NamedTuple):
 
 
 def font_ink(text: int | str, font: Path) -> Image.Image:
-    """Draw a digit, or any text, in a font as ink (mode L, 255 is ink), its longer side INK_SIDE, without margin.
+    """Draw a digit, or any text, in a font as ink (mode L, 255 is ink) without margin; its longer side is INK_SIDE.
 
-    ValueError if the font draws nothing for it.
+    Raises ValueError if the font draws nothing for it.
     """
     large = load_font(font, INK_SIDE)
     left, top, right, bottom = large.getbbox(str(text))
@@ -59,7 +59,7 @@ def font_ink(text: int | str, font: Path) -> Image.Image:
 
 
 def fit_ink(canvas: Image.Image) -> Image.Image:
-    """Crop the empty margin and scale the longer side to INK_SIDE; ValueError if there is no ink."""
+    """Crop the empty margin and scale the longer side to INK_SIDE; raise ValueError if there is no ink."""
     box = canvas.getbbox()
     if box is None:
         raise ValueError("no ink")
@@ -97,7 +97,8 @@ def photograph(
 
 
 def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Make strokes thicker or thinner by up to a thirtieth of the digit on each side, or half the time not at all."""
+    """Make strokes thicker or thinner by up to a thirtieth of the digit on each side; in half of the cases, leave them
+    unchanged."""
     choice = rng.random()
     radius = int(rng.integers(1, INK_SIDE // 30 + 1))
     if choice < 0.25:
@@ -162,8 +163,8 @@ def light_on(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 
 def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple[Image.Image, int]:
-    """Return picture number `index` of a stream of renderings, and its digit: equal shares of families, digits
-    in turn."""
+    """Return picture number `index` of a stream of renderings, and its digit; families have equal shares, and digits
+    are used in turn."""
     rng = np.random.default_rng([STREAMS[stream], index])
     digit = index % 10
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
@@ -172,7 +173,7 @@ def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple
 
 
 def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) -> tuple[Image.Image, int]:
-    """Return picture number `index` of distorted handwriting, from the training digits in turn."""
+    """Return picture number `index` of distorted handwriting; the training digits are used in turn."""
     rng = np.random.default_rng([STREAMS["training handwriting"], index])
     ink = enlarge(features[index % len(features)], INK_SIDE)
     box = ink.getbbox()
@@ -237,7 +238,7 @@ def plain_handwriting(features: np.ndarray, labels: np.ndarray) -> Rendering:
 
 
 def draw_sheet(path: Path, rows: int = 10, columns: int = 8) -> None:
-    """Draw a sheet of training pictures (fonts and handwriting in turn) beside the network's inputs."""
+    """Draw a sheet of training pictures (fonts and handwriting alternately) next to the network's inputs."""
     fonts = find_fonts(TRAINING_FAMILIES)
     features, labels = load_split()[0]
     sheet = Image.new("RGB", (columns * 204, rows * 102), "grey")

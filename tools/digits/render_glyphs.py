@@ -55,7 +55,7 @@ COUNTS = {
     "made-up signs": 15000,
 }
 DIGIT_KINDS = ("digits", "handwriting", "variants", "written digits")
-STREAM = 201  # combined with the kind's number for seeds
+STREAM = 201  # combined with the number of the kind to form seeds
 SIDE = 72  # side of the canvas for distorting a glyph, in pixels
 # Made-up glyphs with less likeness than this to every digit are certainly non-digits.
 MAX_LIKENESS = 0.72
@@ -121,7 +121,7 @@ TURNS: dict[int, tuple[Image.Transpose, ...]] = {
 
 
 class Glyphs:
-    """Glyphs of each kind by number, reproducibly."""
+    """The glyphs of each kind by number, generated reproducibly."""
 
     def glyph(self, kind: str, index: int) -> tuple[np.ndarray, int]:
         """Return glyph number `index` of a kind as float32 [1, 32, 32], and its class."""
@@ -298,7 +298,7 @@ def _any_file(fonts: dict[str, list[Path]], rng: np.random.Generator) -> Path:
     return files[int(rng.integers(len(files)))]
 
 
-_GLYPHS: list[Glyphs] = []  # one for each process, with its fonts
+_GLYPHS: list[Glyphs] = []  # one per process, with its fonts
 
 
 def _example(task: tuple[str, int]) -> tuple[np.ndarray, int]:

@@ -1,9 +1,9 @@
 """Pictures of non-digits, with the same light and distortions as digits (`photograph`).
 
-Groups: letters of fonts for text, other scripts, pictograms, drawings, parts of digits, several digits in a row.
-Sides: `training`, `validation` (never trained on, settings and the temperature are judged on it) and `held-out`. The
-signs of each side are in `signs.py`, `shapes.py` and `fonts.py`; sides share no family.
-`python -m trninfer.tools.digits.render_nondigits SHEET.png [SIDE]` draws a sheet of them.
+Groups: letters of text fonts, other scripts, pictograms, drawings, parts of digits, several digits in a row. Sides:
+`training`, `validation` (never used for training; settings and the temperature are chosen on it) and `held-out`. The
+signs of each side are listed in `signs.py`, `shapes.py` and `fonts.py`; no family is on two sides. `python -m
+trninfer.tools.digits.render_nondigits SHEET.png [SIDE]` draws a sheet of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Fonts = dict[str, list[Path]]
 
 
 class NonDigits:
-    """Pictures of one side by `group` and number, reproducibly."""
+    """The pictures of one side by `group` and number, generated reproducibly."""
 
     def __init__(self, side: str) -> None:
         self._side = side
@@ -73,7 +73,7 @@ class NonDigits:
 
     @cached_property
     def _text_fonts(self) -> _Fonts:
-        """The families of this side that digits and letters are taken from."""
+        """Return the families of this side from which digits and letters are taken."""
         if self._side == "held-out":
             return find_fonts(HELD_OUT_FAMILIES)
         validating = self._side == "validation"
@@ -101,7 +101,7 @@ class NonDigits:
 
     @cached_property
     def _handwriting(self) -> np.ndarray:
-        """Features of this side's handwritten digits, [N, 64]."""
+        """Return the features of this side's handwritten digits, [N, 64]."""
         training, held_out = load_split()
         cut = FORM_STARTS[8]
         by_side = {
@@ -169,7 +169,7 @@ class NonDigits:
         return fit_ink(ink.crop(box))
 
     def _row(self, rng: np.random.Generator) -> Image.Image:
-        """Draw two or three digits side by side, in one font or handwritten, touching or apart."""
+        """Draw two or three adjacent digits, in one font or handwritten, touching or apart."""
         count, gap = int(rng.integers(2, 4)), rng.uniform(-0.12, 0.5)
         if rng.random() < 0.3:
             chosen = self._handwriting[rng.integers(len(self._handwriting), size=count)]
@@ -207,7 +207,7 @@ def _contrast(drawing: Image.Image) -> Image.Image:
     return fit_ink(Image.fromarray((values * (255 / max(float(values.max()), 1))).astype(np.uint8)))
 
 
-_SIDES: dict[str, NonDigits] = {}  # one a process, with its fonts
+_SIDES: dict[str, NonDigits] = {}  # one per process, with its fonts
 
 
 def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
@@ -235,7 +235,7 @@ def render_nondigits(side: str, group: str, processes: int = 2) -> Rendering:
 
 
 def draw_sheet(path: Path, side: str, columns: int = 8) -> None:
-    """Draw a sheet of pictures, one row for each group, beside the network's inputs."""
+    """Draw a sheet of pictures, one row per group, next to the network's inputs."""
     made = NonDigits(side)
     sheet = Image.new("RGB", (columns * 204, len(GROUPS) * 102), "grey")
     for row, group in enumerate(GROUPS):

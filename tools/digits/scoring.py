@@ -1,4 +1,4 @@
-"""Scores by the golden model, and their format."""
+"""Scores computed with the golden model, and their format."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Sets:
         self._folder = folder
 
     def get(self, name: str, make: Callable[[], Rendering]) -> Rendering:
-        """Return a set from the cache, or make and cache it."""
+        """Return a set from the cache, or create and cache it."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name.replace(' ', '_')}.npz"
@@ -74,7 +74,8 @@ def glyph_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def picture_sets(sets: Sets) -> dict[str, Rendering]:
-    """Return the further training sets: pictures of handwriting, of fonts, small ones of fonts, and of no digit."""
+    """Return the additional training sets: pictures of handwriting, of fonts, of small digits in fonts, and of
+    non-digits."""
     return {
         "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
         "fonts": _fonts(sets, "training fonts", FONT_PICTURES),

@@ -20,7 +20,7 @@ Drawing = Callable[[ImageDraw.ImageDraw, np.random.Generator], None]
 
 
 def _ring(count: int, radius: Callable[[int], float], turn: float = 0.0) -> list[Point]:
-    """Points around the middle, each at its own distance."""
+    """Return points around the centre, each at its own distance."""
     angles = [turn + 2 * math.pi * number / count for number in range(count)]
     return [(MIDDLE + radius(k) * math.cos(a), MIDDLE + radius(k) * math.sin(a)) for k, a in enumerate(angles)]
 
@@ -30,7 +30,7 @@ def _pen(rng: np.random.Generator) -> int:
 
 
 def _closed(draw: ImageDraw.ImageDraw, points: list[Point], rng: np.random.Generator) -> None:
-    """A closed outline, filled half the time."""
+    """Draw a closed outline, filled half the time."""
     if rng.random() < 0.5:
         draw.polygon(points, fill=255)
     else:
@@ -38,19 +38,19 @@ def _closed(draw: ImageDraw.ImageDraw, points: list[Point], rng: np.random.Gener
 
 
 def polygon(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Three to six corners, regular or not."""
+    """Draw three to six corners, regular or not."""
     corners, turn = int(rng.integers(3, 7)), rng.uniform(0, math.pi)
     _closed(draw, _ring(corners, lambda _: rng.uniform(55, 90), turn), rng)
 
 
 def star(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Four to eight rays."""
+    """Draw a star with four to eight rays."""
     inner = rng.uniform(20, 50)
     _closed(draw, _ring(2 * int(rng.integers(4, 9)), lambda k: inner if k % 2 else 90.0, rng.uniform(0, 1)), rng)
 
 
 def cross(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Two or three strokes through one point."""
+    """Draw two or three strokes through one point."""
     turn, strokes = rng.uniform(0, math.pi), int(rng.integers(2, 4))
     for number in range(strokes):
         angle = turn + math.pi * (number + rng.uniform(-0.1, 0.1)) / strokes
@@ -59,7 +59,7 @@ def cross(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def arrow(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A shaft with a head, in any direction."""
+    """Draw a shaft with a head, in any direction."""
     angle, head, width = rng.uniform(0, 2 * math.pi), rng.uniform(35, 60), _pen(rng)
     x, y = 85 * math.cos(angle), 85 * math.sin(angle)
     draw.line((MIDDLE - x, MIDDLE - y, MIDDLE + x, MIDDLE + y), fill=255, width=width)
@@ -69,7 +69,7 @@ def arrow(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def zigzag(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A line that turns back four to eight times."""
+    """Draw a line that changes direction four to eight times."""
     turns = int(rng.integers(5, 10))
     xs = np.linspace(10, SIDE - 10, turns)
     points = [(float(x), MIDDLE + rng.uniform(30, 80) * (1 if k % 2 else -1)) for k, x in enumerate(xs)]
@@ -77,7 +77,7 @@ def zigzag(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def wave(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A sine of two to four periods, or several below each other."""
+    """Draw a sine wave of two to four periods, or several below each other."""
     periods, height, lines = rng.uniform(2, 4), rng.uniform(12, 40), int(rng.integers(1, 4))
     width = _pen(rng)
     for line in range(lines):
@@ -87,7 +87,7 @@ def wave(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def scribble(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A pen that wanders: a smooth random curve that crosses itself."""
+    """Draw a smooth random curve that crosses itself."""
     corners = rng.uniform(10, SIDE - 10, (int(rng.integers(7, 16)), 2))
     along = np.linspace(0, len(corners) - 1, 200)
     xs, ys = (np.interp(along, np.arange(len(corners)), corners[:, axis]) for axis in (0, 1))
@@ -97,7 +97,7 @@ def scribble(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def grid(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Ruled lines both ways, or a chessboard."""
+    """Draw ruled lines in both directions, or a chessboard."""
     cells = int(rng.integers(3, 7))
     step, width = (SIDE - 20) / cells, int(rng.integers(3, 9))
     board = rng.random() < 0.4
@@ -112,7 +112,7 @@ def grid(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def face(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A round face with eyes and a mouth, as an outline or as a disc with holes or darker features."""
+    """Draw a round face with eyes and a mouth, as an outline or as a disc with holes or darker features."""
     full = rng.random() < 0.5
     feature = 0 if full and rng.random() < 0.6 else 255
     tone = 255 if not full or feature == 0 else int(rng.integers(90, 170))
@@ -135,7 +135,7 @@ def face(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def disc(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A filled ellipse, a rounded box, or two or three that overlap."""
+    """Draw a filled ellipse, a rounded box, or two or three that overlap."""
     for _ in range(int(rng.integers(1, 4))):
         x, y = rng.uniform(60, SIDE - 60, 2)
         wide, high = rng.uniform(35, 60, 2)
@@ -147,7 +147,7 @@ def disc(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def texture(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Spots: smooth noise above a threshold, in a square."""
+    """Draw spots: smooth noise above a threshold, in a square."""
     noise = Image.fromarray(rng.integers(0, 256, (SIDE, SIDE), np.uint8)).filter(
         ImageFilter.GaussianBlur(rng.uniform(3, 12))
     )
@@ -157,7 +157,7 @@ def texture(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def squares(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Shapes inside each other."""
+    """Draw nested shapes."""
     width = int(rng.integers(4, 10))
     for number in range(int(rng.integers(2, 5))):
         inset = 8 + number * 24
@@ -183,7 +183,7 @@ def composition(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def _area(draw: ImageDraw.ImageDraw, rng: np.random.Generator, middle: Point, reach: np.ndarray, tone: int) -> None:
-    """An ellipse, a rounded box or a polygon of a tone, mirrored left and right half the time."""
+    """Draw an ellipse, a rounded box or a polygon in a tone; half the time, mirrored horizontally."""
     kind, mirrored = rng.random(), rng.random() < 0.5
     angles = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 7))))
     for x in (middle[0], SIDE - middle[0])[: 1 + mirrored]:
@@ -198,7 +198,7 @@ def _area(draw: ImageDraw.ImageDraw, rng: np.random.Generator, middle: Point, re
 
 
 def badge(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A filled disc or box, or a broad ring off its middle, with something cut out of it or inside it."""
+    """Draw a filled disc or box, or a broad eccentric ring, with something cut out of it or inside it."""
     reach = rng.uniform(60, 92, 2)
     box = (MIDDLE - reach[0], MIDDLE - reach[1], MIDDLE + reach[0], MIDDLE + reach[1])
     if rng.random() < 0.65:
@@ -215,7 +215,7 @@ def badge(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def _emblem(draw: ImageDraw.ImageDraw, rng: np.random.Generator, size: float, tone: int) -> None:
-    """A small sign in the middle: a letter, an arrow, a star, a few strokes, or an area."""
+    """Draw a small sign in the centre: a letter, an arrow, a star, a few strokes, or an area."""
     kind, turn = int(rng.integers(5)), rng.uniform(0, 2 * math.pi)
     if kind == 0:
         font = ImageFont.load_default(round(2 * size))
@@ -239,7 +239,7 @@ def _emblem(draw: ImageDraw.ImageDraw, rng: np.random.Generator, size: float, to
 
 
 def eye(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Two lids, and a pupil with a light in it."""
+    """Draw two lids, and a pupil with a highlight."""
     wide, high, width = rng.uniform(70, 92), rng.uniform(30, 65), _pen(rng)
     x = np.linspace(-1, 1, 40)
     lid = [(MIDDLE + wide * float(a), MIDDLE - high * float(1 - a * a)) for a in x]
@@ -253,7 +253,7 @@ def eye(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def gear(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A wheel with teeth or scallops and a hole."""
+    """Draw a wheel with teeth or scallops and a hole."""
     teeth, depth = int(rng.integers(6, 17)), rng.uniform(0.72, 0.92)
     _closed(draw, _ring(4 * teeth, lambda k: 88.0 if k % 4 < 2 else 88.0 * depth, rng.uniform(0, 1)), rng)
     hole = rng.uniform(15, 55)
@@ -261,7 +261,7 @@ def gear(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def tool(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A long thing that lies aslant: a shaft with a tip, a head or bands across."""
+    """Draw a long slanted object: a shaft with a tip, a head or cross bands."""
     angle = rng.uniform(0.45, 1.2) * rng.choice([-1, 1])
     along, across = np.array([math.cos(angle), math.sin(angle)]), np.array([-math.sin(angle), math.cos(angle)])
     half = rng.uniform(8, 24)
@@ -281,7 +281,7 @@ def tool(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def spiral(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Two to four turns outwards."""
+    """Draw a spiral of two to four turns."""
     turns, sign = rng.uniform(2, 4), rng.choice([-1, 1])
     points = []
     for k in range(240):
@@ -291,7 +291,7 @@ def spiral(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def heart(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A heart."""
+    """Draw a heart."""
     points = []
     for k in range(60):
         t = 2 * math.pi * k / 60
@@ -302,7 +302,7 @@ def heart(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def house(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Walls, a roof, a door."""
+    """Draw walls, a roof and a door."""
     width, eaves = _pen(rng) // 2 + 4, rng.uniform(70, 100)
     draw.rectangle((30, eaves, SIDE - 30, SIDE - 8), outline=255, width=width)
     draw.line([(18, eaves), (MIDDLE, 8), (SIDE - 18, eaves), (18, eaves)], fill=255, width=width, joint="curve")
@@ -311,7 +311,7 @@ def house(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def flower(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Petals around a middle, on a stalk or not."""
+    """Draw petals around a centre, with or without a stalk."""
     petals, size, width = int(rng.integers(4, 9)), rng.uniform(18, 30), int(rng.integers(5, 10))
     full = rng.random() < 0.5
     for x, y in _ring(petals, lambda _: 55.0, rng.uniform(0, 1)):
@@ -321,7 +321,7 @@ def flower(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def tree(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Branches that fork."""
+    """Draw forking branches."""
 
     def branch(x: float, y: float, angle: float, length: float, width: float) -> None:
         end = (x + length * math.cos(angle), y - length * math.sin(angle))
@@ -334,7 +334,7 @@ def tree(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def comb(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A back with teeth."""
+    """Draw a comb: a back with teeth."""
     teeth, width, back = int(rng.integers(4, 8)), int(rng.integers(7, 14)), rng.uniform(15, 60)
     draw.line((12, back, SIDE - 12, back), fill=255, width=width)
     for x in np.linspace(16, SIDE - 16, teeth):
@@ -342,7 +342,7 @@ def comb(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def fish(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A body, a tail, an eye."""
+    """Draw a body, a tail and an eye."""
     high, full = rng.uniform(35, 55), rng.random() < 0.5
     body = (12, MIDDLE - high, 145, MIDDLE + high)
     draw.ellipse(body, fill=255 if full else None, outline=255, width=8)
@@ -351,7 +351,7 @@ def fish(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def crescents(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """A wheel cut through by arcs, as on a ball."""
+    """Draw a disc divided by arcs, like a ball."""
     draw.ellipse((8, 8, SIDE - 8, SIDE - 8), outline=255, width=9)
     for _ in range(int(rng.integers(2, 5))):
         x, y = rng.uniform(20, SIDE - 20, 2)
@@ -360,7 +360,7 @@ def crescents(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def hatching(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Parallel slanted strokes that a border ties together."""
+    """Draw parallel slanted strokes enclosed by a border."""
     step, width, lean = rng.uniform(20, 34), int(rng.integers(5, 10)), rng.uniform(30, 90)
     draw.rectangle((8, 8, SIDE - 8, SIDE - 8), outline=255, width=width)
     for x in np.arange(-lean, SIDE, step):
@@ -391,7 +391,7 @@ HELD_OUT_SHAPES: tuple[Drawing, ...] = (flower, tree, comb, fish, crescents, hat
 
 
 def draw_shape(kind: Drawing, rng: np.random.Generator) -> Image.Image:
-    """One drawing of a kind as ink (mode L) of SIDE x SIDE."""
+    """Return one drawing of a kind as ink (mode L) of SIDE x SIDE pixels."""
     ink = Image.new("L", (SIDE, SIDE))
     kind(ImageDraw.Draw(ink), rng)
     return ink

@@ -1,9 +1,10 @@
 """Signs that are not digits: letters, scripts and pictograms, by family, and the held-out families.
 
-The split is by family, relatives on one side: Thai and Lao, Telugu and Kannada, Hebrew and its Rashi hand are all held
-out; of pictograms, colour emoji and two sets of icons are. What looks like a digit is none of these: it is left out
-on every side, where Unicode calls it a number or holds it to be confusable with one, and where it coincides with a
-digit as `O` does with `0` and `l` with `1` (`lookalikes.py`). The lists were fixed before anything was scored on them.
+Signs are split by family, and related families are on the same side: Thai and Lao, Telugu and Kannada, Hebrew and its
+Rashi script are all held out, as are, of the pictograms, colour emoji and two sets of icons. Signs that look like
+digits are excluded on all sides: those that Unicode classifies as numbers or as confusable with one, and those that
+coincide with a digit, as `O` does with `0` and `l` with `1` (`lookalikes.py`). The lists were fixed before anything was
+scored on them.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def is_number(character: str) -> bool:
 
 
 def _is_drawn(character: str) -> bool:
-    """True if a character stands alone and has ink: letters, punctuation, symbols, and icons without a meaning."""
+    """True if a character has ink by itself: letters, punctuation, symbols, and icons without a meaning."""
     category = unicodedata.category(character)
     return category[0] in "LPS" or (category == "Co" and ord(character) in PRIVATE_USE)
 

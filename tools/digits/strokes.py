@@ -167,7 +167,7 @@ def _one(rng: np.random.Generator) -> Strokes:
 
 
 def _eight(rng: np.random.Generator, exponent: float) -> Strokes:
-    """Return two touching rings, the lower one at least as wide."""
+    """Return two touching rings, the lower of which is at least as wide."""
     waist, wide = rng.uniform(-0.12, 0.05), rng.uniform(0.2, 0.42)
     upper, lower = (0.5 + waist) / 2, (0.5 - waist) / 2
     above = _rounded(rng, exponent) * [wide * rng.uniform(0.65, 1.0), upper] + [0, -0.5 + upper]
@@ -227,7 +227,7 @@ def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
 def _finished(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Return ink unchanged, or sometimes cut like a stencil, or as an outline."""
     kind = rng.random()
-    if kind < 0.08:  # a stencil's bridges
+    if kind < 0.08:  # bridges of a stencil
         cut = ink.copy()
         draw = ImageDraw.Draw(cut)
         width = int(rng.integers(5, 12))

@@ -44,7 +44,7 @@ from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, pict
 from .training import Batch, Checkpoint, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 KEPT_EVERY = 2000  # steps
-MAX_REFUSED = 0.005  # fraction of the validation fonts' digits
+MAX_REFUSED = 0.005  # most refused digits, as a fraction of the validation fonts' digits
 SOFTENED = 2.0  # divisor of a teacher's logits
 PLAIN_SHARES = {  # shares of each batch
     "plain handwriting": 24,
@@ -74,8 +74,8 @@ DIAGRAM = WEIGHTS_DIRECTORY.parent / "docs" / "digits-cnn-reliability.svg"
 
 
 def _network(name: str, *channels: int) -> Network:
-    """Five 3x3 convolutions, the first three pooled by 2, and a dense layer; `name` selects the channels of each
-    convolution."""
+    """Return five 3x3 convolutions, the first three with 2x2 pooling, and a dense layer; `channels` lists the channels
+    of each convolution."""
     convolutions = [
         Conv2d(
             f"conv{number}",
@@ -113,7 +113,7 @@ ROUNDS = (
         validation_fonts=True,
     ),
 )
-JUDGED = len(ROUNDS) - 2  # the round after which offset and temperature are fitted
+JUDGED = len(ROUNDS) - 2  # the round after which the offset and the temperature are fitted
 
 
 def batches(
@@ -123,10 +123,11 @@ def batches(
     teachers: Sequence[nn.Module] = (),
     sure: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Yield endless batches with the sources' shares, distorted within limits, and in stroke, focus and tone too.
+    """Yield endless batches with the given shares of the sources, with geometric distortion within limits and changes
+    of stroke width, focus and tone.
 
-    The first source is plain, and distorted the most. Targets are labels or, with teachers, the mean of their softened
-    probabilities; rows of `sure` sources keep their labels.
+    The first source is undistorted handwriting, and is distorted the most. Targets are labels or, with teachers, the
+    mean of their softened probabilities; samples of `sure` sources keep their labels.
     """
     tensors = {
         name: (torch.from_numpy(source.images), torch.from_numpy(source.labels).long())
@@ -215,10 +216,10 @@ def train_rounds(
 
 
 def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str, Rendering]) -> tuple[float, float]:
-    """Return (the offset subtracted from the logit of none, the temperature), fitted on the validation split; print its
-    scores.
+    """Return the offset to subtract from the logit of none, and the temperature, both fitted on the validation split;
+    print its scores.
 
-    The offset is the smallest with which at most MAX_REFUSED of the validation fonts' digits are refused.
+    The offset is the smallest one with which at most MAX_REFUSED of the validation fonts' digits are refused.
     """
     results = {name: _answer(network, tensors, each) for name, each in judged.items()}
     digits = results["fonts"].logits

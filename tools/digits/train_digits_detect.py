@@ -39,7 +39,7 @@ NAME = "digits-detect"
 TEMPLATE = Path(__file__).with_name("digits_detect_card.md")
 SCORED_ON = "digits found in compositions, held-out fonts and forms"
 CONFIDENCE = 0.25
-LEAST_CONFIDENCE = 0.01  # of the boxes that the average precision counts
+LEAST_CONFIDENCE = 0.01  # least confidence of boxes that count for the average precision
 TRAINING, VALIDATION, HELD_OUT = 20_000, 600, 1_000  # compositions
 INPUT = ImageInput(
     channels=1,
@@ -55,9 +55,10 @@ INPUT = ImageInput(
 
 
 def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.ndarray]]:
-    """Return the trained module as a network, normalizations folded into convolutions, and its tensors.
+    """Return the trained module as a network, with normalizations folded into convolutions, and its tensors.
 
-    Each grid's answers become rows, a cell each; the rows of both follow each other. `offset` is added to all logits.
+    The answers of each grid become rows, one per cell; the rows of both grids are concatenated. `offset` is added to
+    all logits.
     """
     layers: list[Layer] = []
     tensors: dict[str, np.ndarray] = {}
@@ -120,7 +121,7 @@ def convolutions_of(part: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d
 
 
 def folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight and bias of a convolution with its normalization."""
+    """Return the weight and bias of a convolution with its normalization folded in."""
     weight = convolution.weight.detach()
     bias = torch.zeros(len(weight)) if convolution.bias is None else convolution.bias.detach()
     if norm is None:
@@ -132,7 +133,7 @@ def folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[torch.T
 
 
 def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequence[Composition]) -> list[np.ndarray]:
-    """Boxes [n, 6] (class, confidence, corners) of each picture, by the golden model."""
+    """Return the boxes [n, 6] (class, confidence, corners) in each picture, computed by the golden model."""
     head = network.output.boxes
     assert head is not None
     found = []
@@ -147,7 +148,7 @@ def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequen
 
 
 def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
-    """Return the offset of all logits that maximises F1 over boxes above CONFIDENCE."""
+    """Return the offset of all logits that maximizes F1 over boxes above CONFIDENCE."""
     answers = answer(*to_network(model, 0.0), examples)
     truths = [example.boxes for example in examples]
 
@@ -160,7 +161,7 @@ def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
 
 
 def write(model: Detector, sets: Sets) -> None:
-    """Write the model file and its card, with what the answers to the held-out compositions come to."""
+    """Write the model file and its card, with the scores of the answers to the held-out compositions."""
     offset = fit_offset(model, sets.get("validation", VALIDATION))
     network, tensors = to_network(model, offset)
     examples = sets.get("held-out", HELD_OUT)
@@ -220,7 +221,7 @@ def _describe(layer: Conv2d) -> str:
 def _found_of_height(
     answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], low: float, high: float
 ) -> tuple[int, int]:
-    """Digits of a height in pixels that are found, and all of them."""
+    """Return the number of digits within a range of heights in pixels that are found, and their total."""
     found = total = 0
     for each, truth in zip(answers, truths, strict=True):
         heights = truth[:, 4] - truth[:, 2]
@@ -233,13 +234,13 @@ def _found_of_height(
 
 
 class Sets:
-    """The compositions of each side, kept in a folder where one is given."""
+    """The compositions of each side, cached in a folder if one is given."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def get(self, side: str, count: int) -> list[Composition]:
-        """Return the first compositions of a side: from the folder, or made and put there."""
+        """Return the first compositions of a side, from the folder or newly created and stored there."""
         path = None if self._folder is None else self._folder / f"{side}.npz"
         if path is not None and path.is_file():
             with np.load(path) as kept:

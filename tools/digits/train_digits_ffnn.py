@@ -39,7 +39,7 @@ NETWORK = Network(
 
 
 def batches(features: np.ndarray, labels: np.ndarray) -> Iterator[Batch]:
-    """Endless batches of distorted digits, values 0..1."""
+    """Yield endless batches of distorted digits with values 0..1."""
     images = torch.from_numpy(features / 16).reshape(-1, 1, 8, 8)
     large = F.interpolate(images, size=(32, 32), mode="bicubic", align_corners=False).clamp(0, 1)
     targets = torch.from_numpy(labels).long()

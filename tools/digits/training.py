@@ -1,9 +1,9 @@
 """Code shared by the training scripts: networks as PyTorch modules, distortion of batches, the training loop, and
 files.
 
-Settings are judged on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
-the held-out forms and fonts take no part. One thread, so that sums are taken in one order; other processors may still
-round otherwise, so a repetition elsewhere agrees in accuracy, not in every bit.
+Settings are chosen on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
+the held-out forms and fonts are not used. A single thread is used so that sums are computed in a fixed order; other
+processors may still round differently, so that a repetition elsewhere matches in accuracy, but not bit by bit.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def check_forms(labels: np.ndarray) -> None:
 
 
 def enlarge(features: np.ndarray, side: int = 96, margin: int = 0) -> Image.Image:
-    """One digit [64] of 0..16 as ink (mode L, 255 is ink) of side x side, smoothly enlarged.
+    """Return one digit [64] of 0..16 as ink (mode L, 255 is ink) of side x side pixels, smoothly enlarged.
 
-    A margin of empty pixels, added before, rounds off the strokes that the 8x8 grid cuts.
+    A margin of empty pixels, added beforehand, rounds off the strokes that are cut by the 8x8 grid.
     """
     cells = np.pad(np.clip(features.reshape(8, 8) * (255 / 16), 0, 255).astype(np.uint8), margin)
     small = Image.fromarray(cells)
@@ -62,7 +62,7 @@ def enlarge(features: np.ndarray, side: int = 96, margin: int = 0) -> Image.Imag
 
 
 def as_picture(features: np.ndarray) -> Image.Image:
-    """One digit as a picture of 160x160: dark ink, enlarged to 96x96, in the middle of white paper."""
+    """Return one digit as a picture of 160x160: dark ink, enlarged to 96x96, in the centre of white paper."""
     picture = Image.new("L", (160, 160), 255)
     picture.paste(0, (32, 32), enlarge(features))
     return picture

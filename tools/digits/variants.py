@@ -1,4 +1,4 @@
-"""Handwritten variants of digits that few fonts have, as ink; `render_glyphs.py` adds them to the digits of fonts.
+"""Handwritten variants of digits that few fonts contain, as ink; `render_glyphs.py` adds them to the digits of fonts.
 
 A 0 with a slash or a dot, a 1 as a bar or with a long upstroke, a 5 as a smooth curve, a 7 with a crossbar, an 8 in one
 stroke that may stay open at the top, a 9 with a hook, and outlines of any digit.
