@@ -74,6 +74,7 @@ def without_figures(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "0", text)).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_run_from_an_empty_folder(name, tmp_path):
     pytest.importorskip("libcst")

@@ -82,6 +82,7 @@ def test_rows_in_one_column_or_in_many() -> None:
     assert len(predictor({"features": rows[:0]})["label"]) == 0
 
 
+@pytest.mark.slow
 def test_they_are_asked_many_times_and_from_many_threads() -> None:
     classifier = trninfer.Classifier(backend="sim", dtype="bfloat16", top_k=2)
     assert repr(classifier) == "<Classifier: digits-cnn on trn2 in bfloat16 (sim)>"
@@ -117,6 +118,7 @@ def example() -> str:
     return found.group(1)
 
 
+@pytest.mark.slow
 def test_the_example_of_ray_data() -> None:
     for needed in ("pyarrow", "pandas"):
         pytest.importorskip(needed)

@@ -82,6 +82,7 @@ class Capsule:
         return self._values.__dlpack_device__()
 
 
+@pytest.mark.slow
 def test_pictures_of_any_kind(pictures) -> None:
     opened = [open_image(path) for path in pictures]
     truth = tuple(Path(path).name[0] for path in pictures)
@@ -120,6 +121,7 @@ def test_pictures_of_any_kind(pictures) -> None:
         file.close()
 
 
+@pytest.mark.slow
 def test_results_are_whole_and_frozen(pictures) -> None:
     answers = trninfer.classify(pictures[0], dtype="bfloat16", target="trn1", backend="sim")
     assert (answers.model, answers.backend, answers.target, answers.dtype) == ("digits-cnn", "sim", "trn1", "bfloat16")

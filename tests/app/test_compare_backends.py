@@ -30,6 +30,7 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_compare_backends(cli, chip, feature_model, data) -> None:
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends", "--device-times", "--verify")
     outcome = cli(*arguments, "--format", "json", "--quiet")
@@ -63,6 +64,7 @@ def test_compared_times_as_csv(cli, chip, pictures, picture_model, tmp_path) -> 
     assert rows[0]["kernel"] == "fused_conv2d_maxpool_packed" and rows[0]["device"] == "trn2"
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_are_status_1(cli, chip, feature_model, data) -> None:
     spoil(chip, lambda array: array if array.dtype.kind == "i" else array * 2)
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--compare-backends")

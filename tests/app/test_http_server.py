@@ -85,6 +85,7 @@ def test_a_head_that_does_not_end_is_not_waited_for(app: tuple[App, int], head: 
     assert app[0].asked == ["/5"]
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_takes_is_dropped(app: tuple[App, int]) -> None:
     with connect(app[1]) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

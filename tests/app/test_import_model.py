@@ -90,6 +90,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "side"), [("dense", 64), ("pool", 64)])
 def test_an_imported_network_answers_as_onnx_runtime_does(
     cli, tmp_path: Path, labels: Path, photos: Path, ending: str, side: int
@@ -135,6 +136,7 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
     assert [answer["class_index"] for answer in report["predictions"]] == scores.argmax(axis=1).tolist()
 
 
+@pytest.mark.slow
 def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     model = tmp_path / "net.safetensors"
     arguments = ("--input-range", "-1,1", "--mean", "0,0,0.5", "--std", "2", "--resize", "40", "--pictures", "photo")

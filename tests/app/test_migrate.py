@@ -104,6 +104,7 @@ def test_in_place_writes_the_file_itself(folder, capsys):
     assert "old.py: nothing to change; lint finds nothing; not run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_check_runs_the_file(folder, capsys):
     assert run(["migrate", "--check", "old.py"]) == 0
     shown = "lints clean and runs; check: 1 launch, 1 of 1 comparisons hold; the old file does not run here, neuronxcc"

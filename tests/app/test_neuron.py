@@ -77,6 +77,7 @@ def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
         assert text not in outcome.out
 
 
+@pytest.mark.slow
 def test_compilations_are_told_unless_quiet(cli, chip, feature_model, monkeypatch) -> None:
     err = cli("bench", "--model", feature_model, "--format", "json").err
     assert "compiling run_network [1, 6, 1, 1] [72] [128, 4] float32 for trn2\n" in err
@@ -86,6 +87,7 @@ def test_compilations_are_told_unless_quiet(cli, chip, feature_model, monkeypatc
     assert "has been compiled before; TorchNeuron may take it from its cache" in err
 
 
+@pytest.mark.slow
 def test_times_on_the_device(cli, chip, feature_model) -> None:
     report = cli("bench", *by_layer(feature_model), "--device-times", "--format", "json", "--quiet").json()
     assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(17.0)] * len(ROWS)
@@ -122,6 +124,7 @@ def test_an_assertion_of_the_front_end_has_its_place(cli, chip, feature_model, m
     assert "the compiler failed: AssertionError (__init__.py:" in outcome.err and "assert not forms" in outcome.err
 
 
+@pytest.mark.slow
 def test_pictures_on_the_chip(cli, chip, pictures, picture_model) -> None:
     outcome = cli("classify", pictures, "--model", picture_model, "--format", "json", "--verify", "--quiet")
     report = outcome.json()
@@ -152,6 +155,7 @@ def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None
     assert outcome.messages == 1
 
 
+@pytest.mark.slow
 def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures, picture_model) -> None:
     arguments = ("classify", pictures, "--model", picture_model, "--format", "json", "--verify")
     chip.setenv("STAND_IN_NKI", "large:60")
@@ -162,6 +166,7 @@ def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures,
     assert [layer["name"] for layer in report["layers"]] == ["network"]
 
 
+@pytest.mark.slow
 def test_a_compilation_that_takes_too_long_is_no_dead_end(cli, chip, feature_model) -> None:
     chip.setenv("STAND_IN_NKI", "slow")
     outcome = cli("bench", "--model", feature_model, "--compile-timeout", 1, "--format", "json")

@@ -98,6 +98,7 @@ def test_commands_name_each_other(cli, model: Path, pictures: Path) -> None:
     assert "a map of 16x16 pixels of 4 classes" in cli("models", "show", model).out
 
 
+@pytest.mark.slow
 def test_workers_and_verification(cli, model: Path, pictures: Path) -> None:
     plain = cli("segment", pictures, "--model", model, "--format", "json", "--verify", "--dtype", "bfloat16").json()
     assert plain["verify"]["passed"]

@@ -34,6 +34,7 @@ def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[
     return threads, statuses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_path: Path, number: int) -> None:
     body = draw_picture(tmp_path / "0.png").read_bytes()
@@ -49,6 +50,7 @@ def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_
         wait_for_ends(server.children())
 
 
+@pytest.mark.slow
 def test_the_second_signal_ends_it_at_once(picture_model: Path, tmp_path: Path) -> None:
     with running_server("--model", picture_model, *QUICK) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as waiting:
@@ -63,6 +65,7 @@ def test_the_second_signal_ends_it_at_once(picture_model: Path, tmp_path: Path) 
         assert "Traceback" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_its_workers_end_with_it_even_where_it_is_killed(picture_model: Path) -> None:
     with running_server("--model", picture_model, *QUICK) as server:
         children = server.children()
@@ -72,6 +75,7 @@ def test_its_workers_end_with_it_even_where_it_is_killed(picture_model: Path) ->
         wait_for_ends(children)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_are_replaced(picture_model: Path, tmp_path: Path) -> None:
     body = draw_picture(tmp_path / "0.png").read_bytes()
     with running_server("--model", picture_model, *QUICK) as server:
@@ -85,6 +89,7 @@ def test_workers_that_are_killed_are_replaced(picture_model: Path, tmp_path: Pat
         assert b'trninfer_worker_ends_total{pool="decoder"} 1.0' in server.ask("/metrics").body
 
 
+@pytest.mark.slow
 def test_elsewhere_a_token_is_needed(picture_model: Path, tmp_path: Path) -> None:
     body = draw_picture(tmp_path / "0.png").read_bytes()
     token = tmp_path / "token"
@@ -115,6 +120,7 @@ def test_a_proxy_may_pass_on_an_allowed_host_and_the_log_sums_up(picture_model: 
         assert all(line["p50_ms"] <= line["p99_ms"] for line in summed.values())
 
 
+@pytest.mark.slow
 def test_several_models_answer_and_one_is_loaded_again(
     picture_model: Path, feature_model: Path, tmp_path: Path
 ) -> None:
@@ -197,6 +203,7 @@ def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert outcome.status == 2 and "needs uvicorn, not installed here (pip install 'trninfer[serve]')" in outcome.err
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_from_the_current_folder(picture_model: Path, tmp_path: Path) -> None:
     for name in ("numpy", "PIL", "trninfer", "fastapi", "uvicorn", "json", "pickle", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
@@ -218,6 +225,7 @@ def test_nothing_is_imported_from_the_current_folder(picture_model: Path, tmp_pa
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_server_runs_nothing_that_is_in_the_current_folder(pictures, picture_model) -> None:
     set_traps(pictures)
     with running_server("--model", picture_model, "--workers", 2, "--decoders", 2, cwd=pictures) as server:

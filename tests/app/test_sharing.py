@@ -79,6 +79,7 @@ def finders(tmp_path) -> dict[str, Path]:
     return {"detect": tmp_path / "boxes.safetensors", "segment": save_colours(tmp_path / "maps.safetensors")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["detect", "segment"])
 @pytest.mark.parametrize(
     "how", [("--cores", 2), pytest.param(("--cluster", "auto", "--cores", 2), marks=pytest.mark.slow)]
@@ -224,6 +225,7 @@ def chip(monkeypatch):
     sys.modules.pop("core_backends", None)
 
 
+@pytest.mark.slow
 def test_cores_of_the_chip(cli, chip, feature_model, data) -> None:
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--batch-size", 3, "--format", "json")
     outcome = cli(*arguments, "--cores", 2, "--warmup", 7, "--iters", 8, "--verify")
@@ -247,6 +249,7 @@ def test_a_core_that_is_taken_is_status_3(cli, chip, feature_model, data) -> Non
     assert outcome.status == 3 and "is taken" in outcome.err and "Traceback" not in outcome.err
 
 
+@pytest.mark.slow
 def test_inputs_whose_workers_die_are_errors_and_status_2(cli, chip, feature_model, tmp_path) -> None:
     np.ones((2, 6), "<f4").tofile(tmp_path / "two.bin")
     chip("kill")
@@ -317,6 +320,7 @@ def answered_rows(partial: Path) -> list[int]:
     return [json.loads(line)["input"] for line in lines if line.endswith("}")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
     "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]

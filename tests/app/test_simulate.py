@@ -54,6 +54,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_launch_is_a_line_and_the_target_is_trn2(folder):
     done = start(folder, "kernel.py", "--size", "7")
     assert (done.returncode, done.stdout) == (0, "1024.0 ['--size', '7']\n"), done.stderr
@@ -81,6 +82,7 @@ def test_findings_are_printed_and_end_with_1(folder):
     assert "pair.py:16: race: core 1's dma_copy writes" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_flag_for_faults_may_say_which(folder):
     text = (folder / "kernel.py").read_text(encoding="utf-8").replace("operand0=2.0", "operand0=3e38")
     (folder / "large.py").write_text(text, encoding="utf-8")
@@ -116,6 +118,7 @@ def test_a_sweep_prints_a_table_of_variants(folder):
         assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_told(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
@@ -161,6 +164,7 @@ def test_files_go_where_they_were_asked_for_whatever_the_script_does(folder, bef
     assert not (folder / "t.json").exists() and not (folder / "r.html").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder):
     place, done = start_away(folder, "", "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))")
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -227,6 +231,7 @@ def test_a_harness_of_an_older_dialect_runs_as_it_is(course):
     assert all(f"{float(latency):.1f} us predicted" in line and "3 DMAs of 32 KiB" in line for line in launches)
 
 
+@pytest.mark.slow
 def test_launches_as_json_with_the_dmas_and_what_the_script_prints_beside(course):
     latencies = []
     for options in ([], ["--disable-dge"]):

@@ -57,6 +57,7 @@ def test_launches_stand_beside_the_archive_each_time_in_its_column(folder: Path)
     assert "vector is busy for" in told and not any("not in it" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_launches_that_the_archive_has_nothing_of_are_counted(folder: Path) -> None:
     done = start(folder, "--compare-archive", "a.zip", "other.py")
     told = "a.zip: 2 launches are not in it by name, shapes, dtypes and target; its kernels are argmax, transpose"
@@ -66,6 +67,7 @@ def test_launches_that_the_archive_has_nothing_of_are_counted(folder: Path) -> N
     assert "measured" not in done.stderr
 
 
+@pytest.mark.slow
 def test_json_has_the_comparison(folder: Path) -> None:
     document = json.loads(start(folder, "--format", "json", "--compare-archive", "a.zip", "other.py").stdout)
     (row,) = document["compare_archive"]

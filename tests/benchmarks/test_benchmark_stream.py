@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_it_tells_rate_and_memory(request) -> None:
     script = request.config.rootpath / "benchmarks" / "benchmark_stream.py"
     command = [sys.executable, str(script), "--pictures", "100", "--batch-size", "5"]

@@ -30,6 +30,7 @@ def found() -> dict[str, list[Violation]]:
     return violations(COUNT, seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_few_random_kernels_go_the_wrong_way(rule: str, found: dict[str, list[Violation]]) -> None:
     wrong = {violation.kernel for violation in found[rule]}

@@ -89,6 +89,7 @@ def check_picture(path: Path, content: bytes) -> None:
             assert isinstance(values, np.ndarray) and values.shape == spec.shape and np.isfinite(values).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(changes(st.sampled_from(WHOLE)), st.binary(max_size=300)))
 def test_pictures(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -215,6 +216,7 @@ def test_a_large_archive_is_read_in_little_memory(tmp_path: Path) -> None:
     assert in_little_memory(first_of_all) == rows + 2
 
 
+@pytest.mark.slow
 def test_headers_in_archives_are_not_believed(tmp_path: Path) -> None:
     bomb = b"\x93NUMPY\x02\x00" + struct.pack("<I", 190 << 20) + bytes(190 << 20)
     for content in (bomb, header("(99999999999, 4)"), header("(0, 4)"), header("(-1, 4)"), header("()")):

@@ -136,6 +136,7 @@ def varint(value: int, length: int = 0) -> bytes:
 LENGTH = 100_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [LENGTH, 1], ids=["told", "hidden"])
 def test_a_list_of_a_few_hundred_bytes_that_unpacks_to_gigabytes(tmp_path: Path, claimed: int, monkeypatch) -> None:
     """The length of the list is in the file's figures, or those are forged; both are refused, in little memory."""

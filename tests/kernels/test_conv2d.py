@@ -182,6 +182,7 @@ def check_general(
 pair = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_any_stride_dilation_padding_window_and_groups(data: st.DataObject) -> None:

@@ -184,6 +184,7 @@ def test_a_padded_value_by_its_own_rows_has_them_in_each_band(border: Border) ->
     assert reach.inside == (0, 4) and reach.padding((3, 0, 5, 0)) == (3, 0, 0, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.sampled_from([("constant", (2, 1, -1, 0)), ("constant", (5, 0, 6, 1))])

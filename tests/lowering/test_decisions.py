@@ -68,6 +68,7 @@ def test_a_choice_takes_the_place_of_another_of_its_kind_and_node() -> None:
     assert changed.value(Kind.SPLIT_MEANS) == 0 and changed.value(Kind.PACK_IMAGES, default=1) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "batch"), [("digits-cnn", 1), ("residual", 3)])
 def test_a_launch_is_lowered_again_by_its_decisions(name: str, batch: int) -> None:
     """What the search found is what its decisions say, form and copies included; and it is right."""

@@ -68,6 +68,7 @@ def can_be_in_hbm(graph: Graph, number: int) -> bool:
     return not isinstance(graph.nodes[number].operation, (DenseHead, TapsLoad, Load))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     with_outputs(st.one_of(chains(), graphs(), joined_channels(), few_channels())),

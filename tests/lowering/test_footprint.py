@@ -39,6 +39,7 @@ def test_a_value_takes_its_margin_its_images_and_its_tiles() -> None:
     assert footprint.value(number) == 2 * 3 * (12 + 2) * (10 + 2) * 4  # 200 channels are two tiles
 
 
+@pytest.mark.slow
 def test_images_further_apart_than_instructions_step_are_not_together() -> None:
     layers: list[Layer] = [conv("a", 3, 72, 3), conv("b", 72, 8, 3)]
     plan = planned(ending_in_dense((3, 190, 190), [*layers, Pool("p", "max", (19, 19), (19, 19))]), 2, "bfloat16")

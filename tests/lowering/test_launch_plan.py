@@ -207,6 +207,7 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
     assert Pipeline(few, (), ROOM).launch(plan.decisions, 1).program == plan.program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [5, 16, 40])
 @pytest.mark.parametrize("side", [9, 28])
 def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) -> None:

@@ -60,6 +60,7 @@ def run(model, x, refuse, options: LaunchOptions | None = None):
     return session, session.run(x), chip.launched, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [CompileError, ExecutionError])
 def test_one_launch_that_fails_becomes_several(model, x, kind) -> None:
     """Of the first batch again, with its answers and one row all the same."""

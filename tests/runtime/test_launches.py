@@ -59,6 +59,7 @@ def check(network: Network, dtype: str, batch: int, target: str) -> None:
     np.testing.assert_array_equal(best, result.probabilities.max(axis=1))  # rounding may make others equal
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.one_of(chains(), graphs(), joined_channels()),
@@ -77,6 +78,7 @@ def test_features_in_any_batch(dtype: str, batch: int) -> None:
     check(Network("n", FeatureInput(150), layers, labels(9)), dtype, batch, "trn2")
 
 
+@pytest.mark.slow
 def test_batches_of_more_sizes_than_are_remembered() -> None:
     """What a size lays out for its images side by side is not taken for another's once it is forgotten."""
     image = ImageInput(1, 4, 4, "none", (0.0,), (1.0,))
@@ -91,6 +93,7 @@ def test_batches_of_more_sizes_than_are_remembered() -> None:
         np.testing.assert_allclose(given, expected[:size], atol=TOLERANCES["float32"], rtol=0, err_msg=str(size))
 
 
+@pytest.mark.slow
 def test_sizes_of_batches_that_lay_weights_out_alike_share_them() -> None:
     given = []
 
@@ -148,6 +151,7 @@ def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
         before = min(before, network / batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
@@ -249,6 +253,7 @@ def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
     assert (row.name, row.kernel, row.input_shape, row.output_shape) == ("network", "run_network", (-1, 64), (-1, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instructions", [50_000, 50])  # one launch, and several
 def test_two_cores_answer_as_one_does(instructions: int, one_launch: None) -> None:
     model = load_model("digits-cnn")

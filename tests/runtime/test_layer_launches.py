@@ -200,6 +200,7 @@ def test_no_kind_is_left_out() -> None:
     assert seen == set(LAYER_KINDS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", list(ACTIVATION_PARAMETERS))
 def test_every_activation_after_every_layer_that_takes_one(activation: str) -> None:
     numbers = NUMBERS.get(activation, (0.3,) * len(ACTIVATION_PARAMETERS[activation]))
@@ -330,6 +331,7 @@ def graphs(draw: Any) -> Network:
     return of_image(*layers)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(graphs(), st.sampled_from(["float32", "float16"]))
 def test_any_graph(network: Network, dtype: str) -> None:

@@ -70,6 +70,7 @@ def check_rows(result: Result) -> None:
     assert sum(row.hfu * row.active_us for row in result.layers) == pytest.approx(hfu * result.total_us)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     chains() | graphs(),

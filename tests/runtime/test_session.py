@@ -77,6 +77,7 @@ def test_answers_are_the_golden_models(network: Network, dtype: str, tolerance: 
     assert np.array_equal(result.classes, result.probabilities.argmax(axis=1))
 
 
+@pytest.mark.slow
 @given(
     features=st.sampled_from([1, 3, 127, 129]), hidden=st.sampled_from([1, 2, 130]), classes=st.sampled_from([1, 2, 9]),
     count=st.integers(1, 5), batch_size=st.integers(1, 6), activation=st.sampled_from(["relu", "gelu", "sigmoid"]),

@@ -6,6 +6,7 @@ import pytest
 from trninfer.runtime.measure.kernel_cases import kernel_names
 
 
+@pytest.mark.slow
 def test_all_bundled_networks(cli) -> None:
     report = cli("bench", "--format", "json").json()
     names = [layer["name"] for layer in report["layers"]]

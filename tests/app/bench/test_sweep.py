@@ -96,6 +96,7 @@ def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str
     assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_sizes_of_pictures_that_a_file_leaves_open(cli, tmp_path, monkeypatch) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")

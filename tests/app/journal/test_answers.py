@@ -221,6 +221,7 @@ def test_a_finished_run_that_is_resumed_has_the_times_of_layers(cli, pictures, p
     assert again[-1]["type"] == "summary" and again[-1]["total_us"] > 0
 
 
+@pytest.mark.slow
 def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None:
     target, partial = tmp_path / "a.json", tmp_path / "a.json.partial"
     target.write_text("before")
@@ -253,6 +254,7 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
     assert not partial.exists()
 
 
+@pytest.mark.slow
 def test_killed_runs_are_gone_on_with_too(process, many, picture_model, tmp_path) -> None:
     target, partial = tmp_path / "a.csv", tmp_path / "a.csv.partial"
     arguments = ("classify", many, "--model", picture_model, "--format", "csv", "--output", target, "--batch-size", 1)
@@ -265,6 +267,7 @@ def test_killed_runs_are_gone_on_with_too(process, many, picture_model, tmp_path
     assert [Path(row["input"]).name for row in rows_of(target.read_text())] == sorted(os.listdir(many))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_gone_on_from(process, many, picture_model, tmp_path) -> None:
     target, partial = tmp_path / "a.csv", tmp_path / "a.csv.partial"
     arguments = ("classify", many, "--model", picture_model, "--format", "csv", "--output", target, "--quiet")

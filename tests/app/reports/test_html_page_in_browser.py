@@ -137,6 +137,7 @@ def area(image: np.ndarray, colour: tuple[int, int, int]) -> int:
     return int((np.abs(image.astype(int) - colour).sum(axis=2) < 6).sum())
 
 
+@pytest.mark.slow
 def test_the_timeline_is_drawn_and_zooms(drive) -> None:
     found = drive("""
       const names = ["tensor", "vector", "scalar", "gpsimd", "dma-bandwidth"];
@@ -211,12 +212,14 @@ def test_tables_sort_by_value(drive) -> None:
     assert found["names"] == sorted(found["before"]) and found["only"] == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_window(drive) -> None:
     for width in (1240, 760, 390):
         found = drive("found.wide = document.documentElement.scrollWidth - innerWidth;", f"--window-size={width},900")
         assert found["wide"] <= 0, width
 
 
+@pytest.mark.slow
 def test_light_and_dark(source, tmp_path) -> None:
     for flags, surfaces, resources in (
         ((), palette.SURFACES_LIGHT, palette.RESOURCES_LIGHT),

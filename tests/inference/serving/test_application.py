@@ -60,6 +60,7 @@ def infer(server: RunningServer, tensor: dict[str, Any], **fields: Any) -> Any:
     return server.ask("/v2/models/tiny-cnn/infer", body)
 
 
+@pytest.mark.slow
 def test_health_and_metadata(server: RunningServer) -> None:
     assert server.ask("/v2/health/live").json() == {"live": True}
     assert server.ask("/v2/health/ready").json() == {"ready": True}
@@ -318,6 +319,7 @@ def test_every_request_has_an_id_and_a_line_in_the_log(server: RunningServer, pi
     assert "secret" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_rows_of_features_are_answered_too(tmp_path: Path, feature_model: Path) -> None:
     rows = np.random.default_rng(1).random((5, 6), np.float32)
     model = load_model(feature_model)
@@ -331,6 +333,7 @@ def test_rows_of_features_are_answered_too(tmp_path: Path, feature_model: Path) 
         assert reply.status == 400 and "send tensors to /v2/models/tiny-ffnn/infer" in reply.json()["error"]
 
 
+@pytest.mark.slow
 def test_one_input_that_overflows_leaves_the_others_their_answers(tmp_path: Path) -> None:
     network = Network("values", FeatureInput(2), (Dense("d", 2, 2),), (), Output("values"))
     path = write_model(tmp_path / "values.safetensors", network)

@@ -56,6 +56,7 @@ def bother(server: RunningServer, until: float) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 def test_good_clients_are_answered_beside_bad_ones(picture_model: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("locust") is None:  # not imported here: gevent would patch the tests' own process
         pytest.skip("could not import 'locust'")

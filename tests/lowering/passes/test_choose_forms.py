@@ -83,6 +83,7 @@ def _channels(layers: Sequence[Layer], name: str) -> int:
     return sum(_channels(layers, part) for part in parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     st.one_of(of_3x3(), few_channels()),

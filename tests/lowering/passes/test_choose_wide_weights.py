@@ -52,6 +52,7 @@ def test_combined_filters_in_bfloat16_are_right_beside_8_bits(
     assert with_wide_weights(plan.graph, node) is None
 
 
+@pytest.mark.slow
 def test_they_are_taken_where_they_are_quicker(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     model = model_of(pooled(512, (28, 28)))
 

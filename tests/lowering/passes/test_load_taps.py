@@ -17,6 +17,7 @@ from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     two_of_few_channels(),

@@ -20,6 +20,7 @@ def shape_of(**sizes: Any) -> dict[str, str]:
     return {key: str(size) for key, size in sizes.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from([1, 3, 16, 64, 127, 128, 129, 256, 300, 512]),

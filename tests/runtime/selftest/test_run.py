@@ -55,6 +55,7 @@ def lose(outputs):
     raise BackendUnavailable("the NeuronCore is lost")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "target"), [("float32", "trn1"), ("bfloat16", "trn2"), ("float16", "trn3")])
 def test_the_simulator_passes(dtype: str, target: str) -> None:
     backend = open_simulated_backend(target)

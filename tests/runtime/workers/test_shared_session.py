@@ -61,6 +61,7 @@ def test_answers_are_those_of_one_process_in_their_order(shared) -> None:
     assert sum(run.worker_us.values()) == pytest.approx(7 * 4 * 2.0)
 
 
+@pytest.mark.slow
 def test_no_more_workers_than_batches_and_no_more_batches_than_the_window(shared) -> None:
     taken, given = [], []
     most = 0
@@ -85,6 +86,7 @@ def test_no_more_workers_than_batches_and_no_more_batches_than_the_window(shared
         assert len(session.processes()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "said"), [(KILL_ONCE, "was ended by signal 9"), (FILL_ONCE, "ran out of memory")])
 def test_what_a_worker_had_that_ended_is_answered_by_another(shared, row, said, capfd) -> None:
     x = inputs(40)
@@ -115,6 +117,7 @@ def test_every_worker_may_be_killed_by_others(shared) -> None:
     assert_same(run, run_alone(x, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "size"),
     [(KILL, 4), pytest.param(KILL, 1, marks=pytest.mark.slow), pytest.param(FILL, 4, marks=pytest.mark.slow)],
@@ -146,6 +149,7 @@ def test_errors_in_a_worker_come_over(shared, row, kind, message) -> None:
         collect(session, split_batches(x, 8))
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_open() -> None:
     import worker_backends
 
@@ -184,6 +188,7 @@ def test_workers_prepare_what_they_are_sent(shared) -> None:
     np.testing.assert_array_equal(run.probabilities, run_alone(2 * x[:4], 2).probabilities)
 
 
+@pytest.mark.slow
 def test_on_a_chip_each_worker_sees_a_core_of_its_own(shared, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
     said: list[str] = []
@@ -223,6 +228,7 @@ with share_out(small_model(), workers=2, opener=opener, launches=LaunchOptions("
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_worker_outlives_its_run(number) -> None:
     """A script without `if __name__ == "__main__"`: workers do not run it again."""

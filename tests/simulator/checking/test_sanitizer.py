@@ -169,6 +169,7 @@ def faults():
                     yield case, "order", at(number, too_late)
 
 
+@pytest.mark.slow
 def test_at_least_99_of_100_injected_faults_are_found():
     injected_faults, found, missed = Counter(), Counter(), []
     for number, (case, what, fault) in enumerate(list(faults())):

@@ -113,6 +113,7 @@ def test_comments_silence_findings_of_their_line(comment, silent):
     assert [finding.rule for finding in check_source(text)] == ([] if silent else ["unknown-name"])
 
 
+@pytest.mark.slow
 def test_the_kernels_of_the_package_are_clean():
     folder = Path(__file__).parents[4] / "kernels"
     found = {str(finding) for path in folder.rglob("*.py") for finding in examine_file(path).findings}
