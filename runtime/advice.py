@@ -1,7 +1,8 @@
-"""Advice on making a network faster, each item with its evidence from the schedule and its gain.
+"""Advice on making a network faster, each item with evidence from the schedule and the expected gain.
 
 Changes that the program can make itself (batch size, dtype, form, launches, cores) are run, and their gain is computed.
-For changes that a person would have to make, the schedule is recomputed without that cost, and the gain is an estimate.
+For changes that the user would have to make, the schedule is recomputed without the respective cost, and the gain is an
+estimate.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from .session import Result, Session
 from .simulated import FasterBackend, SimulatedBackend, what_if
 from .sweep import shared_hbm
 
-LEAST_GAIN = 0.03  # smallest share of the time worth an item of advice
+LEAST_GAIN = 0.03  # smallest gain, as a share of the time, for an item of advice
 LEAST_SHARE = 0.05  # smallest share of the time for which a layer is examined
-MOST_LAYERS = 3  # examined
+MOST_LAYERS = 3  # number of layers that are examined
 BATCHES = (2, 4, 8, 16)  # factors of the batch size to try
 MOST_BATCH = 256
 MOST_WORK = 4e10  # multiply-accumulates; no larger batch is tried beyond this
@@ -82,7 +83,7 @@ class Adviser:
         return self._open(setting).time(setting.batch)
 
     def what_ifs(self) -> list[WhatIf]:
-        """Reschedule with each resource of the critical path twice as fast; the most critical first."""
+        """Return the schedules with each resource of the critical path twice as fast, the most critical first."""
         spent: dict[str, float] = {}
         for row in self.result.layers:
             for name, time in row.critical.items():
@@ -146,7 +147,7 @@ class Adviser:
         return best
 
     def _seen(self) -> str:
-        """Return the evidence for a larger batch."""
+        """Return the evidence in favour of a larger batch."""
         total = self.result.total_us
         launch = sum(row.critical.get("launch", 0.0) for row in self.result.layers)
         read = sum(row.hbm_bytes for row in self.result.layers)
@@ -165,7 +166,7 @@ class Adviser:
         return size * sum(tensor.size for tensor in self._model.tensors.values())
 
     def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
-        """Yield the gains of a larger batch for the slowest layers."""
+        """Yield the gains that a larger batch brings for the slowest layers."""
         shares = {row.name: row.latency_us / batch for row in after.layers}
         named = {layer.name: layer for layer in self._model.network.layers}
         rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
@@ -204,8 +205,8 @@ class Adviser:
         return self._all(seen, f"{CORES} cores with a batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
-        """Yield the cost of loading activation tables on the Scalar Engine: a schedule with free loads is the
-        comparison."""
+        """Yield the cost of loading activation tables on the Scalar Engine, compared with a schedule in which these
+        loads take no time."""
         runs = [run for _, run in self.result.timelines if isinstance(run, Run)]
         steps = [step for run in runs for step in run.critical_path if step.waited == "table"]
         loads = sum(min(step.picoseconds, 1_300_000) for step in steps if step.resource == "scalar") / 1e6

@@ -20,7 +20,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
-EIGHT_BITS = "float8_e4m3"  # for networks only; operands, and layers that are not in 8 bits, are bfloat16
+EIGHT_BITS = "float8_e4m3"  # for networks only; operands and layers that are not in 8 bits use bfloat16
 NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
 DEVICE_LABEL = "measured, device"  # label of a time measured on the chip
@@ -43,16 +43,17 @@ class KernelError(TrninferError, ValueError):
 class LaunchTime:
     """Time of one launch of a kernel, in microseconds, and its work. Unknown values are None, unknown counts 0.
 
-    `latency_us` is labelled by the backend's `latency_label`. `device_us` is the time on the device alone, if that was
-    measured too, and `device_by` names the tool that measured it. Each may have a 99th percentile. `flops` counts the
-    model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops` counts all that
-    the PE array multiplied, including zeros, warm-up and transposes. `hbm_bytes` are bytes moved to and from HBM.
+    `latency_us` is described by the backend's `latency_label`. `device_us` is the time on the device only, if it was
+    measured too, and `device_by` names the tool that measured it. Both may have a 99th percentile. `flops` counts the
+    model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops` counts all
+    operations of the PE array, including multiplications by zero, warm-up and transposes. `hbm_bytes` is the number of
+    bytes moved to and from HBM.
 
     `critical` splits `latency_us` by resource along the critical path (simulator/timing/critical_path.py); `bound_by`
     is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time in which the
     launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time. `form`
-    describes how a convolution multiplies its filters (lowering/describe.py). `sbuf_peak_bytes` is the largest use of
-    an SBUF partition, None for a part of a launch.
+    describes how a convolution multiplies its filters (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an
+    SBUF partition, None for a part of a launch.
     """
 
     latency_us: float
@@ -77,11 +78,11 @@ class LaunchTime:
 class LaunchResult:
     """Result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
-    Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch as
-    they are, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
+    Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch
+    unchanged, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
     simulator was asked to keep timelines, else None. For a kernel that runs a network on a backend that times layers,
-    `layers` maps each layer to its time and `launch` holds the time that belongs to no layer; together they add up to
-    the time.
+    `layers` maps each layer to its time, and `launch` contains the time that belongs to no layer; their sum is the
+    total time.
     """
 
     outputs: tuple[Any, ...]
@@ -93,7 +94,7 @@ class LaunchResult:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of an array; its values do not matter."""
+    """The shape and dtype of an array, without values."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -101,9 +102,10 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """Description of a backend in reports: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and the
-    kind of its times ("predicted" or "measured") with a label that says how they were obtained. `has_layer_times`: it
-    times each layer within one launch. `lnc`: NeuronCores in the logical core of a launch, 1 or 2."""
+    """The description of a backend in reports: its name ("sim" or "neuron"), its target ("trn1", "trn2" or "trn3"), and
+    the kind of its times ("predicted" or "measured") with a label that describes how they were obtained.
+    `has_layer_times` is True if it times each layer within a launch. `lnc` is the number of NeuronCores in the logical
+    core of a launch, 1 or 2."""
 
     name: str
     target: str
@@ -149,7 +151,7 @@ def is_operand(value: Any) -> bool:
 
 
 def latency_note(backend: BackendInfo) -> str | None:
-    """Return the note to show beside a backend's times (times for trn3 are not validated), or None."""
+    """Return the note to show next to a backend's times (those for trn3 are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.running.run import TWO_CORES_NOTE
@@ -160,7 +162,7 @@ def latency_note(backend: BackendInfo) -> str | None:
 
 
 def check_cores(target: str, lnc: int) -> None:
-    """Raise TargetError if a logical core of the target cannot have that number of NeuronCores."""
+    """Raise TargetError if a logical core of the target cannot consist of that number of NeuronCores."""
     from ..simulator.machine.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:

@@ -1,4 +1,4 @@
-"""Inputs that calibrate the scales of 8-bit values, and the agreement with float32 on them."""
+"""Inputs for calibrating the scales of 8-bit values, and the agreement with float32 on these inputs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..models.inputs import ImageInput
 from ..models.network import Network
 from ..models.preprocess import open_image, preprocess
 
-RANDOM = 4  # random inputs, if there are no others
+RANDOM = 4  # number of random inputs if there are no others
 AT_ONCE = 8  # inputs in a batch of the golden model
 SUFFIXES = (".jpg", ".png")  # of the pictures in samples/
 
 
 class Agreement(NamedTuple):
-    """Number of calibration inputs whose class agrees with float32, and the largest difference of a number.
+    """The number of calibration inputs whose class agrees with float32, and the largest difference of an output value.
 
-    In a network of values all inputs count as agreeing.
+    For a network of values, all inputs count as agreeing.
     """
 
     same: int
@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 class Trace(NamedTuple):
     """Results of the golden model for calibration inputs: the largest magnitude by layer, the classes [N] of the
-    leading output, and all output numbers [N, row_size]."""
+    leading output, and all output values [N, row_size]."""
 
     largest: dict[str, float]
     classes: np.ndarray
@@ -43,7 +43,7 @@ class Trace(NamedTuple):
 
 
 class Calibration:
-    """Inputs [N, *network.input.shape], float32, created on first use, and their description."""
+    """Calibration inputs, float32 [N, *network.input.shape], created on first use, and their description."""
 
     def __init__(self, make: Callable[[], np.ndarray], source: str) -> None:
         self._make = make
@@ -52,11 +52,11 @@ class Calibration:
 
     @cached_property
     def inputs(self) -> np.ndarray:
-        """The inputs."""
+        """The calibration inputs."""
         return self._make()
 
     def trace(self, model: Model) -> Trace:
-        """Return the golden model's results for them; cached for one model."""
+        """Return the golden model's results for the inputs, cached for one model."""
         if self._traced is None or self._traced[0] is not model:
             self._traced = model, _trace(model, self.inputs)
         return self._traced[1]
@@ -73,7 +73,7 @@ class Calibration:
         return Agreement(same, len(golden.classes), error, self.source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send workers the inputs, without cached results."""
+        """Return the state to pickle: the inputs, without cached results."""
         return {"inputs": self.inputs, "source": self.source, "_traced": None}
 
 
@@ -106,7 +106,7 @@ def _trace(model: Model, inputs: np.ndarray) -> Trace:
         largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max(initial=0)))
 
     parts = [inputs[first : first + AT_ONCE] for first in range(0, len(inputs), AT_ONCE)]
-    with np.errstate(all="ignore"):  # results that are not finite are refused later
+    with np.errstate(all="ignore"):  # results that are not finite are rejected later
         runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
     classes = np.concatenate([run.probabilities.argmax(axis=1) for run in runs])
     numbers = np.concatenate([np.concatenate([each.probabilities for each in run.outputs], axis=1) for run in runs])

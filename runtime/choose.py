@@ -1,4 +1,4 @@
-"""Chooses the backend that runs kernels on this machine, with the reason."""
+"""Chooses the backend that runs kernels on this machine, and states the reason."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Choice:
 
 
 def decide(name: str) -> Choice:
-    """Resolve a backend's name on this machine. BackendUnavailable if it is missing; the message says what to install.
+    """Resolve a backend's name on this machine. Raises BackendUnavailable if it is missing; the message names the
+    packages to install.
 
-    "auto" is the chip if it can be used, unless TRNINFER_BACKEND is "sim".
+    "auto" selects the chip if it can be used, unless TRNINFER_BACKEND is "sim".
     """
     if name == "sim":
         return Choice("sim", "asked for")
@@ -53,10 +54,10 @@ def choose_backend(
     """Return the backend named "auto", "neuron" or "sim" for a target ("trn1", "trn2" or "trn3").
 
     Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip of this machine, else trn2. The choice also
-    decides which `nki` this process's kernels import, so it fails if the other one is loaded already. `keep_timelines`
-    makes the simulator's launches carry their timelines, which takes memory. `lnc` is the number of NeuronCores in the
-    logical core that a network's launch runs on. `neuron_options` are passed to `neuron.open_neuron_backend` if the
-    chip is chosen. Raises BackendUnavailable and TargetError.
+    determines which `nki` the kernels of this process import, so it fails if the other one is already loaded. With
+    `keep_timelines`, the results of the simulator's launches include their timelines, which takes memory. `lnc` is the
+    number of NeuronCores in the logical core that a network's launch runs on. `neuron_options` are passed to
+    `neuron.open_neuron_backend` if the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     choice = decide(name)
     _LOG.info("backend %s: %s", choice.backend, choice.reason)

@@ -1,10 +1,10 @@
-"""Slower launches for when the chip does not compile or run the planned ones, tried in this order:
+"""Slower launches that are used if the chip does not compile or run the planned ones. They are tried in this order:
 
 the launches as requested
-launches of at most half as many instructions as the largest of those
+launches with at most half as many instructions as the largest requested launch
 layer by layer
 
-The next kind is chosen when a launch fails. This module knows launches only, not how a network is lowered.
+The next kind is chosen when a launch fails. This module depends only on launches, not on how a network is lowered.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class PlannedLaunch:
     parameters: tuple[tuple[str, Any], ...]
 
     def count_instructions(self, target: str) -> int:
-        """Count the instructions that the kernel unrolls to, by walking its shapes on the simulator."""
+        """Count the instructions of the unrolled kernel by walking its shapes on the simulator."""
         specs: dict[str, Any] = {name: simulator.TensorSpec(shape, dtype) for name, shape, dtype in self.operands}
         run = simulator.run(self.kernel, target=target, functional=False, **specs, **dict(self.parameters))
         return max(len(program) for program in run.prediction.programs)
 
 
 class _Recorder:
-    """A backend that records the launches it is asked to time, and runs nothing."""
+    """A backend that records the launches passed to `time`, and runs nothing."""
 
     def __init__(self, info: BackendInfo) -> None:
         self.info = info
@@ -68,10 +68,11 @@ def planned_launches(launches: Launches, info: BackendInfo, batch: int) -> tuple
 
 
 class FallbackLaunches:
-    """Launches of a network that are replaced by slower ones if the chip refuses them; `warn` gets a line on each.
+    """The launches of a network, which are replaced by slower ones if the chip refuses them; `warn` is called with a
+    line for each replacement.
 
-    The rows remain those of the first plan: if it has one row for the network, that row gets the time of all launches
-    together.
+    The rows of the first plan are kept: if it has one row for the network, that row contains the total time of all
+    launches.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class FallbackLaunches:
         self.note: str | None = self._current.note
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
-        """See `Launches`. If a launch fails, the batch starts over."""
+        """See `Launches`. If a launch fails, the batch is restarted."""
         ran = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
         return replace(ran, times=self._folded(ran.times), timelines=self._shown(ran.timelines))
 
@@ -132,7 +133,7 @@ class FallbackLaunches:
             halves = self._plan(replace(self._options, instructions=limit))
             if planned_launches(halves, self._info, batch) != failed:
                 return halves, f"in launches of at most {limit:,} instructions"
-        if self._info.lnc > 1:  # single layers run on one core
+        if self._info.lnc > 1:  # launches of single layers use one core only
             return None
         self._options = replace(self._options, per="layer")
         return self._plan(self._options), "layer by layer"

@@ -1,10 +1,11 @@
-"""A lower bound on a network's time on this machine, whatever form its layers take.
+"""A lower bound on a network's time on this machine, independent of how its layers are implemented.
 
-A launch loads data first and stores its result last: the latencies of both DMAs count. In between, the larger of two
-terms counts. Memory: filters, matrices and the pixels that the first layer reads, loaded once at the sustained rate of
-the DMA engines. Tensor Engine: the multiplications of operands that are not padding, on a full array at full clock; 3x3
-filters count at the least that minimal filtering leaves (kernels/convolution/forms.py). Depthwise convolutions, which
-other engines may compute, are left out. The derivation is in docs/predictions.md.
+A launch begins by loading data and ends by storing its result, so the latencies of both DMAs count. For the work
+between them, the larger of two terms counts. Memory: the filters, matrices and pixels read by the first layer, loaded
+once at the sustained rate of the DMA engines. Tensor Engine: the multiplications of operands that are not padding, on a
+fully used array at full clock rate; for 3x3 filters, the smallest number of products that minimal filtering requires
+(kernels/convolution/forms.py). Depthwise convolutions are excluded, because other engines may compute them. The
+derivation is in docs/predictions.md.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .backend import DTYPES, EIGHT_BITS
 
-_FLOAT32_PASSES = 4  # passes of the Tensor Engine, whose full rate is for 16 bits (trainium2_arch)
-_DOUBLE_ROWS = 0.5  # passes: from NeuronCore-v3 on, two rows of 8 bits are contracted at a time (trainium2_arch)
-_FILTERED = 3  # taps along an axis, as minimal filtering needs
+_FLOAT32_PASSES = 4  # passes of the Tensor Engine, which reaches its full rate with 16 bits (trainium2_arch)
+_DOUBLE_ROWS = 0.5  # passes: since NeuronCore-v3, two rows of 8 bits are contracted at once (trainium2_arch)
+_FILTERED = 3  # taps along an axis for which minimal filtering applies
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Lower bound for one launch that computes a batch, in microseconds, and what sets it: "hbm" or "tensor"."""
+    """The lower bound for one launch that computes a batch, in microseconds, and the limiting resource: "hbm" or
+    "tensor"."""
 
     latency_us: float
     bound_by: str
@@ -54,8 +56,8 @@ def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1
 
 
 def _latencies(m: Machine) -> tuple[float, float]:
-    """Nanoseconds from the first trigger to its data, and from the last result to HBM; the faster of prepared and
-    generated descriptors counts."""
+    """Return the nanoseconds from the first DMA trigger to the arrival of its data, and from the last result to its
+    arrival in HBM, with prepared or generated descriptors, whichever are faster."""
     return (
         min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns,
         min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns,
@@ -63,8 +65,8 @@ def _latencies(m: Machine) -> tuple[float, float]:
 
 
 def _elements(network: Network, batch: int) -> int:
-    """Count the numbers that must come from HBM: filters, matrices, and the part of the input that the first layer
-    reads."""
+    """Count the elements that must be loaded from HBM: filters, matrices, and the part of the input that the first
+    layer reads."""
     weights, shapes = 0, network.shapes()
     for layer in network.layers:
         if layer.multiply_accumulates(*[shapes[name] for name in layer.inputs]):
@@ -81,7 +83,7 @@ def _elements(network: Network, batch: int) -> int:
 
 
 def _filtering_share(gen2: bool, itemsize: int) -> float:
-    """Return the least share of a 3x3 filter's products that any form chosen automatically computes."""
+    """Return the smallest share of a 3x3 filter's products that any automatically selected form computes."""
     steps = _FILTERED**2
     outputs = {Form.PAIRS: 2, Form.SQUARES: 4}
     shares = {form: matrices(form, steps) / (count * steps) for form, count in outputs.items()}
@@ -89,7 +91,7 @@ def _filtering_share(gen2: bool, itemsize: int) -> float:
 
 
 def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering: float) -> float:
-    """Count the multiply-accumulates of one example that a layer needs from the Tensor Engine."""
+    """Count the multiply-accumulates of a layer, for one example, that the Tensor Engine must perform."""
     if not isinstance(layer, Conv2d):
         return layer.multiply_accumulates(*shapes)
     if layer.groups == layer.in_channels > 1:
@@ -100,7 +102,7 @@ def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering:
 
 
 def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """Along an axis (0 rows, 1 columns), count the taps of all outputs that do not fall on padding, and the input rows
+    """Count, along an axis (0 rows, 1 columns), the taps of all outputs that do not fall on padding, and the input rows
     that they read. Outputs dropped by pooling do not count."""
     side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
     step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]

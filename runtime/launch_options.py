@@ -1,4 +1,5 @@
-"""Options of where and how a network runs, shared by the command line and Python; imports nothing heavy."""
+"""Options for where and how a network runs, shared by the command line and the Python interface. Imports only small
+modules."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ issue 819), and about 130 MB of the simulator's memory. 16 pictures of VGG-16 ta
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The way a network is launched: per "network", in as few launches of at most `instructions` each as possible, or
-    per "layer". `form` "quickest" uses minimal filtering for 3x3 filters where that is predicted to be faster
-    (docs/convolutions.md), "direct" nowhere. `calibration`: inputs for the scales of float8_e4m3, None for the
-    network's own. `eight_bits`: the layers that may be in float8_e4m3: all, or all except the first and the last."""
+    """The way a network is launched: per "network", in as few launches as possible with at most `instructions` each, or
+    per "layer". `form` "quickest" uses minimal filtering for 3x3 filters if that is predicted to be faster
+    (docs/convolutions.md), "direct" never uses it. `calibration` contains the inputs for the scales of float8_e4m3,
+    None for the network's default inputs. `eight_bits` specifies the layers that may be in float8_e4m3: all, or all
+    except the first and the last."""
 
     per: Per = "network"
     instructions: int = INSTRUCTIONS

@@ -34,7 +34,7 @@ from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
 
-Progress = Callable[[float], None]  # called with the finished share of a batch, 0 to 1
+Progress = Callable[[float], None]  # called with the completed share of a batch, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class BatchRun:
 
 
 class Launches(Protocol):
-    """The launches of a network. `rows` are the rows of its table; `note` says why it is not launched as requested."""
+    """The launches of a network. `rows` are the rows of its table; `note` explains why it is not launched as
+    requested."""
 
     rows: tuple[Row, ...]
     note: str | None
@@ -58,7 +59,7 @@ class Launches(Protocol):
         """Run a batch [B, *input] in the planned dtype."""
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """Time a batch of the given size from shapes alone: a time and a timeline for each row."""
+        """Time a batch of the given size from shapes only; return a time and a timeline for each row."""
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """Return the launches of a batch of the given size, with the graphs that they were lowered from."""
@@ -67,10 +68,10 @@ class Launches(Protocol):
 def plan_launches(
     model: Model, dtype: str, info: BackendInfo, options: LaunchOptions = DEFAULT_LAUNCHES, batch: int = 1
 ) -> Launches:
-    """Return the launches of a network; layer by layer if its layers cannot share a launch.
+    """Return the launches of a network, layer by layer if its layers cannot share a launch.
 
-    `info` describes the backend, `batch` is the usual batch size, which `note` describes. KernelError if two cores
-    would have to run it layer by layer.
+    `info` describes the backend, `batch` is the typical batch size, for which `note` is written. Raises KernelError if
+    the network would have to run layer by layer on two cores.
     """
     if dtype == EIGHT_BITS:
         return _in_eight_bits(model, info, options, batch)
@@ -83,7 +84,7 @@ def plan_launches(
         return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, config))
     except Unsupported as reason:
         why = str(reason)
-    except Exception as fault:  # a bug in planning must not stop the network: single layers still work
+    except Exception as fault:  # a bug in planning must not stop the network: launches of single layers still work
         _LOG.exception("%s: no plan of one launch in %s", model.network.name, dtype)
         why = f"its plan failed ({describe_fault(fault)})"
     _check_one_core(model, info, why)
@@ -105,7 +106,7 @@ def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
 
 
 def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
-    """Return the launches of a network in 8 bits, with a note on its 8-bit layers; KernelError if that is not
+    """Return the launches of a network in 8 bits, with a note on its 8-bit layers; raise KernelError if that is not
     possible."""
     if options.per == "layer":
         raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
@@ -128,7 +129,7 @@ def _largest(calibration: Calibration, model: Model, layer: str) -> float:
 
 
 def config_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> LoweringConfig:
-    """Return the settings of planning for a backend."""
+    """Return the planning settings for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
     forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()
@@ -136,7 +137,7 @@ def config_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> Lowering
 
 
 class LayerLaunches:
-    """One or more launches for each layer; values between them are in HBM."""
+    """One or more launches for each layer; intermediate values are stored in HBM."""
 
     def __init__(self, model: Model, dtype: str, note: str | None, config: LoweringConfig) -> None:
         self.note = note
@@ -187,10 +188,10 @@ class LayerLaunches:
 
 
 class NetworkLaunches:
-    """The network in as few launches as possible; values between layers stay in SBUF as far as they fit.
+    """The network in as few launches as possible; intermediate values stay in SBUF if they fit.
 
-    If the backend times layers, the first row is the launch and a row for each layer follows; otherwise one row is the
-    network's.
+    If the backend times layers, the first row is the launch, followed by a row for each layer; otherwise there is one
+    row for the network.
     """
 
     def __init__(
@@ -219,7 +220,7 @@ class NetworkLaunches:
         self._work = row_operations(model.network, self.rows)
 
     def eight_bits_note(self, source: str) -> str:
-        """Describe which layers are in 8 bits; `source` names the source of the scales."""
+        """Describe which layers are in 8 bits; `source` is the origin of the scales."""
         return self._plan.eight_bits_note(source)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
@@ -263,8 +264,8 @@ class NetworkLaunches:
     def _rows_of(
         self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """Return the times of all launches by row, each with the number of its segment and its form. Timelines of a
-        segment's first launch go to its first row."""
+        """Return the times of all launches by row, each with the index of its segment and its form. The timeline of a
+        segment's first launch is assigned to the segment's first row."""
         if not self._has_layer_times:
             (time,) = add_times([(result.time,) for *_, result in results])
             return (with_model_flops(time, self._work[0], batch),), (results[0][2].timeline,)
@@ -281,7 +282,8 @@ class NetworkLaunches:
 
 
 def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, ...]:
-    """Return the times of a launch's layers. The expected error is known for the launch; each row gets that."""
+    """Return the times of a launch's layers. The expected error is known only for the whole launch and is assigned to
+    each row."""
     error = result.time.latency_error
     none = LaunchTime(0.0, hardware_flops=0)
     return tuple(
@@ -292,7 +294,7 @@ def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, .
 
 def _launch_of(result: LaunchResult) -> LaunchTime:
     """Return the part of a launch's time that belongs to no layer."""
-    assert result.launch is not None  # set for a network's kernel on a backend that times layers
+    assert result.launch is not None  # set for the network kernel on a backend that times layers
     return replace(result.launch, latency_error=result.time.latency_error)
 
 
@@ -303,13 +305,14 @@ def _keep(*operands: np.ndarray) -> None:
 
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the answers and classes of the first inputs, [size, numbers]; the rest of the batch is filler."""
+    """Return the answers and classes of the first inputs, [size, numbers]; the rest of the batch is padding."""
     scores = _numbers(planned.pictures_of(values)[:size], size)
     return scores, None if classes is None else planned.pictures_of(classes)[:size]
 
 
 def _numbers(values: Any, size: int) -> np.ndarray:
-    """Return an output as rows [size, numbers]; classes of pixels as float32, which holds them exactly."""
+    """Return an output as rows [size, numbers]; classes of pixels are converted to float32, which represents them
+    exactly."""
     rows = np.asarray(values).reshape(size, -1)
     return rows.astype(np.float32) if rows.dtype.kind in "iu" else rows
 
@@ -319,6 +322,6 @@ def _no_classes(size: int) -> np.ndarray:
 
 
 def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a layer's shapes for its row: features without the axes of an image."""
+    """Return the shapes of a layer for its row; features are shown without image axes."""
     shown = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
     return (BATCH, *shown[0]), (BATCH, *shown[1])

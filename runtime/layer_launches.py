@@ -1,9 +1,9 @@
-"""A network layer by layer: lowered as usual, but cut after every layer, with values between layers in HBM.
+"""A network launched layer by layer: lowered as usual, but split after every layer, with intermediate values in HBM.
 
-A dense layer is a chain of single kernels: transpose, matmul, bias and activation, including a softmax behind it. A
-convolution is the fused kernel, including pooling and a residual sum that only it feeds. Any other layer is a program
-of its own. Flatten, and reshape to features, are views and launch nothing. The last launch finds the class with the
-largest score.
+A dense layer is a sequence of single kernels: transpose, matmul, bias and activation, including a softmax that follows
+it. A convolution is the fused kernel, including pooling and a residual sum if the convolution feeds nothing else. Any
+other layer is a separate program. Flattening and reshaping to features are views and need no launch. The last launch
+finds the class with the largest score.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .timing import BATCH, Row, with_batch
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A launch of a single kernel, named as in trninfer.kernels, on data followed by other operands."""
+    """A launch of a single kernel, named as in trninfer.kernels, whose operands are data followed by constants."""
 
     name: str
     kernel: str
-    reads: tuple[str, ...]  # of the data: "input", or the steps that compute it
+    reads: tuple[str, ...]  # sources of the data: "input", or the steps that compute it
     input_shapes: tuple[Shape, ...]
     output_shape: Shape
     operands: tuple[np.ndarray, ...] = ()
@@ -56,13 +56,13 @@ class KernelStep:
         return backend.time(_kernel(self.kernel), *data, *operands, **self.parameters)
 
     def show(self, batch: int) -> ShownLaunch:
-        """Return it as a launch without passes: a single kernel is not lowered."""
+        """Return the launch without graph passes, since a single kernel is not lowered."""
         return ShownLaunch(self.name, self.kernel, batch)
 
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """A launch of a program of one layer, `kernel` being the layer's kind; otherwise like `KernelStep`."""
+    """A launch of a program that consists of one layer. `kernel` is the layer's kind; otherwise like `KernelStep`."""
 
     name: str
     kernel: str
@@ -92,11 +92,11 @@ class ProgramStep:
         return backend.time(_kernel("run_network"), **specs_of(plan, dtype), program=plan.program)
 
     def show(self, batch: int) -> ShownLaunch:
-        """Return it with its graph after each pass."""
+        """Return the launch with its graph after each pass."""
         return replace(self.planner.show(batch), name=self.name)
 
     def _plan(self, batch: int) -> LaunchPlan:
-        """Return the launch of a batch; KernelError for a layer that does not fit into the target's memory."""
+        """Return the launch of a batch; raise KernelError if the layer does not fit into the target's memory."""
         try:
             return self.planner.plan(batch)
         except Unsupported as why:
@@ -121,22 +121,23 @@ def row_of(step: LayerStep) -> Row:
 
 
 def plan_layers(model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> tuple[LayerStep, ...]:
-    """Return the launches of a network in order, with weights cast to `dtype` and laid out for the kernels.
+    """Return the launches of a network in order, with weights converted to `dtype` and laid out for the kernels.
 
-    The last one is the argmax of the leading output, unless that is values. Unsupported if a layer has no rule.
+    The last launch is the argmax of the leading output, unless that output consists of values. Raises Unsupported if
+    there is no rule for a layer.
     """
     return tuple(_Chain(model, dtype, config).steps)
 
 
 class _Chain:
-    """The steps so far, and the source of each layer's value: a step, or the input of the network."""
+    """The steps so far, and the source of each layer's value, which is a step or the input of the network."""
 
     def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> None:
         self.steps: list[LayerStep] = []
         self._model, self._network = model, model.network
         self._dtype, self._config = dtype, config
         self._shapes = model.network.shapes()
-        self._sums: dict[str, KernelStep] = {}  # convolutions that could take a residual sum, by layer
+        self._sums: dict[str, KernelStep] = {}  # convolutions into which a residual sum could be fused, by layer
         self._values = {INPUT: INPUT}
         self._answers = [named.layer for named in model.network.named_outputs]
         for layer in model.network.layers:
@@ -155,7 +156,7 @@ class _Chain:
             self._add_program(layer)
 
     def _add_convolution(self, layer: Conv2d) -> None:
-        """Append the fused convolution and pooling."""
+        """Append the convolution fused with its pooling."""
         tensors = self._model.tensors
         weight = tensors[f"{layer.name}.weight"].astype(self._dtype)
         parameters = {
@@ -179,7 +180,7 @@ class _Chain:
             self._sums[layer.name] = step
 
     def _add_sum(self, layer: Combine) -> bool:
-        """Fuse a sum into the convolution that feeds it and nothing else.
+        """Fuse a sum into the convolution that feeds only this sum.
 
         The launch moves to where both operands are computed.
         """
@@ -204,7 +205,7 @@ class _Chain:
         return False
 
     def _add_dense(self, layer: Dense) -> None:
-        """Append three launches; the last one includes a softmax if only that reads the layer."""
+        """Append three launches; the last one includes a softmax if that is the layer's only consumer."""
         features, outputs = layer.in_features, layer.out_features
         weight = np.ascontiguousarray(self._model.tensors[f"{layer.name}.weight"], self._dtype)
         bias = np.ascontiguousarray(self._model.tensors[f"{layer.name}.bias"], np.float32).reshape(1, outputs)
@@ -237,7 +238,7 @@ class _Chain:
         self._values[name] = self._append(last)
 
     def _add_softmax(self, layer: Softmax) -> None:
-        """Append a softmax, unless the dense layer before it includes it."""
+        """Append a softmax, unless it is fused into the preceding dense layer."""
         read = layer.inputs[0]
         before = next((other for other in self._network.layers if other.name == read), None)
         self._values[layer.name] = self._values[read]
@@ -250,7 +251,7 @@ class _Chain:
         self._values[layer.name] = self._append(replace(step, input_shapes=(rows,), output_shape=rows))
 
     def _add_program(self, layer: Layer) -> None:
-        """Append a program of the layer, unless its value equals its input."""
+        """Append a program for the layer, unless its value equals its input."""
         layer = self._with_few_inputs(layer) if isinstance(layer, Concat) else layer
         graph = lower_layer(self._model, self._dtype, layer, self._shapes)
         if computes_nothing(graph):
@@ -259,7 +260,8 @@ class _Chain:
         self._values[layer.name] = self._append(self._program_step(layer, graph))
 
     def _with_few_inputs(self, layer: Concat) -> Concat:
-        """Split a concatenation that one launch cannot read: append concatenations of some of its inputs first."""
+        """Split a concatenation with too many inputs for one launch: append concatenations of some of its inputs
+        first."""
         reads = layer.inputs
         while len(reads) > MAX_INPUTS:
             groups = [reads[first : first + MAX_INPUTS] for first in range(0, len(reads), MAX_INPUTS)]
@@ -310,7 +312,7 @@ class _Chain:
         return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
 
     def _mark_answers(self) -> None:
-        """Mark the steps that compute outputs; the input itself is copied."""
+        """Mark the steps that compute outputs; if the network's input is an output, append a copy."""
         for number, name in enumerate(self._answers):
             if self._values[name] == INPUT:
                 last = next(layer for layer in self._network.layers if layer.name == name)
@@ -322,7 +324,7 @@ class _Chain:
             self.steps[place] = replace(step, answers=(*step.answers, number))
 
     def _add_argmax(self) -> None:
-        """Append the argmax of the leading output; values have no classes."""
+        """Append the argmax of the leading output, unless it consists of values."""
         if not self._network.output.is_labelled:
             return
         last = self._network.layers[-1].name

@@ -1,10 +1,10 @@
-"""The time of each layer, from the schedule of the one launch that runs them all.
+"""The time of each layer, from the schedule of the single launch that runs all layers.
 
 Each instruction belongs to the layer of its operation (lowering/owners.py); instructions that keep the Tensor Engine
 warm belong to the launch (kernels/tiling/warm_up.py). A layer's time is the time of its instructions on the critical
-path, so that rows add up to the launch, exactly in whole picoseconds. Work off the critical path takes no time of its
-own. A layer's operations and bytes count as done while its own instructions ran, possibly concurrently with other
-layers.
+path, so that the rows add up to the time of the launch, exactly in whole picoseconds. Work off the critical path adds
+no time. The operations and bytes of a layer are related to the time in which its own instructions ran, possibly
+concurrently with other layers.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
 
 
 def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
-    """Return the parts of a run (each layer in each pass, in order) and the part of each instruction (-1: none).
-    `layers`: the layers of the program's operations."""
+    """Return the parts of a run (each layer in each pass, in order) and the index of the part of each instruction (-1
+    for none). `layers` contains the layers of the program's operations."""
     done: list[float] = []
     names: list[str] = []
     owners: list[int] = []
@@ -77,7 +77,7 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
 
 
 def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the layer of each part of one core's program, and the part of each instruction."""
+    """Return the layer of each part of one core's program, and the index of the part of each instruction."""
     owners = [None if _warms_up(instruction) else owner for instruction, owner in zip(program, owners_of(program))]
     layer_of = [None if owner is None else (owner.pass_number, layers[owner.operation]) for owner in owners]
     parts: list[tuple[int, str]] = []
@@ -87,11 +87,11 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
             parts.append(layer)
         numbers.append(-1 if layer is None else len(parts) - 1)
     firsts = {layer: number for number, layer in reversed(list(enumerate(parts)))}
-    # a buffer is named in its first pass
+    # a buffer gets its name in its first pass
     ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}
     for number, (instruction, layer) in enumerate(zip(program, layer_of)):
         if layer is not None and _is_early(instruction):
-            at = max(0, numbers[number])  # weights only, if other operations write the layer's value
+            at = max(0, numbers[number])  # the part loads only weights if other operations write the layer's value
             numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
 
@@ -114,7 +114,8 @@ def _warms_up(instruction: Instruction) -> bool:
 
 
 def _spans(run: simulator.Run) -> Iterable[tuple[float, float]]:
-    """Return when each instruction of the program was active: from the end of its last wait to its result."""
+    """Return the interval in which each instruction of the program was active, from the end of its last wait to its
+    result."""
     return (span for s in run.prediction.schedules for span in zip(s.since, s.done))
 
 

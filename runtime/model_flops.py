@@ -1,4 +1,4 @@
-"""Operations of a network, from shapes alone: the basis of FLOPs and MFU in reports."""
+"""Operations of a network, computed from shapes only: the basis of FLOPs and MFU in reports."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .timing import Row
 
 
 class Operations(NamedTuple):
-    """Operations for one example. Matrix multiplications count 2 for a multiply-accumulate; other layers count 1 for
-    each element of their output, pooling 1 for each element of each window, and layers that only move data nothing."""
+    """Operations for one example. A multiply-accumulate of a matrix multiplication counts as 2. In other layers each
+    output element counts as 1, in pooling each element of each window. Layers that only move data count as 0."""
 
     multiplied: int
     elementwise: int
 
     @property
     def total(self) -> int:
-        """The sum of both."""
+        """The sum of both kinds of operations."""
         return self.multiplied + self.elementwise
 
     def plus(self, other: Operations) -> Operations:
-        """Return the sum with other operations."""
+        """Return the sum of these and other operations."""
         return Operations(self.multiplied + other.multiplied, self.elementwise + other.elementwise)
 
 
@@ -42,17 +42,17 @@ def operations(layer: Layer, *shapes: Shape) -> Operations:
 
 
 def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
-    """Return the operations for one example of each row of a network's table, which are those of its layers."""
+    """Return the operations for one example of each row of a network's table, summed over the row's layers."""
     shapes = network.shapes()
     work = {layer.name: operations(layer, *[shapes[name] for name in layer.inputs]) for layer in network.layers}
     return [reduce(Operations.plus, (work[name] for name in row.layers), Operations(0, 0)) for row in rows]
 
 
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
-    """Return a time with the model's operations for a batch.
+    """Return the time with `flops` set to the model's operations for a batch.
 
-    MFU counts operations of the PE array, at most as many as it multiplied: minimal filtering needs fewer than shapes
-    suggest, and other engines do the rest.
+    MFU counts operations of the PE array, at most as many as it actually performed: minimal filtering needs fewer than
+    the shapes suggest, and other engines perform the rest.
     """
     flops, multiplied = batch * work.total, batch * work.multiplied
     if time.hfu is None or time.mfu is None:

@@ -1,7 +1,7 @@
 """Tries a network on the simulator before its file is written: plans it in 32 and 16 bits and runs batches.
 
-Scores before a final softmax are compared with the golden model's, since saturated probabilities would hide a
-difference.
+The scores before a final softmax are compared with those of the golden model, since saturated probabilities would hide
+differences.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
-PLANNED = (1, 2)  # planned in each dtype
+PLANNED = (1, 2)  # batch sizes that are planned in each dtype
 
-# Batches that are run for a network of at most this many multiply-accumulates an example; none beyond the last.
+# Batch sizes that are run, with the largest number of multiply-accumulates per example; larger networks are not run.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 
 @dataclass(frozen=True)
 class NetworkCheck:
-    """The batches that were run, and the comparison with the golden model; None if nothing was run."""
+    """The sizes of the batches that were run, and the comparison with the golden model, None if nothing was run."""
 
     batches: tuple[int, ...]
     verification: Verification | None
 
     @property
     def passed(self) -> bool:
-        """True if there is no difference."""
+        """True if the comparison passed or nothing was run."""
         return self.verification is None or self.verification.passed
 
 
 def check_network(model: Model) -> NetworkCheck:
-    """Run random examples in batches in float32, and plan the network in 32 and 16 bits.
+    """Run batches of random examples in float32, and plan the network in 32 and 16 bits.
 
-    ModelError, one line, if it cannot be planned or run.
+    Raises ModelError, with a one-line message, if the network cannot be planned or run.
     """
     for batch in PLANNED:
         _plan(model, "float32", batch)
@@ -51,14 +51,14 @@ def check_network(model: Model) -> NetworkCheck:
     scores = before_softmax(model)
     verdicts = [_run(scores, batch) for batch in batches]
     for dtype in DTYPES:
-        if dtype != "float32":  # plan it after the run, which takes most memory: plans are cached
+        if dtype != "float32":  # plan it after the run, which needs the most memory, since plans are cached
             for batch in PLANNED:
                 _plan(model, dtype, batch)
     return NetworkCheck(batches, merge(verdicts) if verdicts else None)
 
 
 def batches_of(network: Network) -> tuple[int, ...]:
-    """Return the batch sizes in which a network of this size is run."""
+    """Return the batch sizes with which a network of this size is run."""
     work = _work(network)
     return next((batches for batches, most in BATCHES if work <= most), ())
 
@@ -66,7 +66,7 @@ def batches_of(network: Network) -> tuple[int, ...]:
 def before_softmax(model: Model) -> Model:
     """Return the network without final softmaxes and other saturating functions; its scores become values.
 
-    A network of a map stays as it is: its classes are compared by their scores.
+    A network whose output is a map is not changed: its classes are compared by their scores.
     """
     if model.network.output.kind == "map":
         return model
@@ -90,7 +90,7 @@ def _names(network: Network) -> set[str]:
 
 
 def _plan(model: Model, dtype: str, batch: int) -> None:
-    """Walk the launches of a batch from shapes alone."""
+    """Walk the launches of a batch from shapes only."""
     where = f"it cannot run in {dtype} in batches of {batch}"
     try:
         Session(model, _simulator(), dtype, batch).time(batch)

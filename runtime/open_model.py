@@ -1,7 +1,7 @@
-"""Models by name or path, ONNX files among them, which are imported into the cache the first time.
+"""Opens models by name or path. ONNX files are imported into the cache when they are opened for the first time.
 
-A cache entry depends on the ONNX file, the files that hold its weights, the configuration beside it and trninfer's
-version. It is written atomically; an unreadable entry is replaced.
+A cache entry depends on the ONNX file, the files that contain its weights, the configuration in the same folder, and
+trninfer's version. It is written atomically; an unreadable entry is replaced.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..models.files import Model, StagedModel, load_model
 from ..version import __version__
 
 SUFFIXES = (".onnx", ".onnx.gz")
-FOLDER = "imported"  # version of the cache
-_EXTERNAL = b"location"  # the key with which an ONNX file names a file of weights
+FOLDER = "imported"  # its name changes with the format of the cache
+_EXTERNAL = b"location"  # the key under which an ONNX file stores the name of a weight file
 _LOG = logging.getLogger(__name__)
 
 Note = Callable[[str], None]
@@ -33,8 +33,8 @@ def open_model(
     """Read a bundled model, a model file or an ONNX file.
 
     An ONNX file is imported as by `trninfer import` without options: checked against ONNX Runtime and on the simulator.
-    `note` is called with a line that says how to keep the result. `size` is (height, width) of pictures, of an ONNX
-    file that leaves them open. ModelError, one line, as from `load_model` and `import_network`.
+    `note` is called with a line that describes how to save the result. `size` is the (height, width) of pictures if the
+    ONNX file does not specify it. Raises ModelError, with a one-line message, like `load_model` and `import_network`.
     """
     text = os.fspath(name_or_path)
     if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
@@ -53,7 +53,7 @@ def open_model(
 
 
 def _entry(path: Path, size: tuple[int, int] | None) -> Path | None:
-    """Return the cache entry of an ONNX file; None if nothing can be cached."""
+    """Return the cache entry of an ONNX file, or None if nothing can be cached."""
     folder = user_cache(FOLDER, FOLDER)
     if folder is None:
         return None
@@ -69,7 +69,8 @@ def _entry(path: Path, size: tuple[int, int] | None) -> Path | None:
 
 
 def _states(path: Path, content: bytes) -> Iterator[bytes]:
-    """Yield the configuration that an import reads, then names, sizes and times of files that may hold weights."""
+    """Yield the configuration read by an import, then the names, sizes and modification times of files that may contain
+    weights."""
     from ..models.importing.preprocessor import CONFIG, PREPROCESSOR
 
     for folder in (path.parent, path.resolve().parent.parent):
@@ -84,7 +85,7 @@ def _states(path: Path, content: bytes) -> Iterator[bytes]:
 
 
 def _read(entry: Path | None) -> Model | None:
-    """Return the network in a cache entry; None if there is none that can be read."""
+    """Return the network in a cache entry, or None if the entry is missing or unreadable."""
     if entry is None or not entry.is_file():
         return None
     try:
@@ -95,7 +96,7 @@ def _read(entry: Path | None) -> Model | None:
 
 
 def _import(path: Path, entry: Path | None, size: tuple[int, int] | None) -> Model:
-    """Import an ONNX file, and keep it in the cache if that is writable."""
+    """Import an ONNX file, and store the result in the cache if that is writable."""
     from ..models.importing import PreprocessingOptions, import_network
     from .network_check import check_network
 

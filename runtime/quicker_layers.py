@@ -1,7 +1,7 @@
-"""Chooses between few launches and a launch for each layer, whichever the simulator predicts to be faster.
+"""Chooses between few launches and separate launches for each layer, whichever the simulator predicts to be faster.
 
-Launches that store every value to HBM and load it again are seldom faster. A lower bound, from the number of launches
-and the bytes they move, avoids planning them for most networks.
+Launches that store every value in HBM and load it again are rarely faster. A lower bound on their time, from the number
+of launches and the bytes that they move, makes it unnecessary to plan them for most networks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 DENSE_LAUNCHES = 3  # transpose, matmul, and bias with activation
-MOST_COMPARED = 16  # largest batch for which both are timed
+MOST_COMPARED = 16  # largest batch size for which both are timed
 
 
 def quicker(
     network: Network, dtype: str, info: BackendInfo, batch: int, launches: Launches, make_layers: Callable[[], Launches]
 ) -> Launches:
-    """Return `launches`, or launches of single layers if the simulator predicts that those are faster.
+    """Return `launches`, or launches of single layers if these are predicted to be faster.
 
-    `batch`: the usual batch size. On a chip, and if single layers do not fit or cannot be planned, `launches` are
-    returned.
+    `batch` is the typical batch size. `launches` are returned on a chip, and if single layers do not fit or cannot be
+    planned.
     """
     if info.name != "sim" or info.lnc > 1:
         return launches
@@ -59,7 +59,7 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> float:
-    """Return a lower bound, in microseconds, for a batch with a launch for each layer."""
+    """Return a lower bound, in microseconds, on the time of a batch with separate launches for each layer."""
     constants, shapes = machine(target), network.shapes()
     launches, moved = 0, 0
     for layer in network.layers:

@@ -1,4 +1,4 @@
-"""A network on a backend: weights are prepared once, batches are answered as they come, and each layer is timed."""
+"""A network on a backend: weights are prepared once, batches are answered as they arrive, and each layer is timed."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class BatchAnswer:
     """The answers to one batch of B inputs, and their times.
 
     `classes` int32 [B] are from the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
-    row_size] holds all outputs of the network one after another (`Network.unpack`). Inputs that could not be answered
-    are left out of both; `failures` maps their position in the batch to the reason. `times` has one entry for each row
-    of the session, `timelines` one or None. `worker` is the number of the worker that answered. `raw` float32 [B, C]
-    has the leading output's scores before the softmax, where the network ends in raw scores.
+    row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that could not be
+    answered; `failures` maps their position in the batch to the reason. `times` has an entry for each row of the
+    session, and `timelines` a timeline or None. `worker` is the number of the worker that answered. `raw` float32 [B,
+    C] contains the scores of the leading output before the softmax, if the network ends in raw scores.
     """
 
     size: int
@@ -77,29 +77,30 @@ class BatchSession(Protocol):
 
     @property
     def model(self) -> Model:
-        """The model whose network runs."""
+        """The model whose network is run."""
 
     @property
     def info(self) -> BackendInfo:
-        """The backend it runs on."""
+        """The backend on which the network runs."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows of its table of times."""
+        """The rows of the network's table of times."""
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches [B, *network.input.shape] as they come: the only loop over batches.
+        """Answer batches [B, *network.input.shape] as they arrive: the only loop over batches.
 
         One batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
-        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses or
-        returns a class that does not exist, and OverflowedError for a result that is not finite.
+        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses its
+        arguments or returns a class that does not exist, and OverflowedError for a result that is not finite.
         """
 
 
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16", "float16" or "float8_e4m3").
 
-    With `warn`, launches that the chip refuses are replaced by slower ones (fallback.py), with a line on each.
+    With `warn`, launches that the chip refuses are replaced by slower ones (fallback.py), and `warn` is called with a
+    line for each.
     """
 
     def __init__(
@@ -136,8 +137,8 @@ class Session:
 
     @property
     def launches_note(self) -> str | None:
-        """The number of launches, or why each layer is launched by itself; None for one launch, or if launched as
-        requested."""
+        """The number of launches, or the reason why each layer is launched separately; None for a single launch, or if
+        the network is launched as requested."""
         return self._launches.note
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
@@ -154,11 +155,11 @@ class Session:
         return Result(classes, probabilities, totals.layers(), totals.total_us, timelines)
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches [B, *network.input.shape] as they come: the one loop over batches.
+        """Answer batches [B, *network.input.shape] as they arrive: the only loop over batches.
 
         Only one batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
-        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses or
-        gives a class that does not exist, and OverflowedError if a result is not finite.
+        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses its
+        arguments or returns a class that does not exist, and OverflowedError if a result is not finite.
         """
         done = 0
         for batch in batches:
@@ -166,8 +167,8 @@ class Session:
             done += len(batch)
 
     def time(self, count: int, backend: Backend | None = None) -> Result:
-        """Time each layer for `count` inputs in batches, from shapes alone: a result without answers. Another backend
-        of the same kind may be given."""
+        """Time each layer for `count` inputs in batches, from shapes only; return a result without answers. Another
+        backend of the same kind may be passed."""
         totals = Totals(self.rows)
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):

@@ -1,4 +1,4 @@
-"""The backend that is always there: kernels run on the NeuronCore simulator, which predicts their time."""
+"""The backend that is always available: kernels run on the NeuronCore simulator, which predicts their time."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from .layer_times import layer_parts, layer_times
 
 @contextmanager
 def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
-    """Context in which a target is predicted with other constants (simulator/timing/constants/), labelled as such.
+    """Predict times of a target with other constants (simulator/timing/constants/) while the block runs, and label them
+    as such.
 
-    KernelError for an unknown constant or a value that is not possible.
+    Raises KernelError for an unknown constant or an invalid value.
     """
     with ExitStack() as stack:
         try:
@@ -40,7 +41,7 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
 
 
 class SimulatedBackend:
-    """Runs kernels on the simulator. A time depends on kernel, shapes and dtypes alone, and is cached."""
+    """Runs kernels on the simulator. Times depend only on kernel, shapes and dtypes, and are cached."""
 
     def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
         check_cores(target, lnc)
@@ -56,7 +57,7 @@ class SimulatedBackend:
         return replace(timed, outputs=tuple(run.outputs))
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """Predict the time from shapes alone; nothing is computed."""
+        """Predict the time from shapes only, without computing results."""
         operands, others = split_arguments(kernel, specs, parameters)
         blank = {name: simulator.TensorSpec(s.shape, np.dtype(s.dtype).name) for name, s in operands.items()}
         return self._timing(kernel, operands, others, lambda: self._run(kernel, blank, others, functional=False))
@@ -98,7 +99,7 @@ class SimulatedBackend:
         self, kernel: Any, operands: dict[str, Any], parameters: dict[str, Any], functional: bool
     ) -> simulator.Run:
         try:
-            with np.errstate(all="ignore"):  # infinity and NaN are values, as on the chip
+            with np.errstate(all="ignore"):  # infinity and NaN are valid values, as on the chip
                 return simulator.run(
                     kernel,
                     target=self.info.target,
@@ -110,13 +111,13 @@ class SimulatedBackend:
                 )
         except (simulator.NkiValidationError, AssertionError) as error:
             if not str(error):
-                raise  # an assertion without a message is a bug, not a refused argument
+                raise  # an assertion without a message indicates a bug, not an invalid argument
             raise KernelError(f"{kernel.__name__} on {self.info.target}: {' '.join(str(error).split())}") from error
 
 
 class FasterBackend:
-    """Times launches as if a resource were `factor` times as fast: those timed by `backend`, which must keep timelines,
-    are rescheduled instead of walked. All of a launch's time is reported as the launch's own."""
+    """Times launches as if a resource were `factor` times as fast, by rescheduling launches timed by `backend`, which
+    must keep timelines. The time of a launch is not divided among its layers."""
 
     def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
         self.info = backend.info
@@ -129,7 +130,7 @@ class FasterBackend:
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Return the time with the faster resource, from shapes."""
         found = self._backend.time(kernel, *specs, **parameters)
-        assert isinstance(found.timeline, simulator.Run)  # set, because the backend keeps timelines
+        assert isinstance(found.timeline, simulator.Run)  # set because the backend keeps timelines
         latency = found.timeline.what_if(self._resource, self._times)
         launch = None if found.launch is None else replace(found.launch, latency_us=latency)
         layers = {name: replace(layer, latency_us=0.0) for name, layer in found.layers.items()}
@@ -139,15 +140,15 @@ class FasterBackend:
 def open_for_worker(
     target: str, lnc: int = 1, *, progress: Callable[[str], None], warn: Callable[[str], None]
 ) -> SimulatedBackend:
-    """Open the simulator for a target, as workers open a backend."""
+    """Open the simulator for a target; called by workers to open their backend."""
     return open_simulated_backend(target, lnc=lnc)
 
 
 def open_simulated_backend(target: str | None, keep_timelines: bool = False, lnc: int = 1) -> SimulatedBackend:
-    """Open the simulator for a target (see `resolve_target`) and for the kernels of this process.
+    """Open the simulator for a target (see `resolve_target`), and use it for the kernels of this process.
 
-    BackendUnavailable if the process has imported AWS's `nki`, TargetError if the target has no logical core of `lnc`
-    NeuronCores.
+    Raises BackendUnavailable if the process has imported AWS's `nki`, and TargetError if the target has no logical core
+    of `lnc` NeuronCores.
     """
     try:
         use_nki("sim")

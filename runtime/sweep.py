@@ -1,4 +1,5 @@
-"""A network at several batch sizes, dtypes and targets: the time per input, and the throughput of several cores."""
+"""Times of a network at several batch sizes, dtypes and targets: the time per input, and the throughput of several
+cores."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from .timing import LayerTiming, add_critical, total_utilization
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One combination. `sbuf_peak_bytes` is per partition, None if unknown.
+    """The result of one combination. `sbuf_peak_bytes` is per partition, None if unknown.
 
-    With `cores`, `cores_inputs_per_second` is the throughput of all of them, each with its own batches and its share of
-    HBM; a batch then takes `cores_total_us`. `within_limit` is None without a limit. `best` marks the highest
-    throughput for an input shape, target and dtype, among the points within the limit if there is one. `input_shape` is
-    that of one input.
+    With `cores`, `cores_inputs_per_second` is the total throughput of all cores, each with its own batches and its
+    share of HBM bandwidth; a batch then takes `cores_total_us`. `within_limit` is None without a limit. `best` marks
+    the highest throughput for an input shape, target and dtype, among the points within the limit if there is one.
+    `input_shape` is the shape of one input.
     """
 
     network: str
@@ -43,7 +44,7 @@ class SweepPoint:
 def sweep_point(
     network: str, target: str, dtype: str, batch: int, layers: Sequence[LayerTiming], floor_us: float | None = None
 ) -> SweepPoint:
-    """Return the point for a batch from its rows."""
+    """Return the point for a batch from the rows of its times."""
     total = round(sum(layer.latency_us for layer in layers), 6)
     mfu, hfu = total_utilization(layers, total)
     critical = add_critical(layer.critical for layer in layers)
@@ -64,14 +65,14 @@ def sweep_point(
 
 
 def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
-    """Return the point with the throughput of several cores that take `total_us` for a batch."""
+    """Return the point with the throughput of several cores that each take `total_us` for a batch."""
     each = 1e6 * point.batch_size / total_us
     return replace(point, cores=cores, cores_total_us=total_us, cores_inputs_per_second=cores * each)
 
 
 def shared_hbm(target: str, cores: int) -> dict[str, float]:
-    """Return the constants of a core that shares its HBM stack: its DMA engines move at most its share of the stack's
-    rate."""
+    """Return the constants of a core that shares its HBM stack: the rate of its DMA engines is limited to its share of
+    the stack's bandwidth."""
     chip, constants = find_target(target), machine(target)
     sharing = min(cores, chip.cores_per_stack)
     return {"dma_sustained": min(constants.dma_sustained, constants.hbm_stack_rate / sharing)}

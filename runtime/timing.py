@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from .backend import LaunchTime
 
-BATCH = -1  # stands for the batch axis in a row's shapes
+BATCH = -1  # placeholder for the batch size in a row's shapes
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a network's table: its name, its kernel, and its shapes with BATCH on the batch axis.
+    """A row of a network's table: its name, its kernel, and its shapes, with BATCH as the size of the batch axis.
 
-    `layers`: the layers of the network whose operations count for the row.
+    `layers` are the layers of the network whose operations are counted in the row.
     """
 
     name: str
@@ -28,12 +28,12 @@ class Row:
 class LayerTiming:
     """A row of the table, over all batches.
 
-    Shapes have the number of all inputs on their batch axis. Flops, bytes, microseconds and the parts of `critical` are
-    sums over the batches; `bound_by` is the largest part. `share` is the row's share of the total, and `mfu` and `hfu`
-    are relative to `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the time on
-    the device alone, if the chip's backend was asked to measure it, and `device_by` names the tool; `latency_us` is
-    then the host's round trip. `latency_error` is the expected relative error of a predicted time, and `form` describes
-    how a convolution multiplies its filters, both from the longest batch.
+    The batch axis of each shape has the total number of inputs. Flops, bytes, microseconds and the parts of `critical`
+    are sums over the batches; `bound_by` is the largest part. `share` is the row's share of the total, and `mfu` and
+    `hfu` are relative to `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the
+    time on the device only, if its measurement was requested, and `device_by` names the tool; `latency_us` is then the
+    host's round trip. `latency_error` is the expected relative error of a predicted time, and `form` describes how a
+    convolution multiplies its filters, both from the longest batch.
     """
 
     name: str
@@ -59,18 +59,18 @@ class LayerTiming:
 
 
 class Totals:
-    """Sums the times of batches, by row and by worker; memory does not grow with the number of batches."""
+    """Sums the times of batches by row and by worker, with memory use independent of the number of batches."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = tuple(rows)
         self._sums: list[LaunchTime] = []
-        # longest time of each row, from the batch that `bound_by` and `form` are taken from
+        # longest time of each row; `bound_by` and `form` are taken from that batch
         self._longest: list[float] = []
         self._worker_us: dict[int, float] = {}
         self.count = 0  # number of inputs so far
 
     def add(self, size: int, times: Sequence[LaunchTime], worker: int = 0) -> None:
-        """Add a batch of `size` inputs with a time for each row, run by the worker of this number."""
+        """Add a batch of `size` inputs with a time for each row, run by the worker with this number."""
         if len(times) != len(self._rows):
             raise ValueError(f"{len(times)} times for {len(self._rows)} rows")
         self.count += size
@@ -86,16 +86,16 @@ class Totals:
 
     @property
     def total_us(self) -> float:
-        """Microseconds of all rows."""
+        """The total of all rows, in microseconds."""
         return sum(time.latency_us for time in self._sums)
 
     @property
     def worker_us(self) -> dict[int, float]:
-        """Microseconds of each worker. They run at the same time, so the largest is the elapsed time."""
+        """The microseconds of each worker. Workers run concurrently, so the maximum is the elapsed time."""
         return dict(sorted(self._worker_us.items()))
 
     def layers(self) -> tuple[LayerTiming, ...]:
-        """Return a timing for each row; none if nothing ran."""
+        """Return a timing for each row; empty if nothing ran."""
         total = self.total_us
         return tuple(
             LayerTiming(
@@ -167,7 +167,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
 
 
 def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sum microseconds by resource, in whole picoseconds."""
+    """Sum microseconds by resource, rounded to whole picoseconds."""
     total: dict[str, float] = {}
     for part in parts:
         for name, time in part.items():
@@ -176,7 +176,7 @@ def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def total_utilization(layers: Iterable[LayerTiming], total_us: float) -> tuple[float | None, float | None]:
-    """Return MFU and HFU of all rows over the total time; None if any row's is unknown or no time passed."""
+    """Return MFU and HFU of all rows over the total time; None if the value of any row is unknown or no time passed."""
     rows = list(layers)
     spans = [row.latency_us if row.active_us is None else row.active_us for row in rows]
     found: list[float | None] = []
@@ -202,8 +202,8 @@ def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
 
 
 def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """Return the expected error of a sum of times (microseconds, error): that of its least certain part, since one
-    model predicted them all. None if any is unknown or there is no part."""
+    """Return the expected error of a sum of times (microseconds, error). It is the largest error of any part, since one
+    model predicted all of them. None if any error is unknown or there are no parts."""
     widest = None
     for latency, error in parts:
         if error is None:
@@ -214,5 +214,5 @@ def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
 
 
 def _plus(one: float | None, other: float | None) -> float | None:
-    """Return a sum, None if either part is unknown."""
+    """Return the sum, or None if either part is unknown."""
     return None if one is None or other is None else one + other

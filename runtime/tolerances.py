@@ -1,7 +1,7 @@
-"""Tolerances of answers against the golden model's: one table, by source of the error.
+"""Tolerances for the difference between answers and the golden model, in one table, by source of the error.
 
-They do not cover stochastic rounding, which would double every rounding error; trninfer turns it off on the chip unless
-the user turned it on (neuron/system.py; neuron-features/rounding-modes.rst).
+They do not cover stochastic rounding, which would double every rounding error; trninfer disables it on the chip unless
+the user enabled it (neuron/system.py; neuron-features/rounding-modes.rst).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3")
 
 
 class Source(NamedTuple):
-    """An error made by one kernel, relative to its largest value, by the dtype of the operands."""
+    """The error of one kernel relative to its largest value, by the dtype of the operands."""
 
     what: str
     shares: tuple[float, float, float, float]  # in the order of DTYPES
@@ -43,24 +43,26 @@ SOURCES = (
         "its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
     ),
 )
-# A network's answer accumulates several kernels' errors: ten in float32, fewer in 16 bits, where roundings of many
-# layers cancel. The networks of docs/networks.md stay within a fifth of these sums. In 8 bits even errors of single
-# products cancel: among 126 random networks of up to six layers, those with the first and last layer in bfloat16 stayed
-# within 0.15 of the largest number; one with all layers in 8 bits was off by 0.26.
+# A network's answer accumulates the errors of several kernels: ten in float32, fewer in 16 bits, since the rounding
+# errors of many layers cancel. The networks of docs/networks.md stay within a fifth of these sums. In 8 bits even the
+# errors of single products cancel: among 126 random networks of up to six layers, those with the first and last layer
+# in bfloat16 had errors of at most 0.15 relative to the largest number; one network with all layers in 8 bits had an
+# error of 0.26.
 _NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.5}
 
 
 def kernel_tolerance(dtype: str, measured: bool = False) -> float:
-    """Return the allowed error of one kernel's result relative to its largest value; `measured`: on the chip."""
+    """Return the tolerance of one kernel's result relative to its largest value. `measured` is True for results of the
+    chip."""
     position = DTYPES.index(dtype)
     return sum(source.shares[position] for source in SOURCES if measured or not source.chip_only)
 
 
 def network_tolerance(dtype: str, measured: bool = False) -> float:
-    """Return the allowed error of a network's probability."""
+    """Return the tolerance of a network's probabilities."""
     return _NETWORK[dtype] * kernel_tolerance(dtype, measured)
 
 
 def rounding(dtype: str) -> float:
-    """Return the largest relative error of rounding to a dtype: half the distance between neighbours."""
+    """Return the largest relative error of rounding to a dtype: half the distance between adjacent values."""
     return {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3": 2.0**-4}[dtype]

@@ -1,10 +1,10 @@
 """Checks answers against the golden model.
 
-A probability may differ from the golden model's by the tolerance of its dtype (tolerances.py). This holds for logits up
-to LARGE_LOGIT; beyond, rounding is coarser and the row's tolerance grows in proportion. For values, which no softmax
-squeezes, it grows with the largest value of a row above 1. Values left over when a sum cancels may be off by a few
-roundings of the largest intermediate number, however small they are. A class may differ if the golden model's
-probabilities of both lie within twice the tolerance: a near-tie, counted separately.
+A probability may differ from the golden model by the tolerance of its dtype (tolerances.py). This holds for logits up
+to LARGE_LOGIT; for larger ones, rounding is coarser and the row's tolerance grows proportionally. For values, which no
+softmax bounds, it grows with the largest value of a row above 1. The result of a sum that cancels may have an error of
+a few rounding errors of the largest intermediate value, however small the result is. A class may differ if the golden
+model's probabilities of both classes differ by at most twice the tolerance. Such near-ties are counted separately.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from ..models.golden import OutputRun, run_network
 from .tolerances import network_tolerance, rounding
 
 LARGE_LOGIT = 16.0
-ROUNDINGS = 4  # rounding errors add up like the root of their number: weights and activations of eight layers
+ROUNDINGS = 4  # rounding errors grow with the square root of their number: weights and activations of eight layers
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The comparison with the golden model: the largest absolute error of a probability, and differing classes."""
+    """The comparison with the golden model: the largest absolute error of a probability, and the number of differing
+    classes."""
 
     passed: bool
     max_abs_error: float
-    disagreements: int  # without near-ties
-    near_ties: int  # classes that differ with probabilities within twice the tolerance of each other
+    disagreements: int  # excluding near-ties
+    near_ties: int  # differing classes whose probabilities differ by at most twice the tolerance
     tolerance: float
 
 
 def merge(verdicts: Sequence[Verification]) -> Verification:
-    """Merge several verdicts in one dtype."""
+    """Merge several verdicts for the same dtype."""
     return Verification(
         passed=all(verdict.passed for verdict in verdicts),
         max_abs_error=max(verdict.max_abs_error for verdict in verdicts),
@@ -47,7 +48,7 @@ def merge(verdicts: Sequence[Verification]) -> Verification:
 class Verifier:
     """Runs the golden model on inputs that a session has answered, and accumulates the verdict.
 
-    `measured`: the answers come from the chip, whose functions and matmuls have errors of their own.
+    `measured` is True if the answers come from the chip, whose functions and matmuls have additional errors.
     """
 
     def __init__(self, model: Model, dtype: str, measured: bool = False) -> None:
@@ -55,7 +56,8 @@ class Verifier:
         self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Compare answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden model's."""
+        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden
+        model."""
         if not len(inputs):
             return
         network = self._model.network
@@ -81,7 +83,7 @@ class Verifier:
         if of_values:
             allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)
         errors = np.abs(probabilities - expected).max(axis=1)
-        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # for values the largest one means nothing
+        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # for values the argmax is meaningless
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
@@ -89,7 +91,8 @@ class Verifier:
         return Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
 
     def _map_verdict(self, run: OutputRun, largest: np.ndarray, classes: np.ndarray) -> Verification:
-        """Compare classes of pixels [N, rows * columns]: where one differs, by how much its score is below the best."""
+        """Compare the classes of pixels [N, rows * columns]. The error of a differing class is the distance of its
+        score from the best one."""
         scores = run.logits.reshape(len(run.logits), run.logits.shape[1], -1)
         chosen = classes.astype(np.int64)
         gaps = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]

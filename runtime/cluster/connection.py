@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster that the user names."""
+"""A connection to a Ray cluster specified by the user."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ..backend import BackendUnavailable
 from .ray_package import check_search_path, first_line, import_ray, job_of, silent
 
 _REACHED_SECONDS = 10  # seconds for a cluster to accept a connection
-_CONNECTED_SECONDS = 60.0  # seconds for it to let this process join
+_CONNECTED_SECONDS = 60.0  # seconds for this process to join it
 _DISCONNECTED_SECONDS = 3.0
-_STEP_SECONDS = 0.2  # seconds of each wait, between which Python handles signals
+_STEP_SECONDS = 0.2  # seconds of each wait; Python handles signals between waits
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to the cluster at `address` ("auto", or host:port) while the block runs.
+    """Yield the `ray` module, connected to the cluster at `address` ("auto", or host:port) while the block runs.
 
-    If this process is connected to Ray already, that connection is used and left open. BackendUnavailable if Ray is not
-    installed, or no cluster is at the address.
+    If this process is already connected to Ray, that connection is used and left open. Raises BackendUnavailable if Ray
+    is not installed, or if there is no cluster at the address.
     """
     earlier = sys.modules.get("ray")
     if earlier is not None and earlier.is_initialized():
         yield earlier
         return
     ray = import_ray()
-    job = {} if "://" in address else {"job_config": job_of(ray)}  # the other side connects for a client
+    job = {} if "://" in address else {"job_config": job_of(ray)}  # for a client, the server connects with its own job
     options = {"address": address, "log_to_driver": False, "logging_level": "ERROR", **job}
     with silent(ray):
         try:
             _reach(address)
             _call_in_thread(lambda: ray.init(**options), _CONNECTED_SECONDS)
             _take_back_sigterm()
-        except Exception as error:  # whatever Ray raises
+        except Exception as error:  # Ray may raise any exception
             raise BackendUnavailable(f"no Ray cluster at {address!r}: {first_line(error)}") from None
         try:
             if job:
@@ -50,8 +50,8 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _reach(address: str) -> None:
-    """Try to connect to a cluster's host:port, where Ray itself would wait for more than a minute; ValueError if that
-    fails."""
+    """Try to connect to a cluster's host:port, because Ray itself would wait for more than a minute. Raises ValueError
+    if that fails."""
     host, colon, port = address.rpartition(":")
     if "://" in address or address == "auto":
         return
@@ -89,7 +89,7 @@ def _call_in_thread(call: Any, seconds: float) -> None:
 
 
 def _take_back_sigterm() -> None:
-    """Restore the handler of SIGTERM, which Ray has replaced by one that prints a C++ stack first."""
+    """Restore the SIGTERM handler, which Ray replaces with one that first prints a C++ stack trace."""
     handler = signal.getsignal(signal.SIGTERM)
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)

@@ -1,4 +1,4 @@
-"""Ray, the package: imported when it is needed, kept quiet, and kept from the folders of this process."""
+"""The package Ray: imported on demand, without its messages, and without access to the folders of this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ INSTALL_HINT = "pip install 'trninfer[cluster]'"
 class _NoFolders(list[str]):
     """A list that stays empty.
 
-    Ray puts the current folder, and that of the script, at the front of the workers' search path
-    (ray/_private/worker.py, `connect`): a `numpy.py` beside pictures would run in every worker.
+    Ray puts the current folder, and the folder of the script, at the front of the workers' search path
+    (ray/_private/worker.py, `connect`): a `numpy.py` in a folder of pictures would run in every worker.
     """
 
     def extend(self, folders: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ def import_ray() -> Any:
 
 
 def job_of(ray: Any) -> Any:
-    """Return the settings of a job whose workers import nothing from the folders of this process."""
+    """Return the configuration of a job whose workers import nothing from the folders of this process."""
     job = ray.job_config.JobConfig()
     job._py_driver_sys_path = _NoFolders()
     return job
@@ -49,8 +49,9 @@ def check_search_path(ray: Any) -> None:
 
 @contextlib.contextmanager
 def silent(ray: Any) -> Iterator[None]:
-    """Suppress Ray's messages on standard output when a worker dies, which `log_to_driver=False` does not: standard
-    output is for reports, and we report a worker's end ourselves (ray/_private/worker.py, `listen_error_messages`)."""
+    """Suppress Ray's messages on standard output when a worker dies, which `log_to_driver=False` does not suppress.
+    Standard output is reserved for reports, and trninfer itself reports the end of a worker (ray/_private/worker.py,
+    `listen_error_messages`)."""
     module = ray._private.worker
     before = getattr(module, "print_to_stdstream", None)
     if before is not None:

@@ -13,8 +13,8 @@ from ..session import BatchAnswer
 from ..workers.process import WorkerEnded
 from ..workers.worker import Hello, Reply, Worker
 
-NEURON_CORES = "neuron_cores"  # Ray's name of NeuronCores, which it assigns to actors by NEURON_RT_VISIBLE_CORES
-_LOOK_SECONDS = 0.5  # seconds between checks whether the worker was ended
+NEURON_CORES = "neuron_cores"  # Ray's name for NeuronCores, which it assigns to actors through NEURON_RT_VISIBLE_CORES
+_LOOK_SECONDS = 0.5  # seconds between checks of whether the worker was ended
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): ")  # the last line of a traceback
@@ -22,17 +22,17 @@ _LONGEST_REASON = 200
 
 
 def actor_class(ray: Any, neuron: bool) -> Any:
-    """Return the class of actors, each of which uses one CPU, and with `neuron` one NeuronCore."""
+    """Return the actor class, whose actors each use one CPU, and one NeuronCore if `neuron` is set."""
     return ray.remote(Worker).options(
         num_cpus=1, resources={NEURON_CORES: 1} if neuron else {}, max_restarts=0, scheduling_strategy="SPREAD"
     )
 
 
 class RayWorker:
-    """A worker of a pool on some machine of the cluster.
+    """A pool's worker on any machine of the cluster.
 
-    `actors` is of `actor_class`; `setup` refers to a `Setup` in Ray's store. `greeted` is called with the worker's
-    description of itself when it is ready.
+    `actors` is a result of `actor_class`; `setup` is a reference to a `Setup` in Ray's object store. `greeted` is
+    called with the worker's description when it is ready.
     """
 
     def __init__(self, number: int, greeted: Callable[[Hello], None], ray: Any, actors: Any, setup: Any) -> None:
@@ -46,7 +46,8 @@ class RayWorker:
         self._is_ended = False
 
     def begin(self) -> str:
-        """Wait until it is ready; a line for the log. BackendUnavailable if it has another version of trninfer."""
+        """Wait until the worker is ready; return a line for the log. Raises BackendUnavailable if the worker has
+        another version of trninfer."""
         hello: Hello = self._value(self._actor.begin.remote(self._setup))
         if hello.version != __version__:
             raise BackendUnavailable(f"{hello.host} has trninfer {hello.version}, not {__version__} as this machine")
@@ -55,7 +56,7 @@ class RayWorker:
         return f"{hello.process} on {hello.host}"
 
     def answer(self, sources: list[Any]) -> list[BatchAnswer]:
-        """Return the answer to the only source, which is a batch."""
+        """Return the answer to the single source, which is a batch."""
         (batch,) = sources
         answer: BatchAnswer = self._value(self._actor.answer.remote(batch))
         return [replace(answer, worker=self._number)]
@@ -66,15 +67,15 @@ class RayWorker:
         return said
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the worker at once."""
         self._is_ended = True
         self._ray.kill(self._actor)
 
     def close(self) -> None:
-        """Do nothing more: Ray ends the process."""
+        """Do nothing: Ray ends the process."""
 
     def _value(self, reference: Any) -> Any:
-        """Wait for the value of a reply; raises the reply's error, and WorkerEnded."""
+        """Wait for a reply and return its value. Raises the error in the reply, or WorkerEnded."""
         while True:
             try:
                 reply: Reply = self._ray.get(reference, timeout=_LOOK_SECONDS)
@@ -92,9 +93,10 @@ class RayWorker:
 
 
 def _reason(error: Exception) -> str:
-    """Return Ray's account of a worker's end in one line: an error that it reports, else how the worker ended.
+    """Return Ray's explanation of why a worker ended, in one line: a reported error, otherwise the way the worker
+    ended.
 
-    Ray colours its texts, and shows objects by their addresses.
+    Ray's messages contain colour codes and the addresses of objects.
     """
     lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
     raised = [line for line in lines if _RAISED.match(line)]

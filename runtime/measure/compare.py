@@ -1,8 +1,8 @@
 """Compares the chip with the simulator: every launch of a network runs on both, with the same operands.
 
-Each kernel's operands are what the chip computed so far, so a difference belongs to the kernel of that row. Floating
-point outputs may differ by a network's tolerance (tolerances.py) relative to their largest magnitude (at least 1);
-integers must be equal.
+The operands of each kernel are the values that the chip computed so far, so a difference is caused by the kernel of
+that row. Floating-point outputs may differ by the tolerance of a network (tolerances.py), relative to their largest
+magnitude (at least 1); integers must be equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..tolerances import network_tolerance
 
 PREDICTED_LABEL = "predicted"
 
-# The columns of benchmarks/data/latency-kernels.csv, which holds the project's measurements.
+# The columns of benchmarks/data/latency-kernels.csv, which contains the measurements that the project uses.
 MEASUREMENT_COLUMNS = (
     "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
 )  # fmt: skip
@@ -35,11 +35,11 @@ _SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as
 
 @dataclass(frozen=True)
 class ComparedLaunch:
-    """One kernel at one shape on both backends. Times are microseconds of one launch; `error` is relative to the
-    outputs' magnitude.
+    """One kernel at one shape on both backends. Times are in microseconds per launch; `error` is relative to the
+    magnitude of the outputs.
 
-    `measured_us` and its 99th percentile are labelled by the measuring backend (host round trips). `device_us` is the
-    time on the device alone, if known, as measured by `device_by`.
+    `measured_us` and its 99th percentile are host round trips, labelled by the measuring backend. `device_us` is the
+    time on the device only, if known, and `device_by` names the tool that measured it.
     """
 
     name: str
@@ -63,13 +63,14 @@ class ComparedLaunch:
 
     @property
     def ratio(self) -> float | None:
-        """Predicted time divided by the time on the device; None if that is unknown."""
+        """The predicted time divided by the time on the device; None if the latter is unknown."""
         return self.predicted_us / self.device_us if self.device_us else None
 
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """The chip's result, and its launches compared with the simulator's: a row for each kernel and shapes."""
+    """The chip's result, and the comparison of its launches with those of the simulator, with a row for each kernel and
+    set of shapes."""
 
     result: Result
     rows: tuple[ComparedLaunch, ...]
@@ -84,7 +85,7 @@ class BackendComparison:
         return all(row.passed for row in self.rows)
 
     def to_csv(self) -> str:
-        """Return the measurements as rows of the measurements file: times on the device first, then the host's."""
+        """Return the measurements as rows of the measurements file, with device times before host round trips."""
         text = io.StringIO()
         writer = csv.DictWriter(text, MEASUREMENT_COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -117,7 +118,7 @@ class BackendComparison:
 
 
 class ComparingBackend:
-    """Runs kernels on two backends and compares them; the first one's results are returned."""
+    """Runs kernels on two backends and compares them. The results of the first backend are returned."""
 
     def __init__(self, measured: Backend, predicted: Backend, dtype: str) -> None:
         self.info = measured.info
@@ -128,7 +129,7 @@ class ComparingBackend:
         self.compared: list[ComparedLaunch] = []
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on both and record the comparison (without the names of step and kernel)."""
+        """Run a kernel on both backends and record the comparison (without the names of step and kernel)."""
         operands, others = split_arguments(kernel, arrays, parameters)
         measured = self._measured.launch(kernel, **operands, **others)
         here = {name: np.asarray(array) for name, array in operands.items()}
@@ -170,8 +171,8 @@ def compare_backends(
 ) -> BackendComparison:
     """Run inputs [N, *network.input.shape] on `measured` (the chip) and compare with `predicted` (the simulator).
 
-    Launches with equal kernel, shapes and parameters share a row, with their largest error and the time that the
-    backends report.
+    Launches with equal kernel, shapes and parameters share a row, which contains their largest error and the times
+    reported by the backends.
     """
     both = ComparingBackend(measured, predicted, dtype)
     result = Session(model, both, dtype, batch_size, LaunchOptions("layer")).run(x)
@@ -181,8 +182,8 @@ def compare_backends(
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference relative to the largest expected magnitude (at least 1); infinite for different
-    shapes, or if one value is not finite and the other differs."""
+    """Return the largest difference relative to the largest expected magnitude (at least 1); infinite if the shapes
+    differ, or if a value is not finite and its counterpart differs."""
     if actual.shape != expected.shape:
         return float("inf")
     if expected.dtype.kind in "iu":

@@ -16,12 +16,12 @@ from ...models.layout import pack_conv2d
 from ...simulator.machine.chip import PARTITIONS
 from .kernel_cases import KernelCase, ShapeError, kernel_case, kernel_names
 
-_LARGEST_SEEN = 8.0  # largest magnitude that the scale of standard normal data represents
+_LARGEST_SEEN = 8.0  # largest magnitude assumed for standard normal data, which determines the scale
 
 
 @dataclass(frozen=True)
 class Float8Convolution(KernelCase):
-    """A convolution of float8_e4m3 bytes by filters in SBUF layout, with columns of biases and scales."""
+    """A convolution of float8_e4m3 bytes with filters in SBUF layout, and with columns of biases and scales."""
 
     filters: tuple[int, int, int, int] = (1, 1, 1, 1)  # [Cout, Cin, k, k]
 
@@ -31,12 +31,12 @@ class Float8Convolution(KernelCase):
 
     @property
     def _result_scale(self) -> np.float32:
-        """The scale of the result: 1 behind an activation that does not commute with scaling."""
+        """The scale of the result, which is 1 after an activation that does not commute with scaling."""
         return self._scale if self.parameters["activation"] in SCALABLE else np.float32(1)
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
-        """Return random operands: standard normal data, and filters that keep the results at that size; see
-        `KernelCase`."""
+        """Return random operands: standard normal data, and filters scaled so that the results have the same magnitude;
+        see `KernelCase`."""
         x = np.random.default_rng(seed + 1).standard_normal(self.shapes[0], np.float32) / self._scale
         filters, scales, bias = self._weights(seed)
         own = self._result_scale
@@ -70,7 +70,8 @@ class Float8Convolution(KernelCase):
 
 
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """Return the case of a family in float8_e4m3, like `kernel_case`; ShapeError also for a family without one."""
+    """Return the case of a family in float8_e4m3, like `kernel_case`; raise ShapeError also if the family has no such
+    case."""
     if name != "conv2d" and name in kernel_names():
         raise ShapeError(f"{name} takes 32 or 16 bits; in float8_e4m3 there is conv2d")
     case = kernel_case(name, shape)

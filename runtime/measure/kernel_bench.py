@@ -1,4 +1,4 @@
-"""Times one kernel at a shape, and optionally checks it against NumPy."""
+"""Times a single kernel at a shape, and optionally compares it with NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kernel_cases import MAX_VALUES, KernelCase, ShapeError
 
 
 class KernelBench(NamedTuple):
-    """A kernel's row, its timeline if the backend keeps them, and the check against NumPy if requested."""
+    """A kernel's row, its timeline if the backend keeps timelines, and the comparison with NumPy if requested."""
 
     row: LayerTiming
     timeline: object | None
@@ -22,7 +22,7 @@ class KernelBench(NamedTuple):
 
 
 def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
-    """Time a kernel from its shapes."""
+    """Time a kernel from its shapes only."""
     data = NETWORK_DTYPES[dtype]
     specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
     return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)
@@ -31,7 +31,7 @@ def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ke
 def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
     """Time a kernel on random operands and compare its result with NumPy's.
 
-    ShapeError if the values would fill the memory.
+    Raises ShapeError if the values would exceed the memory limit.
     """
     if case.values > MAX_VALUES:
         raise ShapeError(

@@ -15,7 +15,7 @@ from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 
 MAX_ELEMENTS = 1 << 31  # elements of one array: 8 GiB in float32
 MAX_VALUES = 1 << 27  # elements of all arrays if values are computed: about 4 GiB with NumPy's copies
-# instructions of a launch: the simulator keeps about 2 kB for each until the launch is timed
+# instructions of a launch: the simulator stores about 2 kB for each until the launch is timed
 MAX_INSTRUCTIONS = 1 << 20
 _ACTIVATIONS = ("identity", "relu", "gelu", "sigmoid", "tanh")
 _MATMULS = ("fully_optimized", "tiled", "hoist_load", "block_free_dimension")
@@ -29,7 +29,7 @@ class ShapeError(TrninferError, ValueError):
 
 @dataclass(frozen=True)
 class KernelCase:
-    """A kernel (a name in trninfer.kernels) at a shape. `float32_operands` are float32 in every dtype."""
+    """A kernel, named as in trninfer.kernels, at a shape. `float32_operands` are always float32, whatever the dtype."""
 
     kernel: str
     shapes: tuple[tuple[int, ...], ...]
@@ -41,11 +41,12 @@ class KernelCase:
 
     @property
     def values(self) -> int:
-        """Total number of elements in operands and result."""
+        """The total number of elements in operands and result."""
         return sum(math.prod(shape) for shape in (*self.shapes, self.output_shape))
 
     def arrays(self, dtype: np.dtype[Any], seed: int = 0) -> tuple[np.ndarray, ...]:
-        """Return random operands: standard normal data, and weights scaled so that results have the same size."""
+        """Return random operands: standard normal data, and weights scaled so that the results have the same
+        magnitude."""
         random = np.random.default_rng(seed)
         arrays = []
         for position, shape in enumerate(self.shapes):
@@ -70,7 +71,7 @@ class KernelCase:
 
 @dataclass(frozen=True)
 class _Family:
-    """A kernel family: its sizes (with defaults; None: required), its choices, and a function that makes a case."""
+    """A kernel family: its sizes (with defaults, None if required), its choices, and a function that creates a case."""
 
     sizes: Mapping[str, int | None]
     build: Callable[[Sizes], KernelCase]
@@ -78,24 +79,24 @@ class _Family:
     smallest: Mapping[str, int] = field(default_factory=dict)  # smallest allowed size, if not 1
 
     def usage(self) -> str:
-        """Describe the keys: sizes, defaults and choices."""
+        """Return a description of the keys: sizes, defaults and choices."""
         keys = [key if default is None else f"{key}={default}" for key, default in self.sizes.items()]
         return ", ".join([*keys, *(f"{key}={'|'.join(allowed)}" for key, allowed in self.choices.items())])
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Return the families that `kernel_case` knows."""
+    """Return the families that `kernel_case` accepts."""
     return tuple(_FAMILIES)
 
 
 def kernel_keys(name: str) -> tuple[str, ...]:
-    """Return the sizes and choices of a family; ShapeError for another name."""
+    """Return the sizes and choices of a family. Raises ShapeError for an unknown name."""
     family = _family(name)
     return (*family.sizes, *family.choices)
 
 
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """Return the case of a family at a shape given as text ({"m": "128", ...}); ShapeError if it does not fit."""
+    """Return the case of a family at a shape given as text ({"m": "128", ...}); raise ShapeError if it does not fit."""
     family = _family(name)
     values: dict[str, Any] = {}
     for key, text in shape.items():
@@ -162,12 +163,12 @@ def _matmul(s: Sizes) -> KernelCase:
 
 
 def _tiles(extent: int) -> int:
-    """Count the tiles along an axis on the partitions."""
+    """Count the tiles along an axis that is mapped to the partitions."""
     return _ceil(extent, PARTITIONS)
 
 
 def _banks(columns: int) -> int:
-    """Count the PSUM banks of float32 columns."""
+    """Count the PSUM banks occupied by a number of float32 columns."""
     return _ceil(columns, PSUM_BANK_FLOATS)
 
 
@@ -235,7 +236,7 @@ def _vector_add(s: Sizes) -> KernelCase:
         "stream": ("free",),
         "direct_allocation": ("free", "tiles"),
     }[s["variant"]]
-    numbers = {"naive": 1, "tiled": s["rows"]}.get(s["variant"], PARTITIONS * s["free"])  # in a tile
+    numbers = {"naive": 1, "tiled": s["rows"]}.get(s["variant"], PARTITIONS * s["free"])  # elements of a tile
     return KernelCase(
         f"vector_add_{s['variant']}",
         (shape, shape),

@@ -1,8 +1,9 @@
 """Published kernels, predicted from their own source.
 
-`published.csv` names, for each published time of a kernel that anyone can read, the repository, commit and file of the
-kernel and the options that it was timed with. The sources belong to their authors and are not part of trninfer: they
-are read from checkouts, `FOLDER/owner/repository`, and migrated to NKI 0.7 in memory, as `trninfer simulate` does.
+`published.csv` specifies, for each published time of a kernel whose source is public, the repository, commit and file
+of the kernel, and the options with which it was timed. The sources belong to their authors and are not part of
+trninfer. They are read from checkouts, `FOLDER/owner/repository`, and migrated to NKI 0.7 in memory, as `trninfer
+simulate` does.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from typing import Any
 from ...models.errors import TrninferError
 from ...simulator import TensorSpec, install, run
 
-NOT_COMPARABLE = "not comparable: "  # begins the note of a kernel whose published time is of another program
+NOT_COMPARABLE = "not comparable: "  # prefix of the note of a kernel whose published time belongs to another program
 _BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:[ \t]+\S.*\n|[ \t]*\n)+)", re.M)
-_DIGITS = 12  # of the SHA-256 that are kept
+_DIGITS = 12  # number of digits of the SHA-256 that are stored
 
 
 class SourceError(TrninferError, ValueError):
@@ -36,28 +37,28 @@ class SourceError(TrninferError, ValueError):
 
 @dataclass(frozen=True)
 class PublishedKernel:
-    """A published time, and the kernel that it is of."""
+    """A published time, and the source of the kernel that was timed."""
 
-    row: str  # in benchmarks/data/latency-kernels.csv, "" if it is not there
-    suite: str  # and `case`: in suites.csv, "" if it is not there
+    row: str  # id in benchmarks/data/latency-kernels.csv, "" if it is not in that file
+    suite: str  # `suite` and `case` identify a case in suites.csv, "" if it is not in that file
     case: str
     published_us: float
-    profiled: bool  # the time is a profile's total, not a benchmark's
+    profiled: bool  # the time is the total of a profile, not the result of a benchmark
     target: str
     dge: bool  # False: compiled with --disable-dge
     arguments: tuple[TensorSpec, ...]
     parameters: dict[str, Any]
     repository: str
     commit: str
-    file: str  # with `#N` the N-th block of Python of a page of documentation that has the kernel
-    sha256: str  # of the whole file
+    file: str  # `#N` appended: the kernel is in the N-th Python block of a documentation page
+    sha256: str  # digest of the whole file
     kernel: str
-    constants: dict[str, int]  # what its author set before timing it
+    constants: dict[str, int]  # constants that the author changed before timing the kernel
     note: str
 
     @property
     def is_comparable(self) -> bool:
-        """False if the note says that the published time is of another program."""
+        """False if, according to the note, the published time belongs to another program."""
         return not self.note.startswith(NOT_COMPARABLE)
 
     @property
@@ -73,7 +74,7 @@ class PublishedKernel:
 
 @cache
 def published_kernels() -> tuple[PublishedKernel, ...]:
-    """Return all published kernels, in the order of the file."""
+    """Return all published kernels in the order of the file."""
     text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
     return tuple(_kernel(record) for record in csv.DictReader(text.splitlines()))
 
@@ -116,11 +117,11 @@ def predict_published(published: PublishedKernel, folder: Path) -> float:
     """Predict a published kernel from its source, in microseconds.
 
     Args:
-        folder: the checkouts, as `git clone https://github.com/OWNER/NAME FOLDER/OWNER/NAME` makes them. Sources are
-            executed: use repositories that you trust.
+        folder: the folder of checkouts, as created by `git clone https://github.com/OWNER/NAME FOLDER/OWNER/NAME`. The
+            sources are executed, so use only repositories that you trust.
 
     Raises:
-        SourceError: the source is missing, is another version, or cannot be migrated or run.
+        SourceError: the source is missing, has a different version, or cannot be migrated or run.
     """
     kernel = load_published(published, folder)
     try:
@@ -133,13 +134,13 @@ def predict_published(published: PublishedKernel, folder: Path) -> float:
             functional=False,
             **published.parameters,
         )
-    except Exception as error:  # whatever a stranger's kernel raises
+    except Exception as error:  # third-party kernels may raise any exception
         raise SourceError(f"{published.path(folder)}: {published.kernel}: {_line(error)}") from None
     return float(launch.latency_us)
 
 
 def load_published(published: PublishedKernel, folder: Path) -> Any:
-    """Return the kernel of a published source, migrated, with the constants that its author set. Raises SourceError."""
+    """Return the migrated kernel of a published source, with the constants set by its author. Raises SourceError."""
     path = published.path(folder)
     file = published.file.partition("#")[0]
     checkout = f"git -C {folder / published.repository} checkout {published.commit} -- {file}"
@@ -164,7 +165,7 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
             exec(compile(source, str(path), "exec"), module.__dict__)
     except SourceError:
         raise
-    except Exception as error:  # whatever a stranger's file raises
+    except Exception as error:  # third-party files may raise any exception
         raise SourceError(f"{path}: {_line(error)}") from None
     finally:
         sys.path.remove(place)
@@ -174,7 +175,7 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
 
 
 def _python(published: PublishedKernel, text: str) -> str:
-    """Return a file's Python: all of it, or one block of a page."""
+    """Return the Python code of a file, or of one block of a documentation page."""
     number = published.file.partition("#")[2]
     if not number:
         return text
@@ -192,9 +193,9 @@ def _migrated(text: str, constants: dict[str, int]) -> str:
 
 
 def set_constants(text: str, constants: dict[str, int]) -> str:
-    """Return a source with other numbers assigned to names, as `ROW_CHUNK = 1` where it has `ROW_CHUNK = 128`.
+    """Return a source with other numbers assigned to names, such as `ROW_CHUNK = 1` instead of `ROW_CHUNK = 128`.
 
-    SourceError if a name is assigned no number.
+    Raises SourceError if no number is assigned to one of the names.
     """
     lines = text.encode().splitlines(keepends=True)
     for name, value in constants.items():

@@ -1,9 +1,9 @@
-"""Published benchmark suites, and our own kernels timed on the same problems.
+"""Published benchmark suites, and trninfer's own kernels timed on the same problems.
 
-`suites.csv` holds the cases: the exercises of public courses (Stanford CS149, Berkeley CS152) and AWS's matrix
-multiplication tutorial, each with a published time and what kind of figure it is: a threshold to pass, a student's
-result, the fastest one published. What is timed here are the kernels of `trninfer.kernels`, on the simulator; with a
-folder of checkouts, the published kernels themselves where their source is known (published.csv).
+`suites.csv` contains the cases: the exercises of public courses (Stanford CS149, Berkeley CS152) and AWS's matrix
+multiplication tutorial, each with a published time and the kind of this figure: a threshold to pass, a student's
+result, or the fastest published result. The kernels of `trninfer.kernels` are timed on the simulator. If a folder of
+checkouts is given, the published kernels are timed instead, if their source is known (published.csv).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ OURS = "trninfer's"
 THEIRS = "published"
 
 
-class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (says what it is)
-    """There is no published suite of this name."""
+class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (the name is descriptive)
+    """There is no published suite with this name."""
 
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """One line of a suite: a kernel, its parameters and the published time.
+    """A case of a suite: a kernel, its parameters and the published time.
 
-    `parameters` are as in the file, numbers as int ("n", "free", "batch", ...). `published_us` is None if nothing was
-    published.
+    `parameters` are as in the file, with numbers as int ("n", "free", "batch", ...). `published_us` is None if no time
+    was published.
     """
 
     suite: str
@@ -50,22 +50,23 @@ class SuiteCase:
 
     @property
     def profiled(self) -> bool:
-        """True if the published time is a profile's total, taken with descriptor generation (DGE) off."""
+        """True if the published time is the total of a profile that was captured with descriptor generation (DGE)
+        off."""
         return self.metric.startswith("profile")
 
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """A case with the predicted time of a kernel. `ratio` is predicted over published, None if nothing was published,
-    or if the published time is of another program than the one that was predicted."""
+    """A case with the predicted time of a kernel. `ratio` is the predicted time divided by the published time. It is
+    None if no time was published, or if the published time belongs to another program than the predicted one."""
 
     name: str
     predicted_us: float
     published_us: float | None
     published_kind: str
     ratio: float | None
-    metric: str  # the published figure: "benchmark p99", "profile total" and such; the prediction is of the same kind
-    kernel: str = OURS  # which kernel was predicted, OURS or THEIRS
+    metric: str  # kind of the published figure and of the prediction, such as "benchmark p99" or "profile total"
+    kernel: str = OURS  # the kernel that was predicted, OURS or THEIRS
     source: str = ""  # location of the published kernel, "" if it was not published
     note: str = ""
 
@@ -76,7 +77,7 @@ def suite_names() -> tuple[str, ...]:
 
 
 def load_suite(name: str) -> list[SuiteCase]:
-    """Return the cases of a suite; UnknownSuite, listing the suites, for any other name."""
+    """Return the cases of a suite. Raises UnknownSuite, which lists the suites, for any other name."""
     cases = [case for case in _cases() if case.suite == name]
     if not cases:
         raise UnknownSuite(f"no suite {name!r}; allowed: {', '.join(suite_names())}")
@@ -84,7 +85,8 @@ def load_suite(name: str) -> list[SuiteCase]:
 
 
 def predict_case(case: SuiteCase) -> float:
-    """Return the predicted microseconds of our kernel on a case: a profile's total where the published time is one."""
+    """Return the predicted microseconds of trninfer's kernel for a case, as a profile's total if the published time is
+    one."""
     kernel, arguments, parameters = _launch(case)
     launch = run(
         kernel,
@@ -104,8 +106,8 @@ def run_suite(
     """Time every case of a suite in order. Raises UnknownSuite before anything runs.
 
     `progress` is called before each case with the number of finished cases, the number of cases, and the case's name.
-    `sources`: a folder of checkouts; published kernels are then predicted themselves, which raises SourceError if one
-    is missing.
+    If `sources`, a folder of checkouts, is given, the published kernels are predicted from their source; a missing one
+    raises SourceError.
     """
     return _rows(load_suite(name), progress, sources)
 
@@ -160,7 +162,7 @@ def _case(record: dict[str, str]) -> SuiteCase:
 
 
 def _parameters(text: str) -> dict[str, int | str]:
-    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}: a bare word names the variant."""
+    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}; a single word is the variant."""
     parameters: dict[str, int | str] = {}
     for word in text.split():
         key, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""Compares an archive of `doctor --selftest` with today's predictions, by kernel and engine."""
+"""Compares an archive of `doctor --selftest` with current predictions, by kernel and engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .checks import Check, checks
 
 DOCUMENT = "selftest.json"
 MAX_BYTES = 256 << 20  # limit for the unpacked document
-# AWS's names of engines, by ours; unknown ones are shown unchanged.
+# AWS's names of engines, by trninfer's names; unknown ones are shown unchanged.
 ENGINES = {"pe": "tensor", "dve": "vector", "act": "scalar", "activation": "scalar", "pool": "gpsimd"}
 
 
@@ -28,9 +28,9 @@ class ArchiveError(ValueError):
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """A kernel's prediction of today beside AWS's estimate and a measured device time, microseconds each; None if
-    the archive has none. `critical` and `engines` are ours, microseconds by resource and busy shares; `aws_engines` are
-    AWS's shares."""
+    """The current prediction for a kernel, AWS's estimate and a measured device time, in microseconds; the latter two
+    are None if the archive does not contain them. `critical` (microseconds by resource) and `engines` (busy shares) are
+    trninfer's predictions; `aws_engines` contains AWS's estimate of the busy shares."""
 
     target: str
     dtype: str
@@ -47,7 +47,7 @@ class ComparedKernel:
 
     @property
     def explanation(self) -> str:
-        """Explanation of an error of the prediction, in terms of the critical path."""
+        """An explanation of the prediction's error in terms of the critical path."""
         parts = []
         for label, other in (("AWS's estimate", self.aws_estimate_us), ("measured", self.measured_device_us)):
             if other is not None:
@@ -64,8 +64,8 @@ class ComparedKernel:
 
 @dataclass(frozen=True)
 class ArchivedKernel:
-    """A check of an archive with its times, microseconds, and AWS's use of engines, shares by our names; None if the
-    archive has none. At least one of the times is there."""
+    """A check in an archive, with its times in microseconds and AWS's estimate of the engines' busy shares, by
+    trninfer's names of engines. A time that the archive does not contain is None; at least one is given."""
 
     target: str
     dtype: str
@@ -76,12 +76,12 @@ class ArchivedKernel:
 
     @property
     def operands(self) -> list[str]:
-        """Shapes and dtypes of the operands in the kernel's order, as observers of launches get them."""
+        """Shapes and dtypes of the operands in the kernel's order, in the format passed to observers of launches."""
         arrays = (*self.check.arrays, *self.check.named.values())
         return [f"{list(array.shape)} {array.dtype.name}" for array in arrays]
 
     def predicted(self) -> ComparedKernel:
-        """Predict the kernel of trninfer again and return the comparison."""
+        """Predict trninfer's kernel again and return the comparison."""
         from ... import kernels  # only after the backend is chosen
 
         check = self.check
@@ -111,15 +111,15 @@ class ArchivedKernel:
 
 
 def compare_archive(path: Path) -> list[ComparedKernel]:
-    """Predict again all kernels of an archive that have AWS's estimate or a measured time; ArchiveError as for
+    """Predict again all kernels of an archive that have an estimate by AWS or a measured time. Raises ArchiveError like
     `read_archive`."""
     return [kernel.predicted() for kernel in read_archive(path)]
 
 
 def read_archive(path: Path) -> list[ArchivedKernel]:
-    """Return the kernels of an archive that have AWS's estimate or a measured time.
+    """Return the kernels of an archive that have an estimate by AWS or a measured time.
 
-    ArchiveError if the file is not an archive of the self-test, or if no kernel has either.
+    Raises ArchiveError if the file is not an archive of the self-test, or if no kernel has either time.
     """
     use_nki("sim")
     found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
@@ -177,6 +177,7 @@ def _spec(array: np.ndarray) -> simulator.TensorSpec:
 
 
 def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:
-    """Return AWS's utilization of engines by our names, as shares: numbers above 1 count as percent."""
+    """Return AWS's utilization of the engines as shares, by trninfer's names; numbers above 1 are interpreted as
+    percentages."""
     found = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
     return {name: share / 100 for name, share in found.items()} if max(found.values(), default=0) > 1 else found

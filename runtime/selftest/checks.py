@@ -1,8 +1,8 @@
-"""Every kernel at a small and an odd size, with NumPy's results for the same operands.
+"""Checks of every kernel at a small and an odd size, with NumPy's results for the same operands.
 
-Small sizes stay within one tile along each axis; odd ones exceed the limits (128 partitions, 512 columns) and are
-multiples of nothing. Operations of a network are checked through the layers that launch them, so that there is one
-golden model.
+Small sizes stay within one tile along each axis; odd ones exceed the limits (128 partitions, 512 columns) and are not
+multiples of tile sizes. The operations of a network are checked through the layers that launch them, so that there is
+only one golden model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIZES = ("small", "odd")
 INFORMATIONAL = ("psum_side_by_side", "psum_half_word", "single_column", "sbuf_without_fallback")
 _Shape = Mapping[str, Any]
 
-# Families of `bench --kernel` with their shapes; each is one kernel, or one for each variant.
+# Families of `bench --kernel` with their shapes; each contains one kernel, or one for each variant.
 _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
     (
         "vector_add",
@@ -64,7 +64,7 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Check:
-    """A kernel (a name in trninfer.kernels) at a size, and its expected results, float32 or integers."""
+    """A kernel, named as in trninfer.kernels, at a size, and its expected results, float32 or integers."""
 
     kernel: str
     size: str
@@ -72,28 +72,28 @@ class Check:
     parameters: Mapping[str, Any]
     expected: Callable[[], tuple[np.ndarray, ...]]
     variant: str = ""
-    scores: Callable[[], np.ndarray] | None = None  # [N, C] if the results are classes, to recognise near-ties
+    scores: Callable[[], np.ndarray] | None = None  # scores [N, C] if the results are classes, to detect near-ties
     named: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of its operands."""
+        """The shapes of the operands."""
         return tuple(array.shape for array in (*self.arrays, *self.named.values()))
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """All arguments, by name."""
+        """All arguments by name."""
         return {**self.named, **self.parameters}
 
     @property
     def informational(self) -> bool:
         """True if the check uses features reported to fail on some chips: several accumulation groups in one PSUM bank,
-        all but the last of which lose terms on trn1 and trn2, and rules broken on purpose (docs/chip.md)."""
+        of which all but the last lose terms on trn1 and trn2, and deliberate violations of rules (docs/chip.md)."""
         return self.kernel in INFORMATIONAL
 
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Return all checks in one dtype; those known to have failed on a chip come first."""
+    """Return all checks in one dtype; checks known to have failed on a chip come first."""
     for number, size in enumerate(SIZES):
         yield from _psum(size, number, dtype)
     for number, size in enumerate(SIZES):
@@ -138,10 +138,10 @@ def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
 
 
 def _breakers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Return checks of kernels that break rules on purpose (kernels/rule_breakers.py)."""
+    """Return checks of kernels that violate rules deliberately (kernels/rule_breakers.py)."""
     (halves,) = _draw(dtype, ((3, 8), (127, 125))[number])
     (column,) = _draw(dtype, ((4, 1), (127, 1))[number])
-    blocks, width = ((2, 16), (11, 4097))[number]  # of SBUF, the second takes most in 32 bits
+    blocks, width = ((2, 16), (11, 4097))[number]  # the second size takes most of SBUF in 32 bits
     (rows,) = _draw(dtype, (blocks * PARTITIONS, width))
     turned = rows.reshape(blocks, PARTITIONS, width)[::-1].reshape(rows.shape)
     yield Check("psum_half_word", size, (halves,), {}, lambda: _wide(halves.T))
@@ -199,7 +199,7 @@ def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Chec
 
 
 def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Return a check for every kind of layer as a program of its own, to cover each body of `run_network`."""
+    """Return a check for every kind of layer as a separate program, to cover all branches of `run_network`."""
     for case in layer_checks.cases(number):
         arrays = tuple(_draw(dtype, *case.shapes))
         if case.positive:
@@ -242,7 +242,7 @@ def _golden(
 
 
 def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
-    """Return the check of a network with a residual sum, as one launch."""
+    """Return the check of a network with a residual sum in a single launch."""
     side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
     layers = (
         Conv2d(
@@ -272,7 +272,7 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
     (part,) = LaunchSequence(Model(network, tensors, {}), dtype, config, DEFAULT_LAUNCHES.instructions).segments
     planned = part.plan(batch)
     (x,) = _draw(dtype, (planned.images, 1, side, side))
-    x[batch:] = 0  # filler
+    x[batch:] = 0  # padding
     given = round_up(batch, planned.program.operations[-1].packed)
 
     def probabilities() -> np.ndarray:

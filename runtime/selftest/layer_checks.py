@@ -1,4 +1,4 @@
-"""Layers that run as a program of one launch each, at a small and an odd size; `checks` makes the operands."""
+"""Layers that each run as a program in one launch, at a small and an odd size; `checks` creates the operands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_POSITIVE = ("sqrt", "log", "reciprocal", "power")
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A layer on data of these shapes [B, ...]; `positive`: the data is above 0."""
+    """A layer applied to data of these shapes [B, ...]. If `positive`, all data are above 0."""
 
     layer: layers.Layer
     shapes: tuple[Shape, ...]
@@ -36,12 +36,12 @@ class LayerCase:
 
     @property
     def name(self) -> str:
-        """The kind of the layer, with what distinguishes it from others of its kind."""
+        """The kind of the layer, and the properties that distinguish it from other layers of its kind."""
         return " ".join(filter(None, (self.layer.kind, self.variant)))
 
     def plan(self, tensors: Mapping[str, np.ndarray], dtype: np.dtype[np.generic]) -> LaunchPlan:
-        """Return the launch of the layer alone, for a whole batch, without a search. `tensors` are keyed as in a model
-        file."""
+        """Return the launch of only this layer for a whole batch, planned without a search. `tensors` have the names of
+        a model file."""
         network = self._network()
         layer = next(layer for layer in network.layers if layer.name == self.layer.name)
         graph = lower_layer(Model(network, dict(tensors), {}), dtype, layer, network.shapes())

@@ -1,6 +1,6 @@
-"""Runs the checks, and bundled networks on inputs, on a chip with the simulator's predictions beside them.
+"""Runs the checks, and bundled networks on inputs. On a chip, the simulator's predictions are added.
 
-Predicted and measured times have fields of their own; nothing is measured on the simulator, or where kernels are only
+Predicted and measured times have separate fields; nothing is measured on the simulator, or if kernels are only
 compiled.
 """
 
@@ -32,14 +32,15 @@ from .checks import Check, checks
 
 _OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that run a whole network
 _AHEAD = 16  # checks that are compiled ahead
-_HEAD, _TAIL = 6000, 2000  # characters kept from head and tail of a compiler's log
+_HEAD, _TAIL = 6000, 2000  # characters kept from the head and tail of a compiler's log
 _NO_RESULT = (KernelError, OverflowedError, DeviceLost)
-OK, WRONG, FAILED = "ok", "wrong", "failed"  # "wrong": another result than the golden model's; "failed": no result
+OK, WRONG, FAILED = "ok", "wrong", "failed"  # "wrong": the result differs from the golden model; "failed": no result
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception: its type, its message, and the tracebacks here and in the process that ran or compiled."""
+    """An exception: its type, its message, and the tracebacks in this process and in the one that ran or compiled the
+    kernel."""
 
     type: str
     message: str
@@ -47,7 +48,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure for an exception."""
+        """Return the description of an exception."""
         causes, each = [], error.__cause__
         while each is not None:
             causes.append(str(getattr(each, "traceback", "")))
@@ -58,12 +59,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class KernelOutcome:
-    """One check. `error` is the largest difference, relative to the largest magnitude expected (at least 1). Times are
-    microseconds of one launch; None if there is none of the kind. `message` is the reason for a missing result, `log`
-    the head and tail of the compiler's output, `otherwise` whether it compiled in other ways; `tensors` are operands
-    and results as compiled. For compile-only runs, `compiled_by` and `compile_tried` name the ways, `aws_estimate` is
-    AWS's estimate, and `birsim_error` the largest difference of BIRSim's outputs from the golden model. An
-    `informational` check is known to differ on some chips and is no failure."""
+    """The outcome of one check. `error` is the largest difference, relative to the largest expected magnitude (at least
+    1). Times are in microseconds per launch, None if not available. `message` is the reason for a missing result, `log`
+    contains the head and tail of the compiler's output, `otherwise` describes whether it compiled in other ways;
+    `tensors` are operands and results as compiled. For compile-only runs, `compiled_by` and `compile_tried` name the
+    way that succeeded and all ways that were tried, `aws_estimate` is AWS's estimate, and `birsim_error` the largest
+    difference of BIRSim's outputs from the golden model. An `informational` check is known to differ on some chips and
+    does not count as a failure."""
 
     kernel: str
     size: str
@@ -93,14 +95,15 @@ class KernelOutcome:
 
     @property
     def is_failure(self) -> bool:
-        """True if the result is missing or wrong, and should not be."""
+        """True if the result is missing or wrong, unless the check is informational."""
         return self.status != OK and not self.informational
 
 
 @dataclass(frozen=True)
 class NetworkOutcome:
-    """A network on inputs against the golden model, in the launches that `launches` names; on a chip, once, also layer
-    by layer beside the simulator. `message` is the reason for a missing result, `log` the compiler's output."""
+    """The outcome of a network on inputs, compared with the golden model, in the launches described by `launches`. On a
+    chip, one of the runs also compares it with the simulator layer by layer. `message` is the reason for a missing
+    result, `log` the compiler's output."""
 
     model: str
     inputs: tuple[str, ...]
@@ -116,7 +119,7 @@ class NetworkOutcome:
 
     @property
     def is_failure(self) -> bool:
-        """True if it differs, or has no result."""
+        """True if the result differs or is missing."""
         return self.status != OK
 
 
@@ -126,9 +129,11 @@ def count_checks(dtype: str) -> int:
 
 
 def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> Iterator[KernelOutcome]:
-    """Run every kernel at each size once. `predicting` predicts what a chip should take; None elsewhere.
+    """Run every kernel at each size once. `predicting` is the backend that predicts the times of a chip, None if there
+    is no chip.
 
-    A kernel that is refused, fails or loses the chip is an outcome; BackendUnavailable if the chip is lost for good.
+    If a kernel is refused, fails or loses the chip, this is recorded as an outcome. Raises BackendUnavailable if the
+    chip is lost permanently.
     """
     recovery = Recovery(backend)
     measured = backend.info.latency_kind == "measured"
@@ -147,7 +152,7 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
         try:
             outcome = _with_prediction(_launched(check, backend, outcome), check, predicting)
             recovery.succeeded()
-        except Exception as error:  # any exception: the archive records it, and the other checks go on
+        except Exception as error:  # the archive records any exception, and the other checks continue
             if isinstance(error, BackendUnavailable) and not isinstance(error, DeviceLost):
                 raise
             outcome = replace(outcome, message=_line_of(error), log=_log_of(error), failure=Failure.of(error))
@@ -159,10 +164,11 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 
 
 class Recovery:
-    """Recovers from failures by restarting the process when a kernel failed on the chip or lost it.
+    """Recovers from failures by restarting the process after a kernel failed on the chip or lost it.
 
-    A chip lost MAX_LOSSES times in a row is lost for good. Kernels that do not compile are compiled in other ways too,
-    at most MAX_OTHERWISE of them: if nothing compiles, more attempts would only take time.
+    A chip that is lost MAX_LOSSES times in succession is considered lost permanently. Kernels that do not compile are
+    also compiled in other ways, but at most MAX_OTHERWISE of them: if nothing compiles, more attempts would only take
+    time.
     """
 
     MAX_LOSSES = 3
@@ -174,11 +180,11 @@ class Recovery:
         self._refused = 0
 
     def succeeded(self) -> None:
-        """Record that a kernel ran."""
+        """Record that a kernel ran successfully."""
         self._losses = 0
 
     def compile_otherwise(self, check: Check, error: Exception) -> tuple[Attempt, ...]:
-        """Compile a check's kernel in other ways if the compiler refused it."""
+        """Compile the kernel of a check in other ways if the compiler refused it."""
         from ... import kernels
 
         if not isinstance(error, CompileError) or not isinstance(self._backend, CompiledKernels):
@@ -189,7 +195,7 @@ class Recovery:
         return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
 
     def recover(self, error: Exception) -> None:
-        """Prepare the chip for the next kernel; raise the error if it is lost for good."""
+        """Prepare the chip for the next kernel; raise the error if the chip is lost permanently."""
         if isinstance(error, DeviceLost):
             self._losses += 1
             if self._losses == self.MAX_LOSSES:
@@ -199,7 +205,7 @@ class Recovery:
 
 
 def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
-    """Yield the checks in order; if kernels are only compiled, begin some compilations ahead."""
+    """Yield the checks in order; if kernels are only compiled, start some compilations in advance."""
     from ... import kernels
 
     waiting: deque[Check] = deque()
@@ -242,7 +248,7 @@ def _of_report(report: CompileReport, check: Check) -> dict[str, Any]:
 
 
 def _log_of(error: Exception) -> str:
-    """Return head and tail of the compiler's output."""
+    """Return the head and tail of the compiler's output."""
     return _clipped(getattr(error, "log", ""))
 
 
@@ -251,14 +257,14 @@ def _clipped(log: str) -> str:
 
 
 def _line_of(error: Exception) -> str:
-    """Return one line for an error, with its type if it is unexpected."""
+    """Return a one-line description of an error, with its type if it is unexpected."""
     if isinstance(error, _NO_RESULT):
         return str(error)
     return raised_line("".join(traceback.format_exception(error)))
 
 
 def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelOutcome:
-    from ... import kernels  # not before the backend is chosen
+    from ... import kernels  # import only after the backend is chosen
 
     launch = backend.launch(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
     found = [np.asarray(output) for output in launch.outputs]
@@ -285,7 +291,8 @@ def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelO
 
 
 def _settled(found: np.ndarray, expected: np.ndarray, scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the expected classes, except near-ties, which get the class found: scores within twice the tolerance."""
+    """Return the expected classes, but the actual class for near-ties, whose scores differ by at most twice the
+    tolerance."""
     if expected.dtype.kind not in "iu" or found.shape != expected.shape:
         return expected
     rows = np.arange(len(found))
@@ -309,8 +316,8 @@ def check_network(
     model: Model, names: tuple[str, ...], x: np.ndarray, backend: Backend, dtype: str, predicting: Backend | None
 ) -> Iterator[NetworkOutcome]:
     """Run a network on inputs x [N, *network.input.shape]: in as few launches as possible and, if those fail, in
-    smaller ones and then layer by layer, with one outcome each; on a chip also compare each layer's kernels with the
-    simulator. BackendUnavailable where the chip is lost for good."""
+    smaller ones and then layer by layer, with one outcome each. On a chip, also compare the kernels of each layer with
+    the simulator. Raises BackendUnavailable if the chip is lost permanently."""
     recovery = Recovery(backend)
     for label, options in _ways(model, backend, dtype, len(x)):
         session = Session(model, backend, dtype, len(x), options)
@@ -340,7 +347,7 @@ def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tu
     """Yield the launches of a network, each slower than the one before, with a description."""
     options = LaunchOptions()
     yield "as few launches as it takes", options
-    info = replace(backend.info, has_layer_times=False)  # like planned launches
+    info = replace(backend.info, has_layer_times=False)  # like the launches that were planned
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)

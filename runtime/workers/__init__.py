@@ -1,9 +1,9 @@
-"""Workers that answer batches, and the pool that shares batches out among them.
+"""Workers that answer batches, and the pool that distributes batches among them.
 
-worker          what a worker does: a session on a backend of its own
-process         a worker in a process of this machine, asked over pipes
-pool            keeps workers at work, and replaces those that end
-shared_session  a session whose batches go through a pool: `--cores` and `--cluster`
+worker the work of a worker: a session on its own backend
+process a worker in a local process, which receives messages over pipes
+pool passes batches to workers, and replaces workers that end
+shared_session a session whose batches are passed to a pool: `--cores` and `--cluster`
 
-A server's pools (inference/serving) are the same. Workers on other machines are in runtime/cluster.
+A server (inference/serving) uses the same pool. Workers on other machines are implemented in runtime/cluster.
 """

@@ -1,13 +1,13 @@
-"""A pool of workers: it makes batches of inputs, shares them out, and replaces workers that end.
+"""A pool of workers, which groups inputs into batches, distributes them, and replaces workers that end.
 
-A server submits single inputs, which become batches here. A run over files submits whole batches as its "inputs", and
-takes one at a time.
+A server submits single inputs, which the pool groups into batches. A run over files submits whole batches as its
+"inputs", and each of its workers takes one of them at a time.
 
-while it runs, a loop for each worker:
-    take the inputs that wait, up to a batch; a smaller batch once its oldest input has waited long enough
-    have the worker answer the batch, and hand each input its result
-    if the batch is refused, send its inputs one by one
-    if the worker ended, start another; send its inputs again, each alone, and give up an input at the second end
+while the pool runs, a loop for each worker:
+    take the waiting inputs, at most one batch; take a smaller batch once its oldest input has waited long enough
+    pass the batch to the worker, and set the result of each input
+    if the batch is refused, send its inputs individually
+    if the worker ended, start another and resend each input individually; drop an input after it ended two workers
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..session import OverflowedError
 from .process import WorkerEnded
 from .worker import WorkerFault
 
-MAX_DEATHS = 2  # of workers over one input
-MAX_FAILED_STARTS = 3  # of workers of a run, in a row
-END_SECONDS = 10.0  # for workers that were killed to have ended
+MAX_DEATHS = 2  # workers that may end because of one input
+MAX_FAILED_STARTS = 3  # consecutive failures to start a worker of a run
+END_SECONDS = 10.0  # seconds to wait for killed workers to end
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a worker
 
 Result = Any  # result of one input, or an Exception
@@ -39,40 +39,40 @@ class PoolStopped(WorkerEnded):
 
 
 class WorkerDied(BackendUnavailable):
-    """Workers of a run end before they are ready; the message is one line for the user."""
+    """Workers of a run ended before they were ready; the message is one line for the user."""
 
 
 class PoolWorker(Protocol):
     """A worker that answers batches. All methods but `kill` and `notes` block."""
 
     def begin(self) -> str:
-        """Wait until it is ready; a line for the log."""
+        """Wait until the worker is ready; return a line for the log."""
 
     def answer(self, sources: list[Any]) -> list[Result]:
-        """A result for each source, in their order."""
+        """Return a result for each source, in the same order."""
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the worker's lines since the last call: (level, line)."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the worker at once."""
 
     def close(self) -> None:
-        """End it, and wait until it has ended."""
+        """End the worker, and wait until it has ended."""
 
 
 @dataclass(frozen=True)
 class PoolRules:
-    """The number of workers, and how inputs become batches for them; times in seconds.
+    """The number of workers, and the rules for grouping inputs into batches; times are in seconds.
 
-    A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails when a worker
-    cannot begin. A server's pool starts all workers at once, and keeps trying once one of them was ready.
+    A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails if a worker cannot
+    start. A server's pool starts all workers at once, and keeps trying after at least one of them has been ready.
     """
 
     workers: int
     max_batch: int
     max_delay: float
-    timeout: float | None  # for a batch
+    timeout: float | None  # seconds that a worker may take for a batch
     for_run: bool = False
 
 
@@ -80,20 +80,20 @@ class Observer(Protocol):
     """Observer of a pool, for metrics and logs."""
 
     def batch_answered(self, size: int, waited: Sequence[float], seconds: float) -> None:
-        """A batch was answered: how long its inputs waited, and how long the worker took."""
+        """Record that a batch was answered, how long its inputs waited, and how long the worker took."""
 
     def worker_ended(self, number: int, reason: str) -> None:
-        """A worker ended that was ready."""
+        """Record that a worker ended after it had been ready."""
 
     def worker_said(self, number: int, level: str, line: str) -> None:
-        """A worker has a line for the user."""
+        """Report a line that a worker wrote for the user."""
 
     def note(self, level: str, event: str, **fields: Any) -> None:
-        """Something for the log."""
+        """Write a line to the log."""
 
 
 class _NobodyWaits(Exception):  # noqa: N818 (the condition)
-    """A worker was ended because all inputs that it had were cancelled."""
+    """A worker was ended because all of its inputs were cancelled."""
 
 
 @dataclass(eq=False)
@@ -107,10 +107,10 @@ class _Job:
 
 
 class WorkerPool:
-    """Answers inputs by workers. To be started and stopped in a running event loop.
+    """Answers inputs with workers. It must be started and stopped in a running event loop.
 
-    `start_worker` starts the worker with a number. `failed` is called with the error when a worker cannot start and the
-    pool gives up (see `PoolRules`).
+    `start_worker` starts the worker with a given number. `failed` is called with the error if a worker cannot start and
+    the pool gives up (see `PoolRules`).
     """
 
     def __init__(
@@ -130,21 +130,21 @@ class WorkerPool:
         self._busy: dict[PoolWorker, list[_Job]] = {}
         self._ready: set[int] = set()
         self._was_ready = False
-        self._failed_starts = 0  # in a row
+        self._failed_starts = 0  # consecutive
         self._at_work = 0
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._threads = ThreadPoolExecutor(rules.workers, "worker")
-        self.rate = 0.0  # inputs a second of one worker, of late
+        self.rate = 0.0  # recent throughput of one worker, inputs per second
 
     @property
     def is_ready(self) -> bool:
-        """True while inputs are taken and a worker is there for them."""
+        """True while the pool accepts inputs and at least one worker is ready."""
         return bool(self._ready) and not self._stopping
 
     @property
     def waiting(self) -> int:
-        """The number of inputs that wait for a worker."""
+        """The number of inputs waiting for a worker."""
         return len(self._queue) + len(self._alone)
 
     @property
@@ -153,7 +153,7 @@ class WorkerPool:
         return len(self._ready)
 
     def start(self) -> None:
-        """Start the workers, which takes a while; `is_ready` says when the first one is ready."""
+        """Begin to start the workers, which takes a while; `is_ready` is True once the first one is ready."""
         self._changed = asyncio.Event()
         self._taking = asyncio.Lock()
         self._loops = [asyncio.ensure_future(self._keep_worker(number)) for number in range(self._rules.workers)]
@@ -161,7 +161,8 @@ class WorkerPool:
             loop.add_done_callback(self._look_at_end)
 
     async def stop(self, grace: float) -> None:
-        """Answer waiting inputs for up to `grace` seconds, and end the workers. Unanswered inputs raise PoolStopped."""
+        """Answer waiting inputs for up to `grace` seconds, then end the workers. The futures of unanswered inputs raise
+        PoolStopped."""
         self._stopping = True
         self._changed.set()
         if self._ready:
@@ -172,20 +173,20 @@ class WorkerPool:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        with contextlib.suppress(asyncio.TimeoutError):  # threads that end the workers
+        with contextlib.suppress(asyncio.TimeoutError):  # the threads that end the workers may hang
             await asyncio.wait_for(asyncio.to_thread(self._threads.shutdown), END_SECONDS)
 
     def kill(self) -> None:
-        """End the workers at once; also when the event loop has ended."""
+        """End the workers at once, even if the event loop has ended."""
         for worker in list(self._started):
             worker.kill()
 
     def submit(self, source: Any) -> asyncio.Future[Result]:
-        """Queue an input; return a future of its result.
+        """Queue an input, and return a future for its result.
 
-        The future raises the worker's error: KernelError or OverflowedError if it cannot answer, WorkerFault for a
-        fault of the program, and WorkerEnded if workers ended because of it. If it is cancelled before a worker has the
-        input, the input is removed from the queue.
+        The future raises the worker's error: KernelError or OverflowedError if the input cannot be answered,
+        WorkerFault for a bug in the program, and WorkerEnded if workers ended because of the input. If the future is
+        cancelled before a worker has received the input, the input is removed from the queue.
         """
         job = _Job(source, asyncio.get_running_loop().create_future(), time.monotonic())
         self._queue.append(job)
@@ -193,7 +194,7 @@ class WorkerPool:
         return job.result
 
     def drop(self) -> None:
-        """Cancel all inputs, and end the workers that process them."""
+        """Cancel all inputs, and end the workers that are processing them."""
         for job in (*self._queue, *self._alone):
             job.result.cancel()
         for worker, jobs in list(self._busy.items()):
@@ -202,7 +203,7 @@ class WorkerPool:
             worker.kill()
 
     async def _keep_worker(self, number: int) -> None:
-        """Run a worker with this number, and start another when it ends."""
+        """Run the worker with this number, and start a new one whenever it ends."""
         pause = FIRST_PAUSE
         while await self._is_needed(number):
             worker: PoolWorker = await self._in_thread(self._start_worker, number)
@@ -221,14 +222,14 @@ class WorkerPool:
                 self._ready.discard(number)
                 self._started.discard(worker)
                 worker.kill()
-                with contextlib.suppress(RuntimeError):  # the threads are shut down
+                with contextlib.suppress(RuntimeError):  # the thread pool has been shut down
                     await asyncio.shield(self._in_thread(worker.close))
             if not self._stopping and not self._rules.for_run:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _is_needed(self, number: int) -> bool:
-        """Wait until there is work for a worker with this number; False when the pool stops."""
+        """Wait until there is work for the worker with this number; return False if the pool stops."""
         while not self._stopping:
             if not self._rules.for_run or number == 0 or self.waiting + self._at_work > number:
                 return True
@@ -256,7 +257,7 @@ class WorkerPool:
         return True
 
     def _final(self, error: Exception) -> Exception | None:
-        """Return the error with which to give up after a worker could not start; None to try again."""
+        """Return the error to raise after a worker could not start, or None to try again."""
         if not self._rules.for_run:
             return None if self._was_ready else error
         if not isinstance(error, WorkerEnded):
@@ -266,7 +267,7 @@ class WorkerPool:
         return WorkerDied(f"{self._failed_starts} workers in a row ended before they were ready: {error}")
 
     async def _serve(self, number: int, worker: PoolWorker) -> None:
-        """Answer batches until the pool stops; WorkerEnded where the worker does."""
+        """Answer batches until the pool stops; raise WorkerEnded if the worker ends."""
         while jobs := await self._take():
             self._at_work += len(jobs)
             self._busy[worker] = jobs
@@ -284,12 +285,12 @@ class WorkerPool:
             finally:
                 self._at_work -= len(jobs)
                 del self._busy[worker]
-                del jobs  # with what they hold, while this waits for others
+                del jobs  # release the inputs while waiting for the next ones
                 self._changed.set()
                 self._pass_on_notes(number, worker)
 
     async def _take(self) -> list[_Job]:
-        """Return the inputs of the next batch; none if the pool is stopping and nothing waits."""
+        """Return the inputs of the next batch; empty if the pool is stopping and no input is waiting."""
         async with self._taking:
             while True:
                 _forget_cancelled(self._queue)
@@ -309,7 +310,7 @@ class WorkerPool:
                     await asyncio.wait_for(self._changed.wait(), wait)
 
     async def _answer(self, worker: PoolWorker, jobs: list[_Job]) -> None:
-        """Hand each input its result. WorkerEnded where the worker ended, or took longer than anybody waits."""
+        """Set the result of each input. Raises WorkerEnded if the worker ended or exceeded the time limit."""
         began = time.monotonic()
         answering = self._in_thread(worker.answer, [job.source for job in jobs])
         try:
@@ -347,7 +348,7 @@ class WorkerPool:
                 _fail(job, error)
 
     def _look_at_end(self, loop: asyncio.Task[None]) -> None:
-        """A loop ends with an error where the program has a fault."""
+        """Handle the end of a worker's loop, which raises an error only if the program has a bug."""
         error = None if loop.cancelled() else loop.exception()
         if isinstance(error, Exception):
             self._failed(error)
@@ -366,7 +367,7 @@ def _fail(job: _Job, error: Exception) -> None:
 
 
 def _forget_cancelled(queue: deque[_Job]) -> None:
-    """Remove cancelled inputs."""
+    """Remove cancelled inputs from the queue."""
     if any(job.result.done() for job in queue):
         left = [job for job in queue if not job.result.done()]
         queue.clear()

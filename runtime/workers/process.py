@@ -1,9 +1,10 @@
-"""A worker in a process of its own on this machine, reached over pipes.
+"""A worker in a separate process on this machine, which communicates over pipes.
 
-The process is a new Python, started by `subprocess`. `multiprocessing` does not serve here: its "fork" copies locks
-that other threads hold, "spawn" and "forkserver" run the user's main module again in each worker, and a
-`ProcessPoolExecutor` gives up all tasks when one worker is killed. The process imports nothing from the current folder,
-and ends as soon as this one does, however: it notices that the other end of its standard input is closed.
+The process is a new Python interpreter, started with `subprocess`. `multiprocessing` is unsuitable: "fork" copies locks
+held by other threads, "spawn" and "forkserver" run the user's main module again in each worker, and a
+`ProcessPoolExecutor` abandons all tasks if one worker is killed. The process imports nothing from the current folder.
+It ends as soon as the parent process ends for any reason, because it detects that the other end of its standard input
+is closed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from typing import Any, Protocol
 from ...child_python import python_command
 from .worker import Reply
 
-_GRACE_SECONDS = 5.0  # for the process to end by itself
-_IDLE_SECONDS = 0.5  # seconds for an idle process to end by itself after its last message; a busy one is killed
+_GRACE_SECONDS = 5.0  # seconds for the process to exit after its input is closed
+_IDLE_SECONDS = 0.5  # seconds for an idle process to exit after its last message; a busy one is killed
 _NO_MEMORY = 77  # exit status of a process that ran out of memory
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -35,20 +36,21 @@ class WorkerEnded(RuntimeError):  # noqa: N818 (the condition)
 
 
 class AskedWorker(Protocol):
-    """Worker in the process, such as `worker.Worker`."""
+    """The object that answers messages in the process, such as `worker.Worker`."""
 
     def begin(self, setup: Any) -> Reply:
-        """Get ready, by the first message."""
+        """Initialise the worker from the first message."""
 
     def answer(self, inputs: Any) -> Reply:
-        """Answer a later message."""
+        """Answer any later message."""
 
 
 class WorkerProcess:
-    """A process in which an object of class `kind` answers messages, the first of them by `begin`. To be closed.
+    """A process in which an object of class `kind` answers messages, the first one with `begin`. It must be closed.
 
-    `kind` is a class of a module, made without arguments. `variables` are environment variables of the process alone.
-    Numerical libraries use one thread there, unless this process's environment says otherwise.
+    `kind` is a module-level class that is constructed without arguments. `variables` are environment variables set only
+    in the process. Numerical libraries use one thread there, unless the environment of the parent process specifies
+    another number.
     """
 
     def __init__(self, kind: type[AskedWorker], variables: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -63,11 +65,11 @@ class WorkerProcess:
 
     @property
     def process_id(self) -> int:
-        """The operating system's number of the process."""
+        """The process ID."""
         return self._process.pid
 
     def ask(self, message: Any) -> Any:
-        """Send a message and wait for the value of its reply; raises the reply's error, and WorkerEnded."""
+        """Send a message and return the value of its reply. Raises the error in the reply, or WorkerEnded."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
@@ -93,7 +95,7 @@ class WorkerProcess:
         """End the process, and wait until it has ended."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not written yet
+                with contextlib.suppress(OSError):  # flushing unwritten data may fail
                     pipe.close()
         self._wait()
 
@@ -113,7 +115,7 @@ class WorkerProcess:
 
 
 class ProcessWorker:
-    """A worker of a pool that is a process; see `pool.PoolWorker`."""
+    """A pool's worker that runs in a process; see `pool.PoolWorker`."""
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
@@ -123,23 +125,23 @@ class ProcessWorker:
         return self._process.notes()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the worker at once."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it, and wait until it has ended."""
+        """End the worker, and wait until it has ended."""
         self._process.close()
 
 
 def _out_of_reach() -> dict[str, Any]:
-    """Return the arguments of Popen that keep the process from Ctrl-C, which is meant for this one."""
+    """Return the arguments of Popen that shield the process from Ctrl-C, which is meant for the parent process only."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}
 
 
 def serve(module: str, kind: str) -> None:
-    """Answer messages by an object of a module's class until there are no more: the main loop of the process."""
+    """Answer messages with an instance of a module's class until there are no more: the main loop of the process."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(messages,), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
@@ -151,19 +153,19 @@ def serve(module: str, kind: str) -> None:
                 pickle.dump(ask(message), replies, pickle.HIGHEST_PROTOCOL)
                 replies.flush()
                 ask = worker.answer
-                del message  # with what it holds, while this waits for another
+                del message  # release its contents while waiting for the next message
         except MemoryError:
-            os._exit(_NO_MEMORY)  # unusable now; the caller starts another
-        except OSError:  # nobody asks any more
+            os._exit(_NO_MEMORY)  # the process is unusable now; the caller starts another
+        except OSError:  # the parent process has closed the pipe
             os._exit(0)
 
 
 class _End:
-    """The end of the messages."""
+    """Marks the end of the messages."""
 
 
 def _receive(messages: queue.SimpleQueue[Any]) -> None:
-    """Put messages into a queue; end the process when there are no more, even if it is busy."""
+    """Read messages into a queue; end the process when there are no more, even if it is busy."""
     with os.fdopen(os.dup(0), "rb") as pipe:
         try:
             while True:

@@ -1,10 +1,10 @@
 """A session that distributes batches over workers; used instead of a `Session`.
 
-The workers are processes of this machine, or actors on a Ray cluster. Their pool runs in an event loop in a thread of
-its own; the caller takes answers in the order of the batches.
+The workers are local processes, or actors on a Ray cluster. Their pool runs in an event loop in a separate thread; the
+caller receives the answers in the order of the batches.
 
-A batch whose worker ended is sent again, whole. When its second worker ends too, its inputs are sent one by one; an
-input over which two workers end is at fault itself, and the batch is answered without it.
+If a worker ends, its whole batch is resent to another one. If that worker ends too, the inputs of the batch are sent
+individually. An input that ends two workers is considered the cause, and the batch is answered without it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, Wo
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
 from .worker import BackendOpener, Hello, Prepare, Setup, Worker
 
-WINDOW = 4  # batches taken and not given yet, for each worker
-AHEAD = 2  # of them not answered yet, for each worker
-START_SECONDS = 300.0  # for the first worker to be ready: a cluster may have to grow
-_STEP_SECONDS = 1.0  # of a wait: Python handles a signal between two of them
+WINDOW = 4  # per worker: batches that were read and whose answers were not yielded yet
+AHEAD = 2  # per worker: batches that may be in flight
+START_SECONDS = 300.0  # for the first worker to be ready: a cluster may have to add nodes
+_STEP_SECONDS = 1.0  # length of one wait: Python handles signals between two waits
 
 Note = Callable[[str], None]
 Greet = Callable[[Hello], None]
@@ -49,7 +49,7 @@ StartWorker = Callable[[int, Greet], PoolWorker]
 
 
 class SharedSession:
-    """Runs a model's network on workers; see `share_out`, which makes one. To be closed."""
+    """Runs a model's network on workers; see `share_out`, which creates it. It must be closed."""
 
     def __init__(self, model: Model, start_worker: StartWorker, workers: int, progress: Note, warn: Note) -> None:
         self.model = model
@@ -77,21 +77,21 @@ class SharedSession:
         """Answer batches in their order; see `Session.stream`.
 
         A batch is an array [B, *network.input.shape], or a sequence of B sources if workers prepare them. At most
-        WINDOW batches a worker are held. `progress` gets the number of inputs answered so far, in any order. Raises
-        KernelError, OverflowedError and BackendUnavailable as a `Session` does, and WorkerDied if no worker can be
-        started.
+        WINDOW batches per worker are held. `progress` is called with the number of inputs answered so far, in any
+        order. Raises KernelError, OverflowedError and BackendUnavailable as a `Session` does, and WorkerDied if no
+        worker can be started.
         """
         held: deque[concurrent.futures.Future[BatchAnswer]] = deque()
         try:
             yield from self._stream(iter(batches), held, progress or (lambda done: None))
         finally:
-            if held:  # nobody waits for their answers any more
+            if held:  # their answers are no longer needed
                 for answer in held:
                     answer.cancel()
                 self._loop.call_soon_threadsafe(self._pool.drop)
 
     def processes(self) -> tuple[int, ...]:
-        """Return the processes of the workers that are ready, by their ids on the machines that they are on."""
+        """Return the process IDs of the workers that are ready, each valid on its worker's machine."""
         return tuple(hello.process for hello in list(self._hellos.values()))
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class SharedSession:
         self, batches: Iterator[Any], held: deque[concurrent.futures.Future[BatchAnswer]], progress: Progress
     ) -> Iterator[BatchAnswer]:
         answered = 0
-        waiting: dict[concurrent.futures.Future[BatchAnswer], int] = {}  # batches not answered yet: their sizes
+        waiting: dict[concurrent.futures.Future[BatchAnswer], int] = {}  # the size of each batch not answered yet
         more = True
         while True:
             while more and len(held) < WINDOW * self.workers and len(waiting) < AHEAD * self.workers:
@@ -119,13 +119,13 @@ class SharedSession:
                 return
             for done in self._wait(waiting):
                 answered += waiting.pop(done)
-                done.result()  # raises its error although earlier batches are not answered
+                done.result()  # raise its error even if earlier batches are not answered yet
             progress(answered)
             while held and held[0].done():
                 yield held.popleft().result()
 
     def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
-        """Wait a while for finished batches and return them; raises the error with which the pool gave up."""
+        """Wait a limited time for finished batches and return them. Raises the error that made the pool give up."""
         done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
         self._pass_on_lines()
         if self._failure in done:
@@ -144,7 +144,7 @@ class SharedSession:
                 level, line = self._said.get_nowait()
                 self._says[level](line)
 
-    # The methods below run in the loop's thread or in one of the pool's.
+    # The methods below run in the thread of the event loop, or in a thread of the pool.
 
     async def _run(self, running: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
         """Keep the pool running until the session is closed."""
@@ -155,7 +155,7 @@ class SharedSession:
         await self._pool.stop(0.0)
 
     async def _answer(self, inputs: Any) -> BatchAnswer:
-        """Answer a batch; one by one if workers end over it."""
+        """Answer a batch, or its inputs individually if workers end because of it."""
         try:
             answer: BatchAnswer = await self._pool.submit(inputs)
             return answer
@@ -182,7 +182,7 @@ class SharedSession:
     def _start(self, number: int) -> PoolWorker:
         def greet(hello: Hello) -> None:
             self._hellos[number] = hello
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # another one was the first
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # another thread has already set it
                 self._greeted.set_result(hello)
 
         return self._start_worker(number, greet)
@@ -191,23 +191,23 @@ class SharedSession:
         self._failure.set_exception(error)
 
     def batch_answered(self, size: int, waited: Any, seconds: float) -> None:
-        """Nothing: times come with the answers."""
+        """Do nothing: the answers contain the times."""
 
     def worker_ended(self, number: int, reason: str) -> None:
-        """Pass on that a worker ended that was ready."""
+        """Report that a worker ended after it had been ready."""
         self._hellos.pop(number, None)
         self._said.put(("warning", f"worker {number} ended, its inputs are given to another: {reason}"))
 
     def worker_said(self, number: int, level: str, line: str) -> None:
-        """Pass on a worker's line."""
+        """Report a worker's line to the user."""
         self._said.put((level, f"worker {number}: {line}"))
 
     def note(self, level: str, event: str, **fields: Any) -> None:
-        """Nothing: these are for a server's log."""
+        """Do nothing: these lines are for a server's log."""
 
 
 class LocalWorker(ProcessWorker):
-    """A worker of a pool in a process of this machine, whose sources are batches."""
+    """A pool's worker in a local process, whose sources are batches."""
 
     def __init__(self, number: int, greeted: Greet, setup: Setup, variables: Mapping[str, str]) -> None:
         super().__init__(WorkerProcess(Worker, variables))
@@ -216,13 +216,13 @@ class LocalWorker(ProcessWorker):
         self._setup = setup
 
     def begin(self) -> str:
-        """Wait until it is ready; a line for the log."""
+        """Wait until the worker is ready; return a line for the log."""
         hello: Hello = self._process.ask(self._setup)
         self._greeted(hello)
         return str(hello.process)
 
     def answer(self, sources: list[Any]) -> list[BatchAnswer]:
-        """Return the answer to the only source."""
+        """Return the answer to the single source, which is a batch."""
         (batch,) = sources
         answer: BatchAnswer = self._process.ask(batch)
         return [replace(answer, worker=self._number)]
@@ -245,15 +245,16 @@ def share_out(
     progress: Note = lambda message: None,
     warn: Note = lambda message: None,
 ) -> Iterator[SharedSession]:
-    """Yield a session over `workers` workers, which end with the block: on this machine, or on the Ray cluster at
-    `address`.
+    """Yield a session that uses `workers` workers on this machine, or on the Ray cluster at `address`. They end with
+    the block.
 
     On a cluster, None for `workers` means as many as its resources allow. `backend` and `target` are as for
-    `choose_backend`, except that a cluster's resources decide what "auto" means there; on a chip each worker has its
-    own logical core of `lnc` NeuronCores. `opener` opens the workers' backends otherwise. `prepare` converts the
-    sources sent to workers to inputs. BackendUnavailable if no backend can be opened, or no cluster is at the address.
+    `choose_backend`, except that on a cluster its resources determine the meaning of "auto"; on a chip each worker has
+    its own logical core of `lnc` NeuronCores. `opener`, if given, opens the workers' backends instead. `prepare`
+    converts the sources sent to workers to inputs. Raises BackendUnavailable if no backend can be opened, or if there
+    is no cluster at the address.
     """
-    resolved = resolve_target(target)  # a wrong one is reported here, not by each worker
+    resolved = resolve_target(target)  # report an invalid target here instead of in each worker
     check_cores(resolved, lnc)
 
     def setup(neuron: bool) -> Setup:
@@ -277,7 +278,7 @@ def share_out(
 
 
 def _workers_here(setup: Setup, count: int, lnc: int | None) -> tuple[int, StartWorker]:
-    """Return the number of workers and how to start one in a process of this machine.
+    """Return the number of workers, and a function that starts one in a local process.
 
     If `lnc` is a number, each worker runs on a logical core of that many NeuronCores.
     """

@@ -1,4 +1,4 @@
-"""A worker: a session on a backend of its own. Independent of Ray."""
+"""A worker: a session on its own backend. This module does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from ..timing import Row
 
 Note = Callable[[str], None]
 
-# Errors that users can cause are passed on unchanged. Others are faults of the program and carry their traceback.
+# Errors that users can cause are passed on unchanged. Others are bugs in the program and contain their traceback.
 EXPECTED_ERRORS = (BackendUnavailable, KernelError, OverflowedError)
 
 
 class BackendOpener(Protocol):
-    """Opens a backend; picklable: a module's function or a functools.partial of one."""
+    """Opens a backend. It must be picklable: a module-level function or a functools.partial of one."""
 
     def __call__(self, *, progress: Note, warn: Note) -> Backend:
-        """Open the backend, whose messages go to `progress` and `warn`."""
+        """Open the backend, whose messages are passed to `progress` and `warn`."""
 
 
-# Makes inputs [N, ...] of the sources sent instead of them, and reports by position why a source cannot be used.
-# Picklable likewise.
+# Converts the sources sent to the worker to inputs [N, ...], and returns, by position, the reason why a source cannot
+# be used. It must be picklable too.
 Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 
 
-class WorkerFault(RuntimeError):  # noqa: N818 (a fault of ours, not of a user)
-    """A fault of the program in a worker, with its traceback."""
+class WorkerFault(RuntimeError):  # noqa: N818 (a bug of the program, not an error of the user)
+    """A bug of the program that occurred in a worker, with its traceback."""
 
 
 @dataclass(frozen=True)
 class Setup:
     """Configuration of a worker, sent before the first batch. `prepare` is None if batches are sent as arrays.
 
-    With `sizes`, in ascending order, a batch is padded to the next of them, so that no others are ever planned or
-    compiled; a ready worker has run each of them once.
+    If `sizes` are given, in ascending order, a batch is padded to the next larger one, so that no other sizes are
+    planned or compiled. A worker runs each size once before it is ready.
     """
 
     model: Model
@@ -70,7 +70,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Reply:
-    """Reply of a worker: an answer, or the error in its place; and the lines for the user."""
+    """The reply of a worker: an answer or an error, and lines for the user."""
 
     value: Any
     error: Exception | None
@@ -79,8 +79,8 @@ class Reply:
 
 
 class Worker:
-    """A session in a worker. Errors are returned as values, so that they keep their types; except that a process out of
-    memory ends."""
+    """A session in a worker. Errors are returned as values, which preserves their types. If the process runs out of
+    memory, it ends instead."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -90,11 +90,11 @@ class Worker:
         self._warnings: list[str] = []
 
     def begin(self, setup: Setup) -> Reply:
-        """Open the backend and prepare the model: a reply with a `Hello`."""
+        """Open the backend and prepare the model; reply with a `Hello`."""
         return self._reply(lambda: self._begin(setup))
 
     def answer(self, inputs: Any) -> Reply:
-        """Answer a batch: a reply with a `BatchAnswer`, without timelines, which are large."""
+        """Answer a batch; reply with a `BatchAnswer` without timelines, which are large."""
         return self._reply(lambda: self._answer(inputs))
 
     def _begin(self, setup: Setup) -> Hello:
@@ -103,7 +103,7 @@ class Worker:
         self._prepare = setup.prepare
         self._sizes = setup.sizes
         for size in self._sizes:
-            with contextlib.suppress(OverflowedError):  # a network may not accept zeros
+            with contextlib.suppress(OverflowedError):  # some networks cannot process zeros
                 self._run(np.zeros((size, *setup.model.network.input.shape), np.float32))
         return Hello(self._session.info, self._session.rows, platform.node(), os.getpid(), __version__)
 
@@ -117,7 +117,7 @@ class Worker:
         return replace(self._run(inputs), failures=failures)
 
     def _run(self, inputs: np.ndarray) -> BatchAnswer:
-        """Answer a batch that is filled up with its last input."""
+        """Answer a batch after padding it with copies of its last input."""
         assert self._session is not None
         count = len(inputs)
         size = next((size for size in self._sizes if size >= count), count)
@@ -140,7 +140,7 @@ class Worker:
         except EXPECTED_ERRORS as problem:
             error = problem
         except MemoryError:
-            raise  # ends in an error of Ray's: the crew ends this process and its inputs go to another
+            raise  # becomes an error of Ray: the pool ends this process and sends its inputs to another
         except Exception:
             error = WorkerFault(traceback.format_exc())
         reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))
