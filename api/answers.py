@@ -1,4 +1,4 @@
-"""The answers of a run in Python: typed, and as JSON, tables, pages and files."""
+"""The predictions of a run as Python objects, with conversions to JSON, tables, HTML pages and files."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ..app.reports.report import Report
 
 SAVED = (".json", ".csv", ".ndjson", ".parquet", ".html")
-SHOWN = 20  # answers shown in a notebook
+SHOWN = 20  # maximum number of predictions shown in a notebook
 
 
 @dataclass(frozen=True)
 class Run:
-    """The run that made an `Answers`, from which its report is drawn."""
+    """The run that created an `Answers` object, from which its report is generated."""
 
     command: str
     model: Model
@@ -44,12 +44,13 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """The answers of a network to its inputs, and the time of each layer.
+    """The predictions of a network for its inputs, and the time of each layer.
 
-    `predictions` are in the order of the inputs; `errors` are the inputs without an answer, if the run collects them.
-    `layers` has a row for each layer (or kernel launch), summed over all batches; `total_us` is their total in
-    microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read, such as which
-    line was the header. `score` has accuracy, top 5, F1 by class and confusions, if labels were given.
+    `predictions` are in the order of the inputs; `errors` contains the inputs without a prediction, if the run collects
+    them. `layers` has a row for each layer (or kernel launch), with times summed over all batches; `total_us` is their
+    total in microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read, such as
+    which line was the header. `score` contains accuracy, top-5 accuracy, F1 by class and confusions, if labels were
+    given.
 
     The object is a sequence of its predictions.
     """
@@ -69,24 +70,25 @@ class Answers:
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """Return the label of each input; None for a network of values."""
+        """Return the label of each input; None for a network that outputs values."""
         return tuple(prediction.label for prediction in self.predictions)
 
     @property
     def classes(self) -> npt.NDArray[np.int32]:
-        """Return the class of each input, int32 [N], from the argmax on the chip; -1 for a network of values."""
+        """Return the class of each input, int32 [N], from the argmax on the chip; -1 for a network that
+        outputs values."""
         found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
         return np.array(found, np.int32)
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
-        """Return the probability of each input's label, float32 [N]; NaN for a network of values."""
+        """Return the probability of each input's label, float32 [N]; NaN for a network that outputs values."""
         found = [np.nan if answer.probability is None else answer.probability for answer in self.predictions]
         return np.array(found, np.float32)
 
     @property
     def values(self) -> npt.NDArray[np.float32]:
-        """Return the outputs of a network of values, float32 [N, C]. ArgumentError for a network of classes."""
+        """Return the outputs of a network that outputs values, float32 [N, C]; raise ArgumentError for a classifier."""
         if any(answer.values is None for answer in self.predictions):
             raise ArgumentError(f"{self.model} gives classes, not values; see predictions and probabilities")
         return np.array([answer.values for answer in self.predictions], np.float32)
@@ -121,9 +123,9 @@ class Answers:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with a row for each input: input, label, class_index, probability, error.
 
-        A network of values has columns value_0 and so on instead of label, class and probability; a network of boxes
-        has a row for each box, with its confidence, x1, y1, x2 and y2. Inputs without an answer come last, with the
-        reason as error. ArgumentError without pandas.
+        For a network that outputs values, columns value_0, value_1 and so on replace label, class and probability; for
+        a detector, there is a row for each box, with its confidence, x1, y1, x2 and y2. Inputs without a prediction
+        come last, with the reason as error. Raises ArgumentError if pandas is not installed.
         """
         try:
             import pandas
@@ -141,10 +143,10 @@ class Answers:
         return table.astype({"class_index": "Int64"}) if "class_index" in names else table
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answers to a file, atomically, in the format of its suffix.
+        """Write the predictions to a file, atomically, in the format given by its suffix.
 
-        .json, .csv and .ndjson are as on the command line, .parquet has the columns of .csv, .html is `report`.
-        ArgumentError for other suffixes and for files that are not writable.
+        .json, .csv and .ndjson are the formats of the command line, .parquet has the same columns as .csv, and .html is
+        the page written by `report`. Raises ArgumentError for other suffixes and for files that are not writable.
         """
         target = Path(path)
         suffix = target.suffix.lower()
@@ -169,9 +171,9 @@ class Answers:
             raise ArgumentError(str(error).replace("--output ", "")) from None
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the page of `--report`: answers, layers, and on the simulator the timeline of one batch.
+        """Write the page of `--report`: predictions, layers, and (on the simulator) the timeline of one batch.
 
-        ArgumentError if the file is not writable.
+        Raises ArgumentError if the file is not writable.
         """
         from ..app.errors import UsageError
         from ..app.reports.html import write_report
@@ -205,7 +207,7 @@ class Answers:
         return report
 
     def _repr_html_(self) -> str:
-        """Return the first answers and the time of each layer as HTML, for notebooks."""
+        """Return the first predictions and the time of each layer as HTML, for notebooks."""
         rows = [
             f"<tr><td>{_cell(answer.input)}</td><td>{_cell(answer.text[:80])}</td>"
             f"<td>{'' if answer.probability is None else f'{answer.probability:.4f}'}</td></tr>"
@@ -235,7 +237,7 @@ def _cell(value: object) -> str:
 
 
 def _row(answer: Prediction) -> dict[str, Any]:
-    """Return the columns of an answer without boxes."""
+    """Return the columns of a prediction without boxes."""
     row: dict[str, Any] = {"input": answer.input if isinstance(answer.input, int) else str(answer.input)}
     if answer.values is None:
         return row | {"label": answer.label, "class_index": answer.class_index, "probability": answer.probability}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Made(NamedTuple):
-    """The report of a bench, and its timelines."""
+    """The report of a benchmark, and its timelines."""
 
     report: Any
     timelines: tuple[tuple[str, object], ...]
@@ -36,7 +36,7 @@ class Benchmark:
 
     `layers` has a row for each layer or launch; `total_us` is their total in microseconds, and `latency_kind` is
     "predicted" or "measured". `floor_us` is the lower bound of the time on a NeuronCore. `verify` is the comparison
-    with the NumPy reference, if requested. `str()` gives the table of the command.
+    with the NumPy reference, if requested. `str()` returns the table printed by the command.
     """
 
     layers: tuple[LayerTiming, ...]
@@ -53,7 +53,7 @@ class Benchmark:
 
     @property
     def inputs_per_second(self) -> float:
-        """Return inputs per second, with one batch after another."""
+        """Return the inputs per second if batches are processed sequentially."""
         return self.batch_size / self.total_us * 1e6 if self.total_us else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +65,8 @@ class Benchmark:
         return document
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each layer and the fields of `LayerTiming`. ArgumentError without pandas."""
+        """Return a table with a row for each layer and the fields of `LayerTiming`. Raises ArgumentError without
+        pandas."""
         try:
             import pandas
         except ImportError:
@@ -79,7 +80,7 @@ class Benchmark:
         return render(self._made.report, "markdown")
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the page of `--report`: layers, timeline, roofline. ArgumentError if it is not writable."""
+        """Write the page of `--report`: layers, timeline, roofline. Raise ArgumentError if it is not writable."""
         from ..app.errors import UsageError
         from ..app.reports.html import write_report
 
@@ -113,10 +114,10 @@ def bench(
 ) -> Benchmark:
     """Time one batch of a network, layer by layer, like `trninfer bench`.
 
-    `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; the other arguments are as
-    those of `classify`. On the simulator times are predicted from shapes alone; with `verify` random inputs (in
-    float8_e4m3 those of `calibrate`) are also computed and compared with the NumPy reference, see `verify` of the
-    result.
+    `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; see `classify` for the
+    other arguments. On the simulator, times are predicted from shapes only. With `verify`, the outputs for random
+    inputs (in float8_e4m3, those of `calibrate`) are also computed and compared with the NumPy reference; see `verify`
+    of the result.
 
     Raises ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
@@ -171,7 +172,7 @@ def _bench(loaded: Model, arguments: RunArguments, verify: bool, began: float) -
 
 
 def _inputs(model: Model, arguments: RunArguments) -> np.ndarray:
-    """Return random inputs of a batch; in 8 bits the calibration inputs, since others may exceed the scales."""
+    """Return random inputs for a batch; in 8 bits, the calibration inputs, since other inputs may exceed the scales."""
     from ..runtime.backend import EIGHT_BITS
     from ..runtime.calibration import own_calibration
 

@@ -1,4 +1,4 @@
-"""Networks that are loaded once and called many times, with pictures or rows of features."""
+"""Networks that are loaded once and called many times with pictures or rows of features."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if hasattr(os, "register_at_fork"):  # missing on Windows
 
 
 class _Loaded:
-    """A model with its own session, which answers one call at a time.
+    """A model with its own session, which processes one call at a time.
 
-    A forked process opens a new session at its first call, since a thread of the parent may hold the lock during an
-    answer.
+    A forked process opens a new session at its first call, since a thread of the parent may have held the lock at the
+    time of the fork.
     """
 
     def __init__(self, model: Model, arguments: RunArguments) -> None:
@@ -76,8 +76,8 @@ class _Loaded:
 class Classifier(_Loaded):
     """A network that reads pictures, loaded once and called many times, from any thread.
 
-    Arguments and errors are those of `trninfer.classify`. It can be called with the columns of a batch, as Ray Data
-    does.
+    See `trninfer.classify` for arguments and errors. An instance can be called with the columns of a batch, as done by
+    Ray Data.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Classifier(_Loaded):
         super().__init__(load_for_pictures(model, arguments), arguments)
 
     def classify(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
-        """Answer pictures; see `trninfer.classify`."""
+        """Compute predictions for pictures; see `trninfer.classify`."""
         with self._session() as session:
             return answer_pictures(inputs, self.model, session, replace(self.arguments, on_error=on_error))
 
@@ -119,12 +119,12 @@ class Classifier(_Loaded):
         return await in_thread(functools.partial(self.classify, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Return the columns of a batch of N pictures with the answer to each.
+        """Return the columns of a batch of N pictures, with a prediction for each picture.
 
         `batch` has a column "image" (arrays of pixels, as from Ray Data's `read_images`), "bytes" (file contents) or
-        "path". Added are "label" (text; for a network of values, these as text), "probability" (float32, NaN if there
-        is none) and "error" (the reason for a missing answer, else empty). ArgumentError if it has none of these
-        columns.
+        "path". The columns "label" (text; the values as text for a network that outputs values), "probability"
+        (float32, NaN if there is none) and "error" (the reason for a missing prediction, else empty) are added. Raises
+        ArgumentError if `batch` has none of these columns.
         """
         column = next((name for name in PICTURE_COLUMNS if name in batch), None)
         if column is None:
@@ -137,8 +137,8 @@ class Classifier(_Loaded):
 class Predictor(_Loaded):
     """A network that reads rows of features, loaded once and called many times, from any thread.
 
-    Arguments and errors are those of `trninfer.predict`. It can be called with the columns of a batch, as Ray Data
-    does.
+    See `trninfer.predict` for arguments and errors. An instance can be called with the columns of a batch, as done by
+    Ray Data.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Predictor(_Loaded):
         super().__init__(load_for_rows(model, arguments), arguments)
 
     def predict(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
-        """Answer rows of features; see `trninfer.predict`."""
+        """Compute predictions for rows of features; see `trninfer.predict`."""
         check_header(header)
         with self._session() as session:
             return answer_rows(inputs, self.model, session, replace(self.arguments, on_error=on_error), header)
@@ -170,10 +170,10 @@ class Predictor(_Loaded):
         return await in_thread(functools.partial(self.predict, header=header, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Return the columns of a batch of N rows with the answer to each, as `Classifier` adds them.
+        """Return the columns of a batch of N rows, with the same additional columns as `Classifier`.
 
         `batch` has a column "features" or "data" of arrays [features], or a column of numbers for each feature, in
-        their order. ArgumentError if it has neither.
+        order. Raises ArgumentError if it has neither.
         """
         features = self.model.network.input.shape[0]
         column = next((name for name in ROW_COLUMNS if name in batch), None)
@@ -189,7 +189,7 @@ class Predictor(_Loaded):
 
 
 def _columns(answers: Answers | None, count: int) -> dict[str, np.ndarray]:
-    """Return label, probability and error of N inputs, some of which have no answer."""
+    """Return label, probability and error of N inputs, some of which have no prediction."""
     labels, probabilities, errors = [""] * count, [np.nan] * count, [""] * count
     for answer in answers or ():
         position = answer.input

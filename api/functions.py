@@ -55,36 +55,38 @@ def classify(
     calibrate: str | os.PathLike[str] | None = None,
     labels: str | os.PathLike[str] | None = None,
 ) -> Answers:
-    """Answer pictures.
+    """Compute predictions for pictures.
 
     `inputs` is a picture or an iterable of them, which is consumed lazily. A picture is:
 
-    - the path of a file, of a folder or a glob, with the rules of the command line;
-    - what a file holds (bytes), or a file that is open for reading bytes;
+    - the path of a file, of a folder or a glob, as on the command line;
+    - the contents of a file (bytes), or a binary file object;
     - a PIL image;
-    - an array of pixels, uint8 [H, W], [H, W, 3] or [H, W, 4], or of numbers, floating point, as the network reads it;
-      NumPy's, or anything with `__array__` or `__dlpack__`, such as PyTorch's tensors. With one more axis in front it
-      is several pictures;
-    - for a network of several inputs, a dict with each of them by name: a picture, or numbers.
+    - an array of pixels, uint8 [H, W], [H, W, 3] or [H, W, 4], or of floating-point numbers in the form that the
+      network reads; a NumPy array, or any object with `__array__` or `__dlpack__`, such as a PyTorch tensor. An array
+      with an additional leading axis contains several pictures;
+    - for a network with several inputs, a dict that contains a picture or numbers for each input by name.
 
-    `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. By default, arrays of numbers follow
-    the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's number from
-    0; if the network has several outputs, `outputs` has all of them.
+    `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. By default, arrays of numbers have the
+    layout of the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's
+    number from 0; if the network has several outputs, `outputs` contains all of them.
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16",
-    "float16" or "float8_e4m3" (docs/eight-bits.md); `target` "trn1", "trn2" or "trn3" (by default as the command
-    line's); `backend` "auto", "neuron" or "sim"; `top_k` how many labels a prediction has at most. With `cores` above
-    1, or the address of a Ray cluster as `cluster`, workers share the batches (docs/cluster.md; a Ray cluster takes the
-    extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on
-    trn1). `launches` is "network", as few as possible, or "layer". In float8_e4m3, `eight_bits` names the layers that
-    may be, "inner" or "all", and `calibrate` is a folder of pictures for the scales.
+    "float16" or "float8_e4m3" (docs/eight-bits.md); `target` "trn1", "trn2" or "trn3" (with the same default as
+    the command line); `backend` "auto", "neuron" or "sim"; and `top_k` is the maximum number of labels per
+    prediction. With `cores` above
+    1, or the address of a Ray cluster as `cluster`, workers share the batches (docs/cluster.md; a Ray cluster requires
+    the extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on
+    trn1). `launches` is "network", as few as possible, or "layer". In float8_e4m3, `eight_bits` selects the
+    layers that may use 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the
+    scales are determined.
 
-    `labels` scores the answers (`score` of the result): a folder with a subfolder for each label, a .csv, .tsv or .json
-    of names and labels, or a pattern of names such as "{label}-*.png".
+    If `labels` is given, the predictions are scored (`score` of the result). It is a folder with a subfolder for each
+    label, a .csv, .tsv or .json of names and labels, or a pattern of names such as "{label}-*.png".
 
-    With `on_error` "raise", the first picture that cannot be answered raises InputError with its name; with "collect",
-    the others are answered and such pictures are in `errors` of the result. Also raises ArgumentError, ModelError,
-    TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    With `on_error` "raise", the first picture for which no prediction can be computed raises InputError with its name;
+    with "collect", such pictures are listed in `errors` of the result, and the others are processed. Also raises
+    ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -130,10 +132,10 @@ def detect(
     `y2` in pixels of the picture, whose width and height are its `size`; also `mask` and `keypoints` if the network has
     them. For arrays of preprocessed numbers, boxes are in pixels of the network's input.
 
-    Boxes with a confidence up to `confidence` are dropped, and so is the less confident of two boxes of a class whose
-    intersection over union exceeds `iou`; a picture has at most `max_detections`. `model` is the path of a model file
-    or of an ONNX file with boxes, a bundled name, or a loaded model. Other arguments and errors are those of
-    `classify`.
+    Boxes with a confidence of at most `confidence` are discarded, and so is the less confident of two boxes of the same
+    class whose intersection over union exceeds `iou`. The number of boxes per picture is limited to `max_detections`.
+    `model` is the path of a model file or of an ONNX file with boxes, a bundled name, or a loaded model. See `classify`
+    for other arguments and errors.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -179,21 +181,22 @@ def predict(
     id_column: str | None = None,
     label_column: str | None = None,
 ) -> Answers:
-    """Answer rows of features.
+    """Compute predictions for rows of features.
 
     `inputs` is an array [N, features], or [features] for one row, of finite real numbers (NumPy's, a list, a pandas
     table, anything with `__array__` or `__dlpack__`); the path of a .bin, .npy, .npz, .csv, .tsv or .parquet file as
     for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list of these;
     or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the number of
-    its row, counted from 0 over all inputs. `header` says whether the first line of a .csv or .tsv is a header ("yes"),
-    a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the choice, and warn if it
-    is ambiguous.
+    its row, counted from 0 over all inputs. `header` specifies whether the first line of a .csv or .tsv is a header
+    ("yes"), a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the choice, and
+    warn if it is ambiguous.
 
-    For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` the columns to ignore, `id_column`
-    the one that names the rows in the answers, and `label_column` the correct classes, which score the answers (`score`
-    of the result). By default, a single text column is used as the id, which a note reports.
+    For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` lists the columns to ignore,
+    `id_column` is the column that identifies the rows in the predictions, and `label_column` contains the correct
+    classes, with which the predictions are scored (`score` of the result). By default, a single text column is used as
+    the id, which a note reports.
 
-    Other arguments and errors are those of `classify`; with `on_error` "collect", rows with NaN or infinity, and
+    See `classify` for other arguments and errors. With `on_error` "collect", rows with NaN or infinity, and
     unreadable files, are in `errors`.
     """
     arguments = RunArguments(
@@ -250,7 +253,7 @@ async def in_thread(call: Callable[[Any], Value], inputs: Any) -> Value:
 
 
 def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
-    """Load a model that reads pictures; ModelError for others."""
+    """Load a model that reads pictures; raise ModelError for other models."""
     loaded = arguments.load(model)
     if isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
@@ -262,7 +265,7 @@ def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArgum
 
 
 def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments) -> Model:
-    """Load a model that reads rows of features; ModelError for others."""
+    """Load a model that reads rows of features; raise ModelError for other models."""
     loaded = arguments.load(model)
     if not isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads pictures, not features; use classify")
@@ -272,7 +275,7 @@ def load_for_rows(model: str | os.PathLike[str] | Model, arguments: RunArguments
 def choose_columns(
     columns: Sequence[str], drop: Sequence[str], id_column: str | None, label_column: str | None
 ) -> Columns:
-    """Return the selected columns of a table; ArgumentError for values that are not names."""
+    """Return the selected columns of a table; raise ArgumentError for values that are not names."""
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str) or not all(isinstance(each, str) for each in value):
             raise ArgumentError(f"{name} is {value!r:.60}; a list of names of columns is needed")
@@ -285,7 +288,7 @@ def choose_columns(
 def answer_pictures(
     inputs: Any, model: Model, session: BatchSession, arguments: RunArguments, right: PictureLabels | None = None
 ) -> Answers:
-    """Answer pictures in a session, and score the answers if labels are known."""
+    """Compute predictions for pictures in a session, and score them if labels are known."""
     findings = Findings(arguments, "picture")
     batches = PictureReader(inputs, model.network.input, arguments.batch_size, arguments.layout, findings.refuse)
     answers = answer_all("classify", model, batches, session, findings)
@@ -293,7 +296,7 @@ def answer_pictures(
 
 
 def _scored(answers: Answers, model: Model, right_class: Callable[[Prediction], int | None]) -> Answers:
-    """Return the answers with their score. ArgumentError for a network without classes."""
+    """Return the predictions with their score; raise ArgumentError for a network without classes."""
     labels = model.network.answer_labels
     if not labels:
         raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; they cannot be scored")
@@ -311,7 +314,7 @@ def answer_rows(
     header: str = "auto",
     columns: Columns | None = None,
 ) -> Answers:
-    """Answer rows of features in a session, and score the answers if a column has labels."""
+    """Compute predictions for rows of features in a session, and score them if a column contains labels."""
     spec = model.network.input
     assert isinstance(spec, FeatureInput)
     findings = Findings(arguments, "row")
@@ -343,7 +346,7 @@ class Findings:
         self._noun = noun
 
     def refuse(self, name: str | int, reason: str) -> None:
-        """Record an input that cannot be answered, with the reason."""
+        """Record an input for which no prediction can be computed, with the reason."""
         if self.arguments.on_error == "raise":
             raise InputError(f"{name if isinstance(name, str) else f'{self._noun} {name}'}: {reason}")
         self.problems.append(InputProblem(name, reason))

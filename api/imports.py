@@ -19,8 +19,9 @@ class ImportedModel:
     """An imported network, ready for `classify`, `predict` and `bench`.
 
     `path` is the model file, None if none was written. `notes` list changes from the original file, `assumed` the
-    preprocessing that neither file nor caller specified. `comparison` is with ONNX Runtime, `check` compares the
-    simulator with the NumPy reference (None with `unchecked`). `str()` gives the output of the command.
+    preprocessing that neither the file nor the caller specified. `comparison` is the comparison with ONNX Runtime, and
+    `check` compares the simulator with the NumPy reference (None with `unchecked`). `str()` returns the output of the
+    command.
     """
 
     model: Model
@@ -64,14 +65,14 @@ def import_model(
 ) -> ImportedModel:
     """Read a network from an ONNX file, or from PyTorch weights in .safetensors, and check it; see `trninfer import`.
 
-    With `output` a model file is written atomically. `labels` are the names of the classes. The arguments from
+    If `output` is given, a model file is written atomically. `labels` are the names of the classes. The arguments from
     `pictures` to `input_size` define the preprocessing that the file does not specify; `input_size` is (height, width).
-    `output_names` are the outputs to keep, `output_kind` the meaning of the leading one. For a state dict, `activation`
+    `output_names` are the outputs to keep, `output_kind` the meaning of the first one. For a state dict, `activation`
     is used between the layers of a perceptron, and `layers` describes another sequence.
 
-    The network is compared with ONNX Runtime, if installed, and run on the simulator in batches. ModelError if answers
-    differ, if the simulator cannot run it (unless `unchecked`), or if a file is unreadable. ArgumentError if `output`
-    is not writable.
+    The network is compared with ONNX Runtime, if installed, and run on the simulator in batches. Raises ModelError if
+    the outputs differ, if the simulator cannot run the network (unless `unchecked`), or if a file cannot be read, and
+    ArgumentError if `output` is not writable.
     """
     preprocessing = PreprocessingOptions(
         input_range=input_range,

@@ -4,14 +4,14 @@
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
 
 The first command runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of
-640x480. Each process and worker has one BLAS thread, as in the command line, and answers some pictures before the clock
-starts: one-time work (a worker's imports, walking each kernel) is reported separately, as the seconds until all were
-ready. As in `trninfer classify`, a single process decodes ahead in threads and workers decode the pictures they answer.
-"independent" is the same number of processes without any communication: the upper limit on this machine.
+640x480. Each process and worker has one BLAS thread, as in the command line, and processes some pictures before the
+clock starts: one-time work (a worker's imports, walking each kernel) is reported separately, as the seconds until all
+were ready. As in `trninfer classify`, a single process decodes ahead in threads and each worker decodes its own
+pictures. "independent" is the same number of processes without any communication: the upper limit on this machine.
 
-"idle" is the fraction of the time in which the answering processes had no work, "waited" that in which they waited for
-a processor. If it exceeds a few percent, the machine is busy and the rates are too low; then use the last figure, the
-ratio of the rates without waiting.
+"idle" is the fraction of the time in which the answering processes had no work, and "waited" the fraction in which they
+waited for a processor. If it exceeds a few percent, the machine is busy and the rates are too low; then use the last
+figure, the ratio of the rates without waiting.
 
 With --memory, it runs digits-cnn on a Ray cluster of two nodes on this machine, sends pictures as paths, and prints the
 resident set of the driver and of each worker (including shared pages) after each tenth of the run. Linux only; --memory
@@ -47,7 +47,8 @@ STORE_BYTES = 100 << 20
 
 
 class Run(NamedTuple):
-    """Times of a run over pictures: seconds until everything was ready, then seconds for a number of pictures."""
+    """Times of a run over pictures: the seconds until everything was ready, and the seconds for a number of
+    pictures."""
 
     name: str
     starting: float
@@ -69,7 +70,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
-    """Draw the pictures and time them, or watch the memory."""
+    """Draw the pictures and measure the rates, or the memory use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, help="how many (default 96; with --memory 20000)")
     parser.add_argument("--batch-size", type=int, default=4, help="pictures in a batch (default 4)")
@@ -111,7 +112,7 @@ def _tell(run: Run, alone: Run | None) -> Run:
         text += (
             f": {run.rate / alone.rate:.2f} times one process, {run.free_rate / alone.free_rate:.2f} without waiting"
         )
-        saved = 1 / alone.free_rate - 1 / run.free_rate  # seconds a picture
+        saved = 1 / alone.free_rate - 1 / run.free_rate  # seconds per picture
         if saved > 0:
             text += f"; sooner done from {max(0.0, run.starting - alone.starting) / saved:.0f} pictures on"
     print(text, flush=True)
@@ -179,12 +180,12 @@ def _run_shared(model: Model, paths: list[str], batch_size: int, workers: int) -
 
 
 def _count(session: BatchSession, batches: Iterable[Any]) -> int:
-    """Answer all batches and return the number of pictures."""
+    """Process all batches and return the number of pictures."""
     return sum(answer.size for answer in session.stream(batches))
 
 
 def _run_independent(folder: Path, count: int, workers: int, options: argparse.Namespace) -> Run:
-    """Run processes that each answer all pictures concurrently; they start when the last one is ready."""
+    """Run processes concurrently, each of which processes all pictures; they start when the last one is ready."""
     command = [sys.executable, "-m", __spec__.name, "--one", str(folder)]
     command += ["--batch-size", str(options.batch_size), "--side", str(options.side)]
     began = time.perf_counter()

@@ -2,11 +2,11 @@
 
     python benchmarks/benchmark_host.py [--repeats 10]
 
-Commands are started alternately, so that load affects all alike, after one uncounted run, which caches the launch plan
-and writes bytecode to a separate folder, since installed packages have bytecode. The minimum of wall and processor time
-counts, with one BLAS thread; ratios are relative to a bare `import numpy`. Pictures of samples/ are decoded and
-preprocessed in this process; the minimum processor time counts. benchmark_networks.py compares whole networks on the
-simulator with PyTorch.
+Commands are started alternately, so that load affects all of them equally, after one uncounted run, which caches the
+launch plan and writes bytecode to a separate folder, since installed packages have bytecode. The minimum of wall and
+processor time counts, with one BLAS thread; ratios are relative to a bare `import numpy`. Pictures of samples/ are
+decoded and preprocessed in this process; the minimum processor time counts. benchmark_networks.py compares whole
+networks on the simulator with PyTorch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python benchmarks/benchmark_kernels.py [--repeats 3] [--threads 1] [--only matmul]
 
 Covers every kernel except the convolution, which has its own benchmark. The best of `--repeats` counts, in float32;
-ratios are simulation time over the other's. `--threads` applies to PyTorch; NumPy reads OMP_NUM_THREADS.
+ratios are the simulation time divided by the time of the library. `--threads` applies to PyTorch; NumPy reads
+OMP_NUM_THREADS.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m trninfer.benchmarks.benchmark_serve [--pictures 200] [--clients 10] [--model digits-cnn] [--max-batch 16]
 
-Draws the pictures into a temporary folder. `classify` answers them in one run with batches of --max-batch; then the
-clients send them to a server one by one, each over its own connection, as fast as it answers. The rate of `classify`
-counts from the first answer, that of the server from when it is ready; latencies are measured by the clients.
+Draws the pictures into a temporary folder. `classify` processes them in one run with batches of --max-batch; then the
+clients send them to a server one by one, each over its own connection, as fast as it answers. The rate of `classify` is
+measured from the first prediction, that of the server from the time it is ready; latencies are measured by the clients.
 """
 
 from __future__ import annotations

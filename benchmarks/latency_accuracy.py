@@ -159,7 +159,7 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
 
 
 def constant_table() -> Table:
-    """Return the constants of the model that depend on kernel rows, whatever their mark, and the rows."""
+    """Return the constants of the model that depend on kernel rows, regardless of their mark, and the rows."""
     rows = {row.id: row for row in load_all_kernel_rows()}
     lines: list[Sequence[str]] = []
     for target in TARGETS:

@@ -3,9 +3,9 @@
 Rows without fitted constants are predicted unseen; their errors are used unchanged. For any other row, all constants
 fitted to the left-out rows are refitted jointly to the other rows of the device, by least squares of the relative
 errors, with predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A
-constant that the other rows do not determine takes the value that documents alone give (`PRIORS`), or that of the
+constant that the other rows do not determine takes the value that documents give (`PRIORS`), or that of the
 other device if it was found independently there. Otherwise it is removed from the model: a time becomes zero, a rate
-unlimited, a share 1.
+unlimited, and a share 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trninfer.benchmarks.error_statistics import percentage_error
 from trninfer.benchmarks.predictions import Change, PredictedRow, predict_latencies
 from trninfer.simulator.timing.constants import Constant, Machine, constants, machine
 
-# relative change of a constant for the slopes: large compared with rounding, small compared with the constant
+# relative change of a constant for computing slopes: large compared with rounding errors, small compared with 1
 STEP = 0.05
 # Rows determine a constant if their latencies together change by this fraction of its relative change: their errors are
 # about 5 %, so the constant is known to about 20 %.
@@ -30,11 +30,12 @@ HBM_ACCESS = 32  # bytes of the smallest access to a pseudo channel of HBM2e and
 
 
 def _least_element(m: Machine) -> float:
-    """Return nanoseconds of an element that moves as one smallest access to HBM, with its descriptor."""
+    """Return the nanoseconds of an element transferred by one access to HBM of the smallest size, and of its
+    descriptor."""
     return HBM_ACCESS / m.dma_peak + m.descriptor_ns
 
 
-# What documents alone give for constants that few rows show; not used by the simulator.
+# Values given by documents for constants that affect only few rows; not used by the simulator.
 PRIORS: dict[str, Callable[[Machine], float]] = {"small_element_ns": _least_element}
 
 Floats = NDArray[np.float64]
@@ -114,8 +115,8 @@ class Study:
         return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
 
     def _undetermined(self, name: str) -> float:
-        """Return the factor to the value of PRIORS, or else to the other device's, or the one that removes the constant
-        if that was not found independently."""
+        """Return the factor that changes the constant to the value in PRIORS, else to the value of the other device, or
+        that removes the constant if the latter was not found independently."""
         own = self.constants[name]
         if own.value == 0:
             return 1.0  # it has no effect already

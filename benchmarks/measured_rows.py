@@ -1,7 +1,8 @@
 """Compare single instructions of 57 hardware profiles with the model's costs (data/measured/).
 
 A row is compared if it has the time of an undisturbed instruction: until its result was visible (`duration`), and from
-its start to the next of its kind (`interval`), each as the tenth percentile of at least FEWEST.
+its start to the start of the next instruction of the same kind (`interval`), each as the tenth percentile of at least
+FEWEST.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """A measured row and the model's prediction, in nanoseconds; `remark` if there is no cost to compare."""
+    """A measured row and the model's prediction, in nanoseconds; `remark` explains why there is no cost to compare."""
 
     name: str
     what: str  # "duration" or "interval"
@@ -100,8 +101,8 @@ def _compared(row: Row) -> Iterator[MeasuredRow]:
 
 
 def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
-    """Return the cost of a DMA element behind another: with hardware descriptors on queues named so, else prepared
-    ones."""
+    """Return the cost of a DMA element that follows another, with hardware descriptors on queues with a corresponding
+    name, otherwise with prepared descriptors."""
     low, middle = row["same_interval_p10"], row["same_interval_p50"]
     size = re.search(r"(\d+) B", row["shape_in>out"])
     if not size or int(row["same_interval_n"] or 0) < FEWEST or float(middle) > ALONE * float(low):

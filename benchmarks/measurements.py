@@ -178,7 +178,7 @@ def _conv2d(row: Measurement) -> _Built:
 
 def _matmul(row: Measurement) -> _Built:
     (m, k), (_, n) = _shapes(row.shapes)
-    # The kernel's name has the rung: as a word in the tutorial, as a version in the optimization guide.
+    # The kernel's name contains the rung: as a word in the tutorial, as a version in the optimization guide.
     rungs = {
         "tiled": kernels.matmul_tiled,
         "hoist_load": kernels.matmul_hoist_load,

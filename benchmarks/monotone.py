@@ -28,7 +28,7 @@ FASTER_WITH_MORE = 0.05  # for an additional row or column
 SLOWER_WITH_MORE = 0.10  # beyond the cost of its own work
 FASTER_WITH_MORE_WORK = 0.001  # rounding
 SLOWER_WITH_TWICE = 0.02
-SIZES = (1, 3, 127, 128, 129, 256, 511, 512, 513, 1024)  # where tiles, banks of PSUM and packets begin and end
+SIZES = (1, 3, 127, 128, 129, 256, 511, 512, 513, 1024)  # sizes around the boundaries of tiles, PSUM banks and packets
 BANDWIDTH = ("dma_peak", "dma_sustained", "hbm_stack_rate")
 
 
@@ -66,7 +66,7 @@ class Kernel:
             )
 
     def time(self) -> float:
-        """Return microseconds without the launch."""
+        """Return the predicted microseconds, excluding the launch."""
         run = self.run()
         return run.latency_us - run.launch_us
 

@@ -38,7 +38,7 @@ class PredictedRow:
 
 
 def fitted_to(row: Measurement) -> tuple[str, ...]:
-    """Return the constants of the row's device that depend on the row, whatever their mark."""
+    """Return the constants of the row's device that depend on the row, regardless of their mark."""
     return tuple(
         name
         for name, constant in constants(row.device).items()

@@ -1,11 +1,12 @@
-"""Predictions of published kernels from their own source, beside their published times.
+"""Predictions of published kernels from their own source, compared with their published times.
 
     python benchmarks/published_rows.py                       prints the saved table
     python benchmarks/published_rows.py --sources DIR --save  predicts every row and saves the table
 
-DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits that `runtime/measure/published.csv`
-names. The kernels are migrated by `trninfer migrate` and nothing else is changed but the constants that their authors
-changed. The last column says why a published time is of another program than the source.
+DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits listed in
+`runtime/measure/published.csv`. The kernels are migrated by `trninfer migrate` and nothing else is changed except the
+constants that their authors changed. The last column explains why a published time was measured with a program other
+than the source.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def key_of(published: PublishedKernel) -> str:
-    """Return the name that a row is saved by: its id, or the case of a suite."""
+    """Return the name by which a row is saved: its id, or the case of a suite."""
     return published.row or f"{published.suite}: {published.case}"
 
 

@@ -1,6 +1,7 @@
-"""Attention of one new token with all its projections: the loops and instructions of the measured row o01.
+"""Attention of one new token, including all projections: the loops and instructions of the measured row o01.
 
-The output weights are loaded with their rows along the free axis in elements of 2 bytes, which bounds the kernel.
+The output weights are loaded with their rows along the free axis, in elements of 2 bytes, which determines the
+latency of the kernel.
 """
 
 import nki
@@ -47,7 +48,7 @@ def attention_decode(hidden, wq, wk, wv, wo, q_norm, k_norm, key_cache, value_ca
 
 
 def _projected(weight, token):
-    """Project the token, [128, 1] columns, by weight [128, H], tile by tile."""
+    """Project the token, given as [128, 1] columns, by weight [128, H], tile by tile."""
     sums = nl.zeros((P, 1), dtype=nl.float32, buffer=nl.psum)
     for t in range(token.shape[1]):
         nisa.nc_matmul(sums, stationary=weight[0:P, t * P : (t + 1) * P], moving=token[0:P, t : t + 1])
@@ -55,7 +56,7 @@ def _projected(weight, token):
 
 
 def _summed(data, ones):
-    """Sum over the partitions with a matmul of ones; every partition gets the result."""
+    """Sum over the partitions with a matmul of ones; every partition receives the result."""
     sums = nl.zeros((P, data.shape[1]), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(sums, stationary=ones, moving=copied(data, nl.bfloat16))
     return copied(sums)
@@ -70,7 +71,7 @@ def _normalized(data, weight, ones):
 
 
 def _repeated(column, count):
-    """Repeat the column `count` times, with a copy each."""
+    """Repeat the column `count` times, with one copy each."""
     dst = sbuf(count)
     for c in range(count):
         nisa.tensor_copy(dst[0:P, c : c + 1], column)
@@ -78,7 +79,7 @@ def _repeated(column, count):
 
 
 def _queries(wq, token, heads, weight, cosine, sine, ones):
-    """Return all heads' queries, normalised, rotated and scaled, as columns [128, heads] bfloat16."""
+    """Return the queries of all heads, normalised, rotated and scaled, as columns [128, heads] bfloat16."""
     weights = []
     for head in range(heads):
         weights.append(loaded(wq[head * P : (head + 1) * P, 0 : wq.shape[1]]))
@@ -101,7 +102,7 @@ def _new_score(key, queries, heads, ones):
 
 
 def _row_maximum(scores, heads, zeroed=False):
-    """Return the largest score of each head, [heads, 1]; the measured kernel zeroes PSUM before the first."""
+    """Return the largest score of each head, [heads, 1]; the measured kernel zeroes PSUM before the first call."""
     flipped = nl.ndarray((heads, P), dtype=nl.float32, buffer=nl.psum)
     if zeroed:
         nisa.memset(flipped, value=0.0)

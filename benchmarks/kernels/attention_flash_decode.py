@@ -19,8 +19,8 @@ def attention_flash_decode(
     """hidden [1, 1, H], wq [Hq d, H], wk and wv [Hk d, H], norms [d], caches [1, Hk, S, d], cos and sin [1, d],
     position [1, 1] (not read) -> [1, 1, Hq d].
 
-    `merged`: heads of one key share its loads, as the compiler merged them (the profile of o18 has 404 DMAs, its source
-    572).
+    `merged`: heads of one key share its loads, because the compiler merged them (the profile of o18 contains 404 DMAs,
+    its source 572).
     """
     heads, keys = wq.shape[0] // P, wk.shape[0] // P
     out = nl.ndarray((1, 1, heads * P), dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -44,7 +44,7 @@ def attention_flash_decode(
 
 
 class _State:
-    """Shared state of the kernel's parts; `columns` heads are processed side by side."""
+    """Shared state of the kernel's parts; `columns` heads are processed together."""
 
     def __init__(self, wq, wk, wv, key_cache, value_cache, columns, merged):
         self.wq, self.wk, self.wv = wq, wk, wv
@@ -57,7 +57,8 @@ class _State:
         self.kept = {}
 
     def tile(self, source, offset, pitch, shared):
-        """Load a tile of 128 rows of 256 bytes, or return one that was loaded for a head of the same key."""
+        """Load a tile of 128 rows of 256 bytes, or return the tile if it was already loaded for a head of the same
+        key."""
         tile = self.kept.get((id(source), offset))
         if tile is None:
             tile = sbuf(dtype=nl.bfloat16)
@@ -132,7 +133,7 @@ def _packed_heads(state, key_head, weights, turns):
 
 
 def _packed(columns):
-    """Concatenate columns, with a copy each."""
+    """Concatenate columns, with one copy each."""
     dst = sbuf(len(columns), columns[0].dtype)
     for c in range(len(columns)):
         nisa.tensor_copy(dst[0:P, c : c + 1], columns[c])

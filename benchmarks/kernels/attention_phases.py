@@ -1,11 +1,11 @@
-"""softmax(q^T k) v^T in three phases that pass scores through HBM, and fused (allenkchau/trainium-kernel-fusion).
+"""softmax(q^T k) v^T in three phases that exchange scores through HBM, and fused (allenkchau/trainium-kernel-fusion).
 
-q, k and v are [128, sequence], the result [sequence, 128]; scores are float32 whatever the dtype of the arguments.
+q, k and v are [128, sequence], the result [sequence, 128]; scores are float32 regardless of the dtype of the arguments.
 
 `as_compiled` issues the instructions found in the profiles: the compiler of NKI's first beta interleaved the loops over
 blocks of 128 queries. One instruction reduces the maxima, the sums and the reciprocals of a whole group of blocks,
 which synchronises the group; four transposes share a PSUM bank and a copy; DMAs of two or four blocks are merged.
-Without it, the instructions follow the source.
+Otherwise, the instructions follow the source.
 """
 
 import nki

@@ -1,10 +1,11 @@
-"""Causal attention over a prompt with its projections: the loops and instructions of the measured rows o12 to o17.
+"""Causal attention over a prompt, including the projections: the loops and instructions of the measured rows o12 to
+o17.
 
     for each key head: keys and values of all tiles of 128 positions (projected, keys normalised and rotated)
         for each of its query heads, each tile of queries: project, normalise, rotate; softmax(queries @ keys) @ values
 
-The rows differ in the parameters of `attention_prefill`; `launch_of` (measurements.py) has those of each row. Columns
-are broadcast to 128 columns by DMAs of 4-byte elements, which bounds these kernels.
+The rows differ in the parameters of `attention_prefill`; `launch_of` (measurements.py) contains those of each row.
+Columns are broadcast to 128 columns by DMAs of 4-byte elements, which determines the latency of these kernels.
 """
 
 import nki
@@ -35,8 +36,8 @@ def attention_prefill(
     """hidden [1, S, H], wq [Hq d, H], wk and wv [Hkv d, H] (or transposed), norms [d], cos and sin [S, d] -> [S, Hq d].
 
     softmax: "tiles" and "columns" keep running maxima as tiles or columns; "whole" and "whole in tiles" compute all
-    scores first. mask [S, S] is loaded if given, else computed. hidden_first: the input is loaded and transposed once;
-    cache: keys and values are stored too.
+    scores first. mask [S, S] is loaded if given, otherwise computed. hidden_first: the input is loaded and transposed
+    once; cache: keys and values are stored too.
     """
     _, length, _ = hidden.shape
     heads, key_heads = wq.shape[transposed_weights] // P, wk.shape[transposed_weights] // P
@@ -135,7 +136,8 @@ def _hidden_tile(rows, s, t):
 
 
 def _project(rows, s, weights, first):
-    """Return a tile of rows times each of the weights, in PSUM; the rows come from SBUF if `first` has them."""
+    """Return a tile of rows times each of the weights, in PSUM; the rows are read from SBUF if `first` contains
+    them."""
     sums = []
     for _ in weights:
         sums.append(nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum))

@@ -30,7 +30,7 @@ def _state(columns):
 
 
 def _weighted(exponentials, tiles):
-    """Return exponentials @ values, one tile of 128 keys at a time."""
+    """Return exponentials @ values, computed in tiles of 128 keys."""
     sums = nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum)
     _weigh(sums, exponentials, tiles)
     return copied(sums)
@@ -108,7 +108,7 @@ def _inverse(count):
 
 
 def softmax_whole(queries, keys, values, s, finish):
-    """Compute all masked scores, the maximum of each row, then exponentials; only the scores unless `finish`."""
+    """Compute all masked scores, the maximum of each row, then exponentials; return only the scores unless `finish`."""
     wide = masked(scored(queries, _wide(keys, 0)), s * P)
     tail = []
     for k in range(BATCH, len(keys)):
@@ -141,7 +141,7 @@ def _weigh_tail(sums, tail, negative, count, values):
 
 
 def softmax_tiles(scores, values):
-    """Return softmax @ values of masked scores (wide, tail), a tile of 128 keys at a time."""
+    """Return softmax @ values of masked scores (wide, tail), computed in tiles of 128 keys."""
     wide, tail = scores
     negative = spread(_negative_maximum(wide, tail))
     sums = nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum)

@@ -12,7 +12,7 @@ def sbuf(columns=P, dtype=nl.float32):
 
 
 def copied(src, dtype=nl.float32):
-    """Return a copy of a tile in SBUF, in a dtype."""
+    """Return a copy of a tile in SBUF with the given dtype."""
     dst = nl.ndarray(src.shape, dtype=dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst, src)
     return dst
@@ -101,7 +101,7 @@ def rotated_columns(data, cos, sin):
 
 
 def masked(scores, offset):
-    """Return scores with those of keys after the query set to the smallest number."""
+    """Return scores in which those of keys after the query are set to the smallest number."""
     dst = sbuf(scores.shape[1])
     nisa.affine_select(
         dst=dst,

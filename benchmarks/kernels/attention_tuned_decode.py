@@ -1,9 +1,9 @@
-"""Attention of one new token with all projections, in seven tuned versions: the loops and instructions of the measured
-rows o20 to o26.
+"""Attention of one new token, including all projections, in seven tuned versions: the loops and instructions of the
+measured rows o20 to o26.
 
 All versions load the projections in rows of 4 KiB and the cache in tiles, and broadcast columns over the heads by two
-transposes. They differ in the order of loads, in who makes descriptors, in how the cached keys are transposed, and in
-one or two passes over the cache; `Version` has a field for each.
+transposes. They differ in the order of loads, in how descriptors are generated, in how the cached keys are transposed,
+and in the number of passes over the cache (one or two); `Version` has a field for each difference.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ EPSILON = 1e-6
 class Version:
     """The choices in which the versions differ."""
 
-    masked: bool = True  # cached tokens from the position on are masked; the new key and value are outputs too
+    masked: bool = True  # cached tokens at and after the position are masked; the new key and value are outputs too
     queries_first: bool = True  # the weights of queries and values are loaded before the keys are computed
     outputs_first: bool = False  # the weights of the output projection are loaded before the other projections
-    hardware: bool = False  # the hardware makes the descriptors of all copies
-    keys_by_dma: bool = False  # a DMA transposes the cached keys, not the Tensor Engine
+    hardware: bool = False  # the hardware generates the descriptors of all copies
+    keys_by_dma: bool = False  # a DMA, not the Tensor Engine, transposes the cached keys
     masks_first: bool = False  # masks are broadcast when the keys are loaded
     shifted: bool = True  # an additional instruction adds one to the mask's threshold
     spread_by_dma: bool = False  # DMAs broadcast the queries' columns: they read each element once per head
@@ -35,7 +35,7 @@ class Version:
 
 @dataclass
 class _Loads:
-    """The token and a column of ones in SBUF, and functions that load everything else."""
+    """The token and a column of ones in SBUF, and functions that load the other data."""
 
     version: Version
     ones: object = None
@@ -124,7 +124,7 @@ def _projected(s, weight):
 
 
 def summed(s, data):
-    """Sum bfloat16 columns over the partitions; every partition gets the result."""
+    """Sum bfloat16 columns over the partitions; every partition receives the result."""
     sums = zeros(P, data.shape[1])
     nisa.nc_matmul(sums, stationary=s.ones, moving=data)
     return copied(sums)
@@ -146,14 +146,14 @@ def _put_out(s, column, out):
 
 
 def turned(data, rows, columns):
-    """Return the transpose of a tile by the Tensor Engine, in SBUF; `data` may repeat elements."""
+    """Transpose a tile on the Tensor Engine and return the result in SBUF; `data` may repeat elements."""
     flipped = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(flipped, data)
     return copied(flipped)
 
 
 def spread(column, count):
-    """Copy a column to each of `count` columns, with two transposes."""
+    """Copy a column to each of `count` columns, by means of two transposes."""
     return turned(turned(column.ap([[1, P], [0, count]], offset=0), count, P), P, count)
 
 
@@ -203,7 +203,7 @@ class _Masks:
         nisa.iota(self.index, pattern=[[1, 1]], offset=0, channel_multiplier=1)
 
     def column(self, start):
-        """Return the mask of the tile that starts there, [128, 1]."""
+        """Return the mask of the tile that begins at `start`, [128, 1]."""
         threshold = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(threshold, self.position, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=float(start))
         delta = two(nl.add, self.index, turned(threshold.ap([[1, 1], [0, P]], offset=0), P, 1))
@@ -314,7 +314,7 @@ def _rescale(largest, new, sums):
 
 
 def one_pass(s, queries, caches, position, score, value):
-    """Keep a running maximum, processing one tile of keys and values after the other."""
+    """Keep a running maximum, processing tiles of keys and values sequentially."""
     heads = queries.shape[1]
     masks = _Masks(s, position)
     largest = _filled(heads, 1, -1e9)

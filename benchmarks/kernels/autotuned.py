@@ -1,6 +1,6 @@
 """Products of 2048 x 2048 as an autotuner generated them: the loops and instructions of the measured rows o43 to o46.
 
-All zero a tile in PSUM, accumulate into it and copy it out, using the same tile for all products.
+All of them zero a tile in PSUM, accumulate into it and copy it out, using the same tile for all products.
 """
 
 import nki
@@ -77,8 +77,8 @@ def matmul_accumulated(lhs_t, rhs):
 
 @nki.jit
 def matmul_preloaded(lhs, rhs_t, lhs_transposed):
-    """Multiply lhs [K, M] or [M, K] (`lhs_transposed`) by rhs_t [N, K] -> [M, N]. All tiles are loaded first, those in
-    the other order by transposing DMAs. Row o44, and o45 with `lhs_transposed`."""
+    """Multiply lhs [K, M] or [M, K] (`lhs_transposed`) by rhs_t [N, K] -> [M, N]. All tiles are loaded first, and
+    those stored in the other order are transposed by DMAs. Row o44, and o45 with `lhs_transposed`."""
     columns, depth = rhs_t.shape
     rows = lhs.shape[0] if lhs_transposed else lhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=nl.bfloat16, buffer=nl.shared_hbm)

@@ -1,10 +1,10 @@
 """Convolution with fused bias and max pooling as measured, in two versions.
 
-`conv2d_single_rows` computes one output row per PSUM tile. Every output row loads its input rows again; the stationary
-operand is read with a stride. `conv2d_row_groups` computes as many pairs of output rows per PSUM tile as fit, with
-contiguous weights.
+`conv2d_single_rows` computes one output row per PSUM tile. The input rows are loaded again for each output row; the
+stationary operand is read with a stride. `conv2d_row_groups` computes as many pairs of output rows per PSUM tile as
+fit, with contiguous weights.
 
-Both take filters as frameworks store them and transpose each tap on the Tensor Engine first.
+Both take filters in the layout used by frameworks and transpose each tap on the Tensor Engine first.
 """
 
 import nki
@@ -53,10 +53,10 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
     Returns:
         [B, Cout, (H - k + 1) / pool_size, (W - k + 1) / pool_size] in HBM, of x's dtype.
     Notes:
-        The taps of a channel pair are the innermost dimensions of the weights in SBUF, as they are in HBM, so that
-        the stationary operand is read with a stride of (Cout / 128) * (Cin / 128) * k * k elements. The measured kernel
-        declared one buffer of an input row and one of the rows to pool; the compiler of its time gave them as many as
-        there was room for, so they are made anew here.
+        The taps of a channel pair are the innermost dimensions of the weights in SBUF, as they are in HBM, so that the
+        stationary operand is read with a stride of (Cout / 128) * (Cin / 128) * k * k elements. The measured kernel
+        declared one buffer of an input row and one of the rows to pool; the compiler of its time replicated them as
+        often as space permitted, so here they are allocated anew each time.
     """
     shape, _, columns = _output_shape(x, w, pool_size)
     out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)

@@ -1,7 +1,7 @@
-"""Matrix multiplication blocked in all three dimensions, as the top of the measured ladder.
+"""Matrix multiplication blocked in all three dimensions, as in the top rung of the measured ladder.
 
 The lower three rungs (tiled, hoisted loads, blocked free dimension) were measured with the structure of
-`trninfer.kernels.matmul_tiled`, `matmul_hoist_load` and `matmul_block_free_dimension`, which are used as they are.
+`trninfer.kernels.matmul_tiled`, `matmul_hoist_load` and `matmul_block_free_dimension`, which are used unchanged.
 """
 
 import nki
@@ -15,7 +15,7 @@ TILE_N = 512  # columns of a moving operand
 
 @nki.jit
 def matmul_blocked(lhsT, rhs, tiles_in_block_m=16, tiles_in_block_n=2, tiles_in_block_k=8):
-    """Multiply matrices; partial results of a block of N and all of M wait in SBUF while blocks of K go by.
+    """Multiply matrices; partial results of a block of N and all of M stay in SBUF during the loop over blocks of K.
 
     Dimensions:
         M, N, K: multiples of the blocks, 128 * tiles_in_block_m, 512 * tiles_in_block_n, 128 * tiles_in_block_k.

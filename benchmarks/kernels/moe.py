@@ -1,13 +1,13 @@
 """One token through the experts that a router chose for it: the loops and instructions of the measured rows o02 to o11.
 
-The weights of an expert are addressed at run time (`scalar_offset`), so GpSimd makes the descriptors of their DMAs. The
-rows differ in the size of DMAs and the width of the second product; `launch_of` (measurements.py) has the parameters of
-each.
+The weights of an expert are addressed at run time (`scalar_offset`), so GpSimd generates the descriptors of their DMAs.
+The rows differ in the size of DMAs and the width of the second product; `launch_of` (measurements.py) contains the
+parameters of each.
 
     for expert k of the token:
-        sums[2 I] = gate_up[k].T @ hidden      a tile or a row of tiles a DMA
+        sums[2 I] = gate_up[k].T @ hidden      a tile or a row of tiles per DMA
         act = silu(gate) * up
-        down[H]   = down[k].T @ act            128 or 512 columns a matmul
+        down[H]   = down[k].T @ act            128 or 512 columns per matmul
         out += weight[k] * down
 """
 
@@ -83,7 +83,7 @@ def _psum_tiles(shape, count):
 
 
 def _load_hidden(hidden, at_once):
-    """Load the hidden state as columns [128, 1], with a DMA each or a single one."""
+    """Load the hidden state as columns [128, 1], with one DMA each or a single DMA."""
     tiles = hidden.shape[1] // P
     columns = []
     if at_once:
@@ -111,7 +111,7 @@ def _load_weights(weights, expert, row, column, columns):
 
 
 def _gate_up(gate_up, expert, tokens, sums, by):
-    """Add gate_up[expert].T @ hidden to sums, one tile of 128 features after the other."""
+    """Add gate_up[expert].T @ hidden to sums, processing tiles of 128 features sequentially."""
     width = gate_up.shape[2]
     first = []
     if by == "rows first":
@@ -155,7 +155,7 @@ def _activate_columns(sums):
 
 
 def _activate_row(sums):
-    """Apply the same to a row [1, 2 I], and turn it into columns by transposes of 32 elements."""
+    """Compute silu(gate) * up for a row [1, 2 I], and convert it to columns by transposes of 32 elements."""
     width = sums.shape[1] // 2
     row = nl.ndarray((1, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=row, src=sums)
@@ -171,7 +171,7 @@ def _activate_row(sums):
 
 
 def _down(down, expert, acts, products, by, group):
-    """Set products to down[expert].T @ act, one group of columns after the other."""
+    """Set products to down[expert].T @ act, processing groups of columns sequentially."""
     width = group * P
     rows = []
     if by == "row":

@@ -3,7 +3,7 @@ o33.
 
 Each core computes half of the output's columns for all eight experts chosen by the router; the cores do not
 communicate. The address of an expert's weights is known only at run time. The versions differ in the number of experts
-loaded at a time, in the number of buffers, and in the PSUM tiles of the accumulation.
+loaded together, in the number of buffers, and in the PSUM tiles of the accumulation.
 """
 
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class _Experts:
 
 
 class _Sums:
-    """The PSUM tiles that experts accumulate in."""
+    """The PSUM tiles in which the outputs of experts are accumulated."""
 
     def __init__(self, version, columns):
         self.version, self.columns = version, columns
@@ -130,7 +130,7 @@ class _Sums:
                 nisa.memset(each, value=0.0)
 
     def of(self, number):
-        """Return the columns of an expert."""
+        """Return the PSUM columns of an expert."""
         wave, place = divmod(number, self.version.wave)
         if self.version.sums == "expert":
             self.zero()

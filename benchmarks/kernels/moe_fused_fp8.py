@@ -2,7 +2,7 @@
 instructions of the measured rows o34 to o40.
 
 Four experts are computed, then the other four. The versions differ in where scales are applied, in whether the second
-four have separate weight buffers, and in who makes descriptors.
+four have separate weight buffers, and in how descriptors are generated.
 """
 
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class Version:
     scales: str = "apart"  # applied "apart" from the router's weights, "joined" with them, or to all columns "at once"
     all_first: bool = False  # all eight experts are loaded first
     padded_first: bool = False  # the second tiles of a wave are padded before any of it is computed
-    hardware: str = ""  # the hardware makes the descriptors of the experts' "scales", or of "all" their loads
-    packed: bool = False  # the scales of gates are stored with the weights, in a plane after them
+    hardware: str = ""  # the hardware generates the descriptors of the experts' "scales", or of "all" their loads
+    packed: bool = False  # the scales of gates are stored with the weights, in an additional plane after them
 
 
 class _Expert:
@@ -216,7 +216,7 @@ def _zeroed(sums):
 def moe_fused_fp8(hidden, gamma, router, gate_up, gate_scales, down, down_scales, version):
     """hidden [1, 1, H], gamma [1, H], router [H, E], gate_up [E, H, 2 I] (packed: [E, H / 128 + 1, 128, 2 I] with the
     scales in the last plane, and gate_scales None), gate_scales [E, 2 I], down [E, I, H], down_scales [E, columns] ->
-    [1, H]; the first columns are written, as many as have scales."""
+    [1, H]; only the columns that have scales are written, beginning with the first."""
     token = normalized(hidden, gamma, by_dma=False)
     values, indices = chosen_experts(logits(token, router, token.shape[1], STATIC))
     block = _Block(token, (gate_up, gate_scales, down, down_scales), version)

@@ -1,11 +1,11 @@
 """The first part of the measured fused MoE blocks (rows o27 to o40), on both cores: RMS norm, router, softmax, and the
-eight largest probabilities; with helpers shared by the blocks."""
+eight largest probabilities. Also contains helpers shared by the blocks."""
 
 import nki.isa as nisa
 import nki.language as nl
 
 P = 128
-CHOSEN = 8  # experts of a token
+CHOSEN = 8  # number of experts per token
 EPSILON = 1e-6
 STATIC = nisa.dge_mode.none
 

@@ -14,7 +14,7 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
 
     steps: names of STEPS, in order. turned: tiles are columns of `a` [columns, rows], read element by element.
     together: number of tiles per step before the next step. buffers: number of SBUF tiles that loads rotate through, 0
-    for a new one each time. maker: the maker of descriptors, a member of `dge_mode`.
+    for a new one each time. maker: the generator of descriptors, a member of `dge_mode`.
     """
     rows, columns = (a.shape[1], a.shape[0]) if turned else a.shape
     mode = getattr(nisa.dge_mode, maker)
@@ -48,7 +48,7 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
 
 
 def _taken(step, tile, weights, kept, start, mode):
-    """Return the tile after a step, in a new place."""
+    """Apply a step to a tile, and return the result in a new tile."""
     size, columns = tile.shape
     result = nl.ndarray((size, columns), dtype=tile.dtype, buffer=nl.sbuf)
     if step == "add":

@@ -1,6 +1,6 @@
 """Vector addition as measured: tiles of up to 128 numbers, one per partition.
 
-The streamed version was measured with the structure of `trninfer.kernels.vector_add_stream`, which is used as it is.
+The streamed version was measured with the structure of `trninfer.kernels.vector_add_stream`, which is used unchanged.
 """
 
 import nki

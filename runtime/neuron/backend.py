@@ -3,7 +3,7 @@
 
 Both keep read-only operands on the device and never copy intermediate results to the host. The time of a launch is the
 wall clock around one synchronised call on data already on the device ("measured, host round trip"); the time on the
-NeuronCore alone is reported beside it if available ("measured, device"). Written from AWS's documentation (each module
+NeuronCore only is also reported if available ("measured, device"). Written from AWS's documentation (each module
 names its pages) and tested against stand-ins; it has not run on a chip yet.
 """
 
@@ -32,11 +32,11 @@ def open_neuron_backend(
     progress: Note = lambda message: None,
     warn: Note = warn_user,
 ) -> CompiledKernels:
-    """Return the backend of this machine's chip; BackendUnavailable names what is missing.
+    """Return the backend for this machine's chip; raise BackendUnavailable, which lists what is missing.
 
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the kind of this instance, else trn2. Kernels are
-    compiled for and run on a logical core of `lnc` NeuronCores, one number for the process. The other arguments are
-    those of `RunOptions`.
+    If no target is given, it is determined by NEURON_PLATFORM_TARGET_OVERRIDE, else by the instance type, else trn2.
+    Kernels are compiled for and run on a logical core of `lnc` NeuronCores, which is fixed for the process. See
+    `RunOptions` for the other arguments.
     """
     found = environment.find_way()
     if found.way is None:

@@ -1,14 +1,14 @@
 """Compiles a kernel without executing it, through internal modules of AWS's nki, and reads AWS's own estimate.
 
-They appear in AWS's sources and public code: `nki.framework.compiled` has a StandaloneKernel, whose `_executor` is
-called with the compiled kernel, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
-`nki.compiler.ncc_driver` converts to a NEFF. Both results hold AWS's prediction (`total_time_ns`,
+The modules appear in AWS's sources and in public code: `nki.framework.compiled` has a StandaloneKernel, whose
+`_executor` is called with the compiled kernel, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
+`nki.compiler.ncc_driver` converts to a NEFF. Both results contain AWS's prediction (`total_time_ns`,
 `estimated_utilization` by engine, `mac_count`, `hbm_bytes`) and, on request, the outputs of BIRSim, neuronx-cc's
-instruction simulator. If the result holds no prediction, it is requested as public code does: by
-`emit_predicted_latency`, with the pipeline optimizations that a StandaloneKernel turns off.
+instruction simulator. If the result contains no prediction, it is requested as in public code: with
+`emit_predicted_latency` and with the pipeline optimizations that a StandaloneKernel turns off.
 
-Wheels with other or missing modules raise ImportError, AttributeError or TypeError; then the next way is tried, and
-finally the call that compiles and executes (compile_worker.py).
+If these modules differ or are missing in a wheel, ImportError, AttributeError or TypeError is raised; then the next way
+is tried, and finally the call that compiles and executes (compile_worker.py).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # th
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the busy share of each
-    engine, multiply-accumulates and HBM bytes; None if AWS's compiler reports none."""
+    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the utilization of
+    each engine, multiply-accumulates and HBM bytes; None for values that AWS's compiler does not report."""
 
     total_us: float | None = None
     utilization: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -53,7 +53,7 @@ class CompileReport:
     birsim: tuple[np.ndarray, ...] | None = None
 
     def write(self, folder: Path) -> None:
-        """Write the report to a folder, outputs as raw bytes beside it."""
+        """Write the report to a folder, and the outputs as raw bytes to separate files next to it."""
         outputs = None
         if self.birsim is not None:
             outputs = [[list(array.shape), array.dtype.name] for array in self.birsim]
@@ -83,9 +83,10 @@ class CompileReport:
 def compile_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], artifacts: Path, simulate: bool
 ) -> CompileReport | None:
-    """Compile a kernel to `kernel.neff` below `artifacts`, executing nothing; None if this nki has no such way.
+    """Compile a kernel to `kernel.neff` below `artifacts`, without executing it; return None if this version of nki
+    does not support that.
 
-    `simulate`: run BIRSim on the inputs too, where that works. The compiler's exceptions about a kernel are passed on.
+    `simulate`: also run BIRSim on the inputs, if that works. Exceptions of the compiler about a kernel propagate.
     """
     tried: list[tuple[str, str]] = []
     for way, compile_by in _WAYS.items():
@@ -95,7 +96,7 @@ def compile_alone(
             try:
                 compiled = compile_by(kernel, inputs, parameters, folder, birsim)
             except Exception as error:
-                shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs a clean one
+                shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs an empty folder
                 tried.append((label, _reason(error)))
                 if not birsim and not isinstance(error, _OTHERWISE):
                     raise
@@ -104,7 +105,7 @@ def compile_alone(
             if estimate is None or estimate.total_us is None:
                 try:
                     estimate = _estimate_alone(kernel, inputs, parameters, artifacts / "estimate") or estimate
-                except Exception as error:  # the kernel is compiled, even if the estimate fails
+                except Exception as error:  # a failed estimate does not invalidate the compiled kernel
                     tried.append((ESTIMATE, _reason(error)))
             return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
     return None
@@ -123,7 +124,7 @@ def _simulated(compiled: Any) -> tuple[np.ndarray, ...] | None:
 def _by_executor(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path, birsim: bool
 ) -> Any:
-    """Compile by a StandaloneKernel whose executor keeps what it is called with."""
+    """Compile with a StandaloneKernel whose executor only stores the compiled kernel that it receives."""
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import StandaloneKernel
 
@@ -148,7 +149,7 @@ def _by_executor(
 def _by_nir(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path, birsim: bool
 ) -> Any:
-    """Compile by `compile_kernel_to_nir` and `compile_bir_to_neff`."""
+    """Compile with `compile_kernel_to_nir` and `compile_bir_to_neff`."""
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.compiler.ncc_driver import compile_bir_to_neff
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
@@ -177,8 +178,8 @@ _WAYS: dict[str, Callable[..., Any]] = {
 def _estimate_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> Estimate | None:
-    """Return AWS's estimate of a kernel without making a NEFF: compiled as usual, or else with all optimizations of the
-    pipeline; None if neither yields one."""
+    """Return AWS's estimate of a kernel without generating a NEFF: compiled as usual, or otherwise with all
+    optimizations of the pipeline; None if neither yields an estimate."""
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 
@@ -199,7 +200,7 @@ def _estimate_alone(
 
 
 def _estimate_of(nir: Any) -> Estimate | None:
-    """Return AWS's estimate in a NirResult; None if it has none."""
+    """Return AWS's estimate contained in a NirResult; None if there is none."""
     total = getattr(nir, "total_time_ns", None)
     shares: dict[str, float] = {}
     with contextlib.suppress(AttributeError, TypeError, ValueError):

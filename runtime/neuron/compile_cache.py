@@ -1,12 +1,12 @@
-"""Compiled kernels on disk, so that a second run compiles nothing.
+"""Cache of compiled kernels on disk, so that a second run does not need to compile them.
 
-    <folder>/<key>/entry.json     what the entry was compiled from, and the SHA-256 of each file
+    <folder>/<key>/entry.json     the inputs of the compilation, and the SHA-256 of each file
     <folder>/<key>/...            the files
-    <folder>/<key>.partial/       an entry being written under its key's lock; a left-over one is stale
+    <folder>/<key>.partial/       an entry that is being written under its key's lock; left-over ones are stale
     <folder>/locks/<key>          locked while a process looks up or compiles the key
 
-The folder is that of TRNINFER_CACHE, else the user's cache folder. Entries appear atomically. A cache that cannot be
-used is reported once, and nothing is cached.
+The folder is given by TRNINFER_CACHE, else it is in the user's cache folder. Entries are created atomically. If the
+cache cannot be used, this is reported once, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...lowering.cache_folder import user_cache
 from ...models.regular_files import open_regular
 from ...simulator.machine.atomic_file import replacing
 
-FAILURE_LOG = "last-failure.log"  # in the folder of a cache: what the compiler said when it failed last
+FAILURE_LOG = "last-failure.log"  # in the cache folder: the compiler's output for the most recent failure
 _ENTRY = "entry.json"
 _FORMAT = 1
 
@@ -34,14 +34,14 @@ _FORMAT = 1
 def cache_folder() -> Path | None:
     """Return the folder of compiled kernels: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
 
-    None if the user has none.
+    Return None if the user has no cache folder.
     """
     return user_cache("neuron")
 
 
 @dataclass(frozen=True)
 class CacheSize:
-    """Whole entries in the cache, and the bytes of their files."""
+    """Number of complete entries in the cache, and the total size of their files in bytes."""
 
     entries: int
     size_bytes: int
@@ -59,12 +59,13 @@ def cache_size(folder: Path) -> CacheSize:
 
 
 def warn_user(message: str) -> None:
-    """The default for `warn`: a Python RuntimeWarning."""
+    """Issue a RuntimeWarning; the default for `warn`."""
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 class CompileCache:
-    """A cache in a folder. `warn` gets the reason if it cannot be used; None for the folder: nothing is cached."""
+    """A cache in a folder. If it cannot be used, `warn` is called with the reason. If the folder is None, nothing is
+    cached."""
 
     def __init__(self, folder: Path | None, warn: Callable[[str], None] = warn_user) -> None:
         self.folder = folder
@@ -74,7 +75,7 @@ class CompileCache:
     def hold(self, material: Mapping[str, Any], on_wait: Callable[[], None] = lambda: None) -> Iterator[Slot]:
         """Yield the slot for `material` (JSON values), locked by this process while the block runs.
 
-        `on_wait` is called if this process has to wait for another one that holds it.
+        `on_wait` is called if this process has to wait for another process that holds the lock.
         """
         key = hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
         lock: int | None = None
@@ -96,7 +97,8 @@ class CompileCache:
             self.folder = None
 
     def keep_log(self, text: str) -> Path | None:
-        """Keep the output of a compilation that failed (the latest one only); None if it cannot be kept."""
+        """Save the output of a failed compilation (only the latest is kept) and return its path; None if it cannot be
+        saved."""
         if self.folder is None:
             return None
         log = self.folder / FAILURE_LOG
@@ -139,8 +141,8 @@ class Slot:
                 self._cache.give_up(error)
 
     def store(self, write: Callable[[Path], None]) -> Path | None:
-        """Create the entry: `write` is called with a folder and puts its files there. The entry's folder; None if not
-        stored.
+        """Create the entry and return its folder; None if it was not stored. `write` is called with a folder, to which
+        it writes the files of the entry.
 
         If writing fails (PyTorch raises RuntimeError if the disk is full), the reason is reported and the run
         continues, since the compiled kernel is in memory.
@@ -169,8 +171,9 @@ class Slot:
 
 
 def _lock(path: Path, on_wait: Callable[[], None]) -> int:
-    """Return an open file that is locked for this process. The lock ends with the file, so also with the process."""
-    import fcntl  # not on Windows, where there is no Neuron device either
+    """Open and lock a file, and return its descriptor. The lock is released when the file is closed or the process
+    ends."""
+    import fcntl  # does not exist on Windows, which has no Neuron devices either
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,9 +1,9 @@
 """Compiles kernels to NEFFs for a chip that this machine does not have; needs AWS's packages but no device.
 
-Internal modules of nki compile without executing, with AWS's own estimate (compile_alone.py); where the wheel has none,
-a kernel is called with NumPy arrays, for the target that NEURON_PLATFORM_TARGET_OVERRIDE names: NKI keeps the NEFF in
-NKI_ARTIFACTS_DIR, and then tries to execute, which fails where there is no NeuronCore (docs/chip.md). Results of
-kernels come from the simulator.
+Internal modules of nki compile a kernel without executing it, and report AWS's own estimate (compile_alone.py). If the
+wheel does not contain them, the kernel is called with NumPy arrays, for the target given by
+NEURON_PLATFORM_TARGET_OVERRIDE: NKI saves the NEFF in NKI_ARTIFACTS_DIR and then tries to execute it, which fails if
+there is no NeuronCore (docs/chip.md). The results of kernels are computed by the simulator.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LABEL = "predicted; compiled only"
 
 
 class CompileOnlyBackend(CompiledKernels):
-    """Compiles each launched kernel, several at a time if they are announced by `prepare`, and returns the simulator's
-    results and predictions. CompileError if the compiler refuses a kernel."""
+    """Backend that compiles each launched kernel, and returns the simulator's results and predictions. Kernels passed
+    to `prepare` are compiled in parallel. CompileError is raised if the compiler rejects a kernel."""
 
     way = "compile-only"
     needs_device = False
@@ -57,7 +57,7 @@ class CompileOnlyBackend(CompiledKernels):
         self._ahead: dict[tuple[str, str], Future[CompiledNeff]] = {}
 
     def prepare(self, kernel: Any, *arrays: Any, **parameters: Any) -> None:
-        """Start compiling the kernels of later launches, and running BIRSim on their operands."""
+        """Start to compile the kernel of a later launch, and to run BIRSim on its operands."""
         try:
             operands, others = split_arguments(kernel, arrays, parameters)
             job = self._job(kernel, operands, others)
@@ -67,7 +67,7 @@ class CompileOnlyBackend(CompiledKernels):
             self._ahead[_key(job)] = self._begin(job, {name: np.asarray(each) for name, each in operands.items()})
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Compile a kernel, and compute its results on the simulator."""
+        """Compile a kernel, and compute its results with the simulator."""
         operands, others = split_arguments(kernel, arrays, parameters)
         self._executable(kernel, operands, others)
         here = {name: np.asarray(array) for name, array in operands.items()}
@@ -79,7 +79,7 @@ class CompileOnlyBackend(CompiledKernels):
         return self._simulated.time(kernel, *specs, **parameters)
 
     def close(self) -> None:
-        """Stop all compilations and forget them."""
+        """Stop all compilations and discard their results."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         end_all()
         self._pool.shutdown()
@@ -119,8 +119,8 @@ class CompileOnlyBackend(CompiledKernels):
 
 
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:
-    """Return a backend that compiles for a target ("trn2" or "trn3"); BackendUnavailable if nki or neuronx-cc is
-    missing. By default as many processes compile at a time as half the CPUs."""
+    """Return a backend that compiles for a target ("trn2" or "trn3"); raise BackendUnavailable if nki or
+    neuronx-cc is missing. By default, the number of parallel compilations is half the number of CPUs."""
     missing = environment.missing_packages()[environment.NRT]
     if missing:
         raise BackendUnavailable(

@@ -1,8 +1,8 @@
-"""Compile one kernel to a NEFF, in a process of its own, which reads its job from standard input.
+"""Compile one kernel to a NEFF in a separate process, which reads its job from standard input.
 
-NKI compiles a kernel that is called with NumPy arrays, "standalone" (aws-neuron-sdk, nki/api/generated/nki.jit), and
-leaves its NEFF in NKI_ARTIFACTS_DIR, which must be set before nki is imported (neuron-runtime/nrtpy/
-nrtpy-troubleshooting.rst): the process that starts this one has set it. The call also executes the kernel. If that
+NKI compiles a kernel that is called with NumPy arrays "standalone" (aws-neuron-sdk, nki/api/generated/nki.jit), and
+saves its NEFF in NKI_ARTIFACTS_DIR, which must be set before nki is imported (neuron-runtime/nrtpy/
+nrtpy-troubleshooting.rst): the parent process sets it. The call also executes the kernel. If that
 fails but the NEFF exists, compilation has succeeded (tutorial-debug-neff-nrtpy.rst); execution fails, for instance, if
 the machine has no NeuronCore or none is free.
 """
@@ -24,13 +24,13 @@ ARTIFACTS = "NKI_ARTIFACTS_DIR"
 
 
 def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return zeros: any values do, and these overflow nowhere."""
+    """Return an array of zeros: the values are arbitrary, and zeros never overflow."""
     return np.zeros(shape, array_type(dtype))
 
 
 def main() -> None:
-    """Compile the kernel requested on standard input; print a traceback and exit with status 1 if that makes no
-    NEFF."""
+    """Compile the kernel requested on standard input; print a traceback and exit with status 1 if no NEFF is
+    generated."""
     message = json.load(sys.stdin)
     use_nki("neuron")
     kernel, operands, parameters = read_job(message)

@@ -1,8 +1,8 @@
-"""Code shared by both ways to the chip: kernels are compiled once and cached, run, and timed once for their shapes.
+"""Code shared by both ways to the chip: kernels are compiled once and cached, executed, and timed once for each shape.
 
-A way (`torch_backend.py`, `nrt.py`) says how a kernel is compiled, loaded and called. Kernels of this process have the
-simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown beside a
-measurement.
+A way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
+the simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown
+beside a measurement.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from .neff import NEFF, compile_neff
 from .settings import FRONT_END, compiler_settings
 from .taken import is_taken, taken_line
 
-HOST_LABEL = "measured, host round trip"  # time of one synchronised call with operands on the device
+HOST_LABEL = "measured, host round trip"  # the duration of one synchronised call with operands on the device
 DEFAULT_WARMUP = 5
 DEFAULT_ITERATIONS = 20
 DEFAULT_COMPILE_SECONDS = 1800
 
 Note = Callable[[str], None]
-Operands = Mapping[str, Any]  # arrays of the host or of the device, or their specs, by parameter of the kernel
-Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # shape and dtype of each
+Operands = Mapping[str, Any]  # arrays on the host or on the device, or their specs, by the kernel's parameter names
+Results = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # the shape and dtype of each result
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options for running kernels: `warmup` calls, then `iterations` timed ones."""
+    """Options for running kernels: `warmup` untimed calls are followed by `iterations` timed calls."""
 
     warmup: int = DEFAULT_WARMUP
     iterations: int = DEFAULT_ITERATIONS
-    device_times: bool = False  # also measure the time on the NeuronCore alone
-    compile_seconds: float = DEFAULT_COMPILE_SECONDS  # limit of one compilation
+    device_times: bool = False  # also measure the time on the NeuronCore only
+    compile_seconds: float = DEFAULT_COMPILE_SECONDS  # time limit for one compilation
     cache: CompileCache = field(default_factory=lambda: CompileCache(None))
-    progress: Note = lambda message: None  # gets a line on steps that take long
-    warn: Note = warn_user  # gets a line on problems that are not fatal
-    lnc: int = 1  # NeuronCores of a logical core
+    progress: Note = lambda message: None  # called with a line about each step that takes long
+    warn: Note = warn_user  # called with a line about each problem that is not fatal
+    lnc: int = 1  # NeuronCores per logical core
 
 
 @dataclass(frozen=True)
 class Walked:
-    """A kernel's results, flops and bytes of HBM traffic, counted on the simulator from its shapes."""
+    """A kernel's results, flops and bytes of HBM traffic, computed by the simulator from the shapes of its operands."""
 
     results: Results
     flops: int
@@ -76,8 +76,8 @@ class Walked:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled kernel. `write` saves it to a folder that can be loaded later; `load` loads it at once. `seconds` is
-    the time of the compilation, `peak_bytes` its peak memory, 0 if unknown."""
+    """A compiled kernel. `write` saves it to a folder from which it can be loaded later; `load` loads it immediately.
+    `seconds` is the duration of the compilation, and `peak_bytes` its peak memory (0 if unknown)."""
 
     write: Callable[[Path], None]
     load: Callable[[], Any]
@@ -99,7 +99,7 @@ class Executable:
 @dataclass(frozen=True)
 class Compilation:
     """One attempt to compile a kernel, for reports: `error` is None if it succeeded, `log` is the compiler's output if
-    it failed, and `tensors` are operands and results as compiled, if known."""
+    it failed, and `tensors` describes the operands and results of the compiled kernel, if known."""
 
     label: str
     seconds: float
@@ -113,15 +113,16 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Another way of compiling, and the compiler's line if that failed too."""
+    """An attempt to compile in another way; `error` is a line from the compiler if it failed too."""
 
     how: str
     error: str | None
 
 
 class CompiledKernels(ABC):
-    """Runs kernels on a NeuronCore. A kernel is compiled and timed once for its shapes, dtypes and parameters; later
-    launches of it run once and report the same times. `compilations` has every attempt to compile."""
+    """Backend that runs kernels on a NeuronCore. A kernel is compiled and timed once for each combination of shapes,
+    dtypes and parameters; later launches execute it once and report the same times. `compilations` contains every
+    attempt to compile."""
 
     way: str
     needs_device = True
@@ -139,22 +140,23 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
-        """Compile in `workdir`, with what is printed in `log`. CompilerFailed if the compiler refuses the kernel."""
+        """Compile in `workdir` and write the output to `log`. Raise CompilerFailed if the compiler rejects the
+        kernel."""
 
     @abstractmethod
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
-        """Load what `_compile` wrote; RuntimeError or OSError if that fails."""
+        """Load a kernel saved by `_compile`; raise RuntimeError or OSError if that fails."""
 
     @abstractmethod
     def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
-        """Execute once, synchronised; return the outputs and the microseconds."""
+        """Execute a kernel once, wait for it to finish, and return the outputs and the microseconds."""
 
     @abstractmethod
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time on the NeuronCore alone; DeviceTimingError if it is not available."""
+        """Return the time on the NeuronCore only; raise DeviceTimingError if it is not available."""
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
-        """Return operands and results as compiled, for reports."""
+        """Return a description of the compiled kernel's operands and results, for reports."""
         return {}
 
     def _report(self, executable: Executable) -> CompileReport | None:
@@ -162,11 +164,11 @@ class CompiledKernels(ABC):
         return None
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on arrays of the host or of the device; the result has what it returns, and its times.
+        """Run a kernel on arrays on the host or on the device; return its outputs and its times.
 
-        KernelError if the kernel refuses its operands, CompileError if the compiler refuses it, ExecutionError
-        if the device does, DeviceLost if the device is gone. Read-only operands (a network's weights) are copied to the
-        device once.
+        Raises KernelError if the kernel rejects its operands, CompileError if the compiler rejects the kernel,
+        ExecutionError if its execution fails, and DeviceLost if the device is no longer available. Read-only operands
+        (a network's weights) are copied to the device once.
         """
         operands, others = split_arguments(kernel, arrays, parameters)
         executable = self._executable(kernel, operands, others)
@@ -191,7 +193,7 @@ class CompiledKernels(ABC):
         key = (id(kernel), forms, tuple(sorted(parameters.items())))
         try:
             found = self._executables.get(key)
-        except TypeError:  # not hashable
+        except TypeError:  # a parameter is not hashable
             check_arguments(find_source(kernel).name, parameters)
             raise
         if found is None:
@@ -208,15 +210,15 @@ class CompiledKernels(ABC):
         return found
 
     def _job(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Job:
-        """Return the compilation job; KernelError for arguments that AWS's packages would misread."""
+        """Return the compilation job; raise KernelError for arguments that AWS's packages would misinterpret."""
         specs = {name: ArraySpec(tuple(each.shape), each.dtype) for name, each in operands.items()}
         job = Job(kernel, find_source(kernel), specs, parameters, self.info.target)
         check_arguments(job.source.name, parameters)
         return job
 
     def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
-        """Recompile a refused kernel in other ways, to find out what refuses it: to a NEFF without the framework, and
-        with the front end of NKI 0.6."""
+        """Recompile a rejected kernel in other ways, to find out which component rejects it: to a NEFF without the
+        framework, and with the front end of NKI 0.6."""
         job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
         ways: dict[str, dict[str, str]] = {"alone": {}} if self.way == environment.TORCHNEURON else {}
         ways["front end of NKI 0.6"] = {FRONT_END: "custom"}
@@ -308,7 +310,7 @@ class CompiledKernels(ABC):
         )
 
     def _measure(self, executable: Executable, operands: Operands) -> LaunchTime:
-        """Time a kernel that has run once; that run counts as the first warm-up."""
+        """Time a kernel that has already run once; that run counts as the first warm-up."""
         for _ in range(self._options.warmup - 1):
             self._call(executable, operands)
         microseconds = [self._call(executable, operands)[1] for _ in range(self._options.iterations)]
@@ -325,7 +327,7 @@ class CompiledKernels(ABC):
         )
 
     def _time_on_device(self, executable: Executable, operands: Operands) -> DeviceTime | None:
-        """Return the time on the NeuronCore alone, or None and the reason."""
+        """Return the time on the NeuronCore only; if it is not available, warn with the reason and return None."""
         try:
             return self._device_time(executable, operands)
         except DeviceTimingError as error:
@@ -334,12 +336,12 @@ class CompiledKernels(ABC):
 
 
 def walk(job: Job) -> Walked:
-    """Walk a kernel by its shapes on the simulator; KernelError if it refuses them."""
+    """Trace a kernel on the simulator, with only the shapes of its operands; raise KernelError if it rejects them."""
     returned: list[Any] = []
 
     def noting(*tensors: Any, **parameters: Any) -> Any:
         result = job.kernel.function(*tensors, **parameters)
-        returned[:] = result if isinstance(result, (tuple, list)) else [result]  # each of two cores returns the same
+        returned[:] = result if isinstance(result, (tuple, list)) else [result]  # both cores return the same
         return result
 
     specs: dict[str, Any] = {
@@ -349,7 +351,7 @@ def walk(job: Job) -> Walked:
         run = simulator.run(noting, target=job.target, functional=False, **specs, **job.parameters)
     except (simulator.NkiValidationError, AssertionError) as error:
         if not str(error):
-            raise  # an assertion without a message is a bug, not a refused argument
+            raise  # an assertion without a message is a bug, not a rejected argument
         raise KernelError(f"{job.source.name} on {job.target}: {' '.join(str(error).split())}") from error
     results = tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
     return Walked(results, run.flops, run.hardware_flops, run.hbm_bytes)

@@ -1,9 +1,9 @@
-"""A NeuronCore in a process of its own: tensors stay on it, and kernels are loaded once.
+"""A NeuronCore used by a separate process: tensors stay on the device, and kernels are loaded once.
 
-The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime). It is asked by messages: a line of
-JSON, followed by raw bytes, whose number is in `bytes`; each gets one answer of the same form. Tensors and kernels live
-in the process and are referred to by numbers. Since a process has one Neuron runtime, a lost NeuronCore and a compiler
-that crashes or hangs end that process, not this one.
+The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime). It receives messages: a line of
+JSON, followed by raw bytes, whose number is given by `bytes`. It replies to each with one message of the same form.
+Tensors and kernels are stored in the process and are identified by numbers. Since a process has one Neuron runtime, a
+lost NeuronCore and a compiler that crashes or hangs end that process, not this one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .processes import NOTE_SECONDS, Waiting, end_group
 from .system import ASYNCHRONOUS, LIBRARY_FOLDER
 from .taken import is_taken, taken_line
 
-# Time limit for an execution. The runtime's own is NEURON_RT_EXEC_TIMEOUT, 30 s by default (neuron-
-# runtime/guides/configuration-guide).
+# Time limit for an execution. The runtime's own limit is NEURON_RT_EXEC_TIMEOUT, 30 s by default
+# (neuron-runtime/guides/configuration-guide).
 EXECUTION_SECONDS = 600.0
 
 
 class DeviceFaultError(RuntimeError):
-    """An error raised in the device's process: its type, `kind`, its text, and its traceback."""
+    """An exception raised in the device's process: its type (`kind`), its text, and its traceback."""
 
     def __init__(self, kind: str, text: str, traceback: str = "") -> None:
         super().__init__(raised_line(traceback) if traceback and not text else f"{kind}: {text}")
@@ -47,11 +47,11 @@ class DeviceFaultError(RuntimeError):
 
 
 class DeviceTimeoutError(RuntimeError):
-    """The device's process did not answer in time and was ended."""
+    """Raised if the device's process did not reply in time and was terminated."""
 
 
 class DeviceArray:
-    """An array on the device: shape and dtype are known here, `np.asarray` copies the values."""
+    """An array on the device. Its shape and dtype are known on the host; `np.asarray` copies the values to the host."""
 
     def __init__(self, tensor: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device, owner: Any) -> None:
         self.tensor = tensor
@@ -65,14 +65,14 @@ class DeviceArray:
         return self.shape[0]
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        """Return the same bytes in another shape; ValueError if the sizes differ."""
+        """Return a view with another shape; raise ValueError if the sizes differ."""
         if math.prod(shape) != math.prod(self.shape):
             raise ValueError(f"{self.shape} cannot be reshaped to {shape}")
         return DeviceArray(self.tensor, shape, self.dtype, self._device, self._owner)
 
     @property
     def is_there(self) -> bool:
-        """True while the process that holds it runs."""
+        """True if the process that stores the array is still running."""
         return self._device.holds(self._start)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -90,46 +90,48 @@ class DeviceArray:
 
 
 class Lease:
-    """Holds memory on the device until the last array in it is gone."""
+    """Ownership of memory on the device, which is released when the last array that uses it is deleted."""
 
     def __init__(self, give_back: Callable[[], None]) -> None:
         weakref.finalize(self, give_back)
 
 
 class Device:
-    """The process that holds a NeuronCore, started on first use, restarted if it has ended, and ended with this
-    process. `command` starts it, `variables` are added to its environment, `library` is the package it needs."""
+    """A process that owns a NeuronCore. It is started on first use, restarted if it has ended, and terminated when this
+    process ends. `command` starts it, `variables` are added to its environment, and `library` is the package it
+    needs."""
 
     def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
         self.library = library
-        self.starts = 0  # processes started so far; tensors of earlier ones are gone
+        self.starts = 0  # number of processes started so far; tensors of earlier processes no longer exist
         self._command = list(command)
         self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the start of its process
+        self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the number of its process
 
     def start(self) -> int:
-        """Start the process if none runs; return the number of its start, which identifies its tensors and kernels."""
+        """Start the process if it is not running; return its number, to which the numbers of tensors and kernels
+        belong."""
         with self._lock:
             self._running()
         return self.starts
 
     def holds(self, start: int) -> bool:
-        """True while the process of that start runs."""
+        """Return True if the process with that number is still running."""
         process = self._process
         return process is not None and start == self.starts and process.poll() is None
 
     def hello(self) -> dict[str, Any]:
-        """Return `library` and `python` of the process."""
+        """Return the `library` and `python` that the process uses."""
         return self.ask("hello")
 
     def put(self, array: np.ndarray) -> int:
-        """Return a tensor on the device with an array's values."""
+        """Copy an array to a new tensor on the device; return the tensor's number."""
         return int(self.ask("put", np.ascontiguousarray(array), **_form(array))["tensor"])
 
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-        """Return a tensor of zeros."""
+        """Create a tensor of zeros; return its number."""
         return self.put(np.zeros(shape, dtype))
 
     def write(self, tensor: int, array: np.ndarray) -> None:
@@ -142,12 +144,12 @@ class Device:
         return answer
 
     def free(self, tensor: int, start: int) -> None:
-        """Free a tensor of the process of that `start`, together with the next message: a finalizer may call this
-        during one."""
+        """Free a tensor of the process with the number `start`. It is freed when the next message is sent, since a
+        finalizer may call this while a message is being sent."""
         self._unwanted.append((tensor, start))
 
     def lease(self, tensor: int) -> Lease:
-        """Return a lease that frees a tensor when it is dropped."""
+        """Return a lease that frees a tensor when it is deleted."""
         start = self.starts
         return Lease(lambda: self.free(tensor, start))
 
@@ -161,7 +163,7 @@ class Device:
             self._process = None
 
     def end(self) -> None:
-        """Kill the process, which may hang, and its children."""
+        """Kill the process, which may be hanging, and its children."""
         with self._lock:
             if self._process is not None:
                 end_group(self._process)
@@ -176,11 +178,11 @@ class Device:
         note: Waiting = lambda seconds: None,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Return the process's answer.
+        """Send a message to the process and return its reply.
 
-        DeviceLost if it has ended, DeviceFaultError for an exception there, BackendUnavailable if its library cannot be
-        used or another process holds the core, DeviceTimeoutError after more than `limit` seconds; `note` is called
-        every NOTE_SECONDS.
+        Raises DeviceLost if the process has ended, DeviceFaultError for an exception in the process, BackendUnavailable
+        if its library cannot be used or another process uses the core, and DeviceTimeoutError after more than `limit`
+        seconds. `note` is called every NOTE_SECONDS.
         """
         with self._lock:
             while self._unwanted:
@@ -223,7 +225,7 @@ class Device:
         return {**answer, "data": process.stdout.read(answer["bytes"])}
 
     def _wait(self, process: subprocess.Popen[bytes], operation: str, limit: float, note: Waiting) -> None:
-        """Wait for an answer; in case of a timeout, end the process and raise DeviceTimeoutError."""
+        """Wait for a reply; in case of a timeout, terminate the process and raise DeviceTimeoutError."""
         start = time.perf_counter()
         while True:
             passed = time.perf_counter() - start
@@ -243,7 +245,7 @@ class Device:
             libraries = [str(LIBRARY_FOLDER), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)  # nrtpy-troubleshooting.rst
             variables.pop(ASYNCHRONOUS, None)
-            folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)  # compilers leave files in their working folder
+            folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)  # compilers leave files in their working directory
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             try:
                 self._process = subprocess.Popen(
@@ -262,12 +264,12 @@ class Device:
 
 
 def torch_device(variables: Mapping[str, str]) -> Device:
-    """Return the process for TorchNeuron, not started yet."""
+    """Return the process for TorchNeuron, without starting it."""
     return Device(python_command(f"{__package__}.torch_worker", "main"), "TorchNeuron", variables)
 
 
 def nrt_device() -> Device:
-    """Return the process in which `nki.runtime` runs NEFFs, not started yet."""
+    """Return the process in which `nki.runtime` executes NEFFs, without starting it."""
     return Device(python_command(f"{__package__}.nrt_worker", "main"), "nki.runtime")
 
 

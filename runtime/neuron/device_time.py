@@ -1,8 +1,8 @@
-"""The time of a kernel on the NeuronCore alone, read from a profile of the device: an NTFF file and its NEFF.
+"""The time of a kernel on the NeuronCore only, read from a profile of the device: an NTFF file and its NEFF.
 
-A profile is written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which runs a NEFF on a free
+A profile is written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which executes a NEFF on a free
 NeuronCore, with zeros for missing inputs. `neuron-explorer view` reads it: its summary, or the Summary table of the
-Parquet files, has `total_time`, the seconds between the start and the end of the execution on the device.
+Parquet files, contains `total_time`, the seconds between the start and the end of the execution on the device.
 
 Sources (aws-neuron-sdk): tools/neuron-explorer/how-to-profile-workload (capture and its options),
 profile-schema-reference ("Summary"), how-to-analyze-profile-output (where Parquet files are written),
@@ -35,7 +35,7 @@ _TOTAL = "total_time"
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Microseconds on the NeuronCore alone: the median, the 99th percentile of several executions, and the tool that
+    """Microseconds on the NeuronCore only: the median, the 99th percentile of several executions, and the tool that
     measured them."""
 
     p50_us: float
@@ -44,11 +44,11 @@ class DeviceTime:
 
 
 class DeviceTimingError(RuntimeError):
-    """A kernel's time on the device is not available; the message is one line for the user."""
+    """Raised if a kernel's time on the device is not available; the message is one line for the user."""
 
 
 def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
-    """Return the time in a profile, measured `by`; DeviceTimingError if it cannot be read."""
+    """Return the time in a profile that the tool `by` measured; raise DeviceTimingError if it cannot be read."""
     with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
         profile = ["view", "-n", str(neff), "-s", str(ntff)]
         try:
@@ -71,8 +71,8 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
 def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
     """Execute a NEFF three times on a free NeuronCore and return the last time.
 
-    `inputs`, by the NEFF's names, are passed if NumPy has all their dtypes; else zeros are. DeviceTimingError if it
-    fails.
+    `inputs`, by their names in the NEFF, are used if NumPy supports all their dtypes; otherwise zeros are used. Raises
+    DeviceTimingError if the tool fails.
     """
     with tempfile.TemporaryDirectory(prefix="trninfer-capture-") as name:
         folder = Path(name)
@@ -91,8 +91,8 @@ def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
 
 
 def find_profile(folder: Path) -> tuple[Path, Path]:
-    """Return the NEFF and the NTFF that torch.profiler left below a folder; DeviceTimingError unless there is one NTFF
-    with its NEFF.
+    """Return the NEFF and the NTFF that torch.profiler wrote below a folder; raise DeviceTimingError unless there is
+    exactly one NTFF with its NEFF.
 
     They are paired by the number in their names (neff_3.neff and 3_instid_0_vnc_0.ntff, as seen in public code), since
     cached NEFFs of other kernels are in the same folder.
@@ -136,7 +136,7 @@ def _run(arguments: list[str], folder: Path) -> str:
 
 
 def _of_summary(text: str) -> float:
-    """Return the seconds in a summary: an object, or an object of one object for each profile."""
+    """Return the seconds in a summary, which is an object, or an object that contains one object for each profile."""
     try:
         document = json.loads(text)
         profiles = [document] if _TOTAL in document else list(document.values())
@@ -147,7 +147,7 @@ def _of_summary(text: str) -> float:
 
 
 def _of_parquet(folder: Path) -> float:
-    """Return the seconds in the Summary table: a column of that name, or a row of that metric."""
+    """Return the seconds in the Summary table, which has a column of that name, or a row for that metric."""
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -158,7 +158,7 @@ def _of_parquet(folder: Path) -> float:
     try:
         rows: list[dict[str, Any]] = [row for file in files for row in parquet.read_table(file).to_pylist()]
         found = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
-        if not found:  # a row for each metric: its name and its value are the texts and numbers there
+        if not found:  # one row per metric, which contains its name as a string and its value as a number
             metrics = [row for row in rows if _TOTAL in row.values()]
             found = [value for row in metrics for value in row.values() if isinstance(value, (int, float))]
         return float(found[0])

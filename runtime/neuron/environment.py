@@ -1,6 +1,7 @@
-"""AWS Neuron on this machine: devices and packages, found without importing any of it.
+"""Find the AWS Neuron devices and packages of this machine, without importing any of these packages.
 
-Versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and release-notes/components/torchneuron).
+The expected versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and
+release-notes/components/torchneuron).
 """
 
 from __future__ import annotations
@@ -49,16 +50,17 @@ _PLACEHOLDER_MARK = "WRONG PACKAGE"
 
 @dataclass(frozen=True)
 class Bounds:
-    """Versions of a package: `needed` is the first that can work, and from `lowest` to before `beyond` are those that
-    trninfer was written for."""
+    """Versions of a package: `needed` is the oldest version that may work. trninfer was written for the versions from
+    `lowest` up to, but excluding, `beyond`."""
 
     needed: str
     lowest: str
     beyond: str
 
 
-# Development versions are seen on real machines beside those of the release notes: nki 0.7.0b1 and neuronx-cc
-# 2.0.404830 with torch-neuronx 2.14.3. torch-neuronx before 2.13 is another product (PyTorch NeuronX, by XLA).
+# Besides the versions in the release notes, development versions occur on real machines: nki 0.7.0b1 and neuronx-cc
+# 2.0.404830 with torch-neuronx 2.14.3. torch-neuronx before 2.13 is a different product (PyTorch NeuronX, based on
+# XLA).
 _BOUNDS = {
     "nki": Bounds("0.6", "0.7", "0.8"),
     "neuronx-cc": Bounds("2.0", "2.28", "2.29"),
@@ -72,8 +74,8 @@ State = Literal["ready", "newer", "older", "missing", "placeholder", "too old"]
 
 @dataclass(frozen=True)
 class Package:
-    """A package and its state: "ready", "newer" or "older" than what trninfer was written for (used all the same),
-    "missing", "placeholder" (PyPI's stub) or "too old"."""
+    """A package and its state: "ready", "newer" or "older" than the versions that trninfer was written for (but used
+    anyway), "missing", "placeholder" (PyPI's stub) or "too old"."""
 
     name: str
     version: str | None
@@ -82,12 +84,12 @@ class Package:
 
     @property
     def is_usable(self) -> bool:
-        """True if kernels can be compiled and run with it, judged by its version."""
+        """True if, according to its version, it can compile and run kernels."""
         return self.state in ("ready", "newer", "older")
 
     @property
     def explanation(self) -> str:
-        """The state in a sentence."""
+        """A description of the state, as a clause."""
         if self.state == "placeholder":
             return f"version {self.version} is the placeholder from PyPI (its only content: {_PLACEHOLDER_MARK})"
         if self.state == "too old":
@@ -110,15 +112,15 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way kernels reach the chip, TORCHNEURON or NRT; None if packages are `missing`, described by a clause
-    each."""
+    """The way kernels reach the chip, TORCHNEURON or NRT; None if there are packages `missing`, each of which is
+    described by a clause."""
 
     way: str | None
     missing: tuple[str, ...]
 
 
 def neuron_packages() -> tuple[Package, ...]:
-    """Return the state of each AWS package that the chip needs."""
+    """Return the state of each AWS package that is required to use the chip."""
     return tuple(_inspect(name, bounds) for name, bounds in _BOUNDS.items())
 
 
@@ -130,7 +132,7 @@ def unexpected_versions() -> list[str]:
 def find_way() -> Way:
     """Return the way to the chip: TorchNeuron if installed, else NEFF and nki.runtime.
 
-    If neither is, the missing packages are TorchNeuron's.
+    If neither is installed, report the packages that TorchNeuron is missing.
     """
     device = [] if neuron_devices() else [NO_DEVICE]
     lacking = missing_packages()
@@ -141,7 +143,7 @@ def find_way() -> Way:
 
 
 def missing_packages() -> dict[str, list[str]]:
-    """Return the packages that each way lacks, one clause for each way."""
+    """Return, for each way, a clause for each package that it lacks."""
     packages = {package.name: package for package in neuron_packages()}
     return {
         way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]
@@ -175,6 +177,6 @@ def _inspect(name: str, bounds: Bounds) -> Package:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version; the bounds need no more."""
+    """Return the leading numbers of a version, which are sufficient for comparing it with the bounds."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -1,9 +1,9 @@
-"""Errors of the chip, typed, with one line for the user.
+"""Exceptions for errors of the chip, each with a one-line message for the user.
 
-`CompileError` and `ExecutionError` are about a kernel (a `KernelError`), `DeviceLost` about the machine (a
-`BackendUnavailable`). AWS does not document which exceptions its packages raise, so errors are recognised by documented
-parts of their texts: the codes NCC_... of the compiler (aws-neuron-sdk, compiler/error-codes) and the statuses NRT_...
-of the runtime (neuron-runtime/api/nrt_status.rst).
+`CompileError` and `ExecutionError` concern a kernel (they are a `KernelError`), `DeviceLost` concerns the machine (it
+is a `BackendUnavailable`). AWS does not document which exceptions its packages raise, so errors are recognised by
+documented parts of their messages: the compiler's codes NCC_... (aws-neuron-sdk, compiler/error-codes) and the
+runtime's statuses NRT_... (neuron-runtime/api/nrt_status.rst).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .taken import is_taken, taken_line
 
 _LONGEST_LINE = 300
 
-# Statuses of the Neuron runtime after which this process cannot use a NeuronCore any more (aws-neuron-sdk,
+# Statuses of the Neuron runtime after which this process can no longer use a NeuronCore (aws-neuron-sdk,
 # neuron-runtime/api/nrt_status.rst), and its log messages if cores are taken (neuron-runtime/nrt-troubleshoot.rst).
 _LOST = re.compile(
     r"NRT_(HW_ERROR|UNINITIALIZED|CLOSED|EXEC_UNIT_UNRECOVERABLE|LOAD_NOT_ENOUGH_NC|EXEC_NC_BUSY|EXEC_HW_ERR_\w+)\b"
@@ -24,8 +24,8 @@ _LOST = re.compile(
 )
 
 
-# What to do about a code of the compiler. EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002: the pages of these
-# names. EGCA110 and EGCA111 have no page; public reports say that kernels do not spill.
+# Advice for the compiler's error codes. Sources for EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002:
+# the pages of these names. EGCA110 and EGCA111 have no page; according to public reports, kernels do not spill.
 _LESS = "a smaller --batch-size or --instructions makes launches smaller"
 _LNC = "NEURON_LOGICAL_NC_CONFIG must be that of --lnc (1), and NEURON_CC_FLAGS must have no --lnc of another value"
 _ADVICE = {
@@ -42,21 +42,22 @@ _ADVICE = {
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
-    """The compiler produced nothing to load; the text is its whole output."""
+    """Raised if the compiler produced nothing that can be loaded; the text is its whole output."""
 
 
 class CompileError(KernelError):
-    """The Neuron compiler refused a kernel; the message is one line for the user, `log` the compiler's whole output."""
+    """The Neuron compiler rejected a kernel; the message is one line for the user, `log` is the compiler's whole
+    output."""
 
     log: str = ""
 
 
 class DeviceLost(BackendUnavailable):
-    """The NeuronCore is gone, broken or in use elsewhere; the message is one line for the user."""
+    """The NeuronCore is missing, broken or used by another process; the message is one line for the user."""
 
 
 class CoreInUse(BackendUnavailable):
-    """Another process holds the NeuronCore; the message is one line for the user."""
+    """Another process uses the NeuronCore; the message is one line for the user."""
 
 
 class ExecutionError(KernelError):
@@ -64,10 +65,10 @@ class ExecutionError(KernelError):
 
 
 def first_useful_line(*texts: str) -> str:
-    """Return the most informative line of some texts, cut to a readable length.
+    """Return the most informative line of several texts, truncated to a readable length.
 
-    That is a line with a compiler's error code in any of them, else, in the first text that is not empty, the first
-    line with "error", or the first line.
+    This is a line that contains an error code of the compiler, if any text has one. Otherwise it is the first line
+    containing "error", or simply the first line, of the first text that is not empty.
     """
     choices = [lines for lines in map(_lines, texts) if lines]
     coded = [line for lines in choices for line in lines if re.search(r"\bNCC_[A-Z]+\d+", line)]
@@ -77,7 +78,8 @@ def first_useful_line(*texts: str) -> str:
 
 
 def raised_line(traceback: str) -> str:
-    """Return the last line of a traceback; an exception without a text gets the place and the line of code."""
+    """Return the last line of a traceback. If the exception has no message, append the location and the line of
+    code."""
     lines = traceback.splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(" ")), "")
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
@@ -89,7 +91,7 @@ def raised_line(traceback: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines that are not empty; of a traceback, only the exception."""
+    """Return the lines that are not empty. If there is a traceback, only its exception is returned."""
     lines = text.splitlines()
     if any(line.startswith("Traceback ") for line in lines):
         raised = raised_line(text)
@@ -99,7 +101,7 @@ def _lines(text: str) -> list[str]:
 
 
 def advice(text: str) -> str | None:
-    """Return what to do about the first compiler code in a text; None if it has no known code."""
+    """Return advice on the first known compiler code in a text; None if it contains none."""
     for code in re.findall(r"\bNCC_[A-Z]+\d+", text):
         if code in _ADVICE:
             return _ADVICE[code]
@@ -107,12 +109,12 @@ def advice(text: str) -> str | None:
 
 
 def is_of_runtime(text: str) -> bool:
-    """True if a text contains a status of the runtime and no compiler code."""
+    """Return True if a text contains a status of the runtime and no compiler code."""
     return bool(re.search(r"\bNRT_[A-Z]", text)) and not re.search(r"\bNCC_[A-Z]+\d", text)
 
 
 def is_lost(error: BaseException) -> bool:
-    """True if an error means that no NeuronCore is left to run on."""
+    """Return True if an error means that no usable NeuronCore is left."""
     return bool(_LOST.search(str(error))) or not environment.neuron_devices()
 
 
@@ -128,7 +130,8 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
 
 
 def useful_line(error: BaseException | str) -> str:
-    """Return an error's most informative line: one with a runtime status, else as `first_useful_line` finds it."""
+    """Return an error's most informative line: one with a runtime status, else the line found by
+    `first_useful_line`."""
     text = str(error)
     status = re.search(r"^.*\bNRT_[A-Z_]+.*$", text, re.MULTILINE)
     return first_useful_line(status.group() if status else text or type(error).__name__)

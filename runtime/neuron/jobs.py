@@ -1,7 +1,8 @@
 """Compilation jobs: a kernel with the shapes and dtypes of its operands, and its other arguments.
 
-A job goes to the process that compiles it as text, so the other arguments are pickled. They are also part of AWS's keys
-of compiled kernels, whose weaknesses `check_arguments` guards against (docs/chip.md, "What each call rests on"): an
+A job is passed to the process that compiles it as text, so the other arguments are pickled. They are also part of the
+keys by which AWS's packages identify compiled kernels. `check_arguments` guards against the weaknesses of these keys
+(docs/chip.md, "What each call rests on"): an
 argument is represented by its `repr` or `hash`, and an object with `shape` and `dtype` counts as a tensor.
 """
 
@@ -28,7 +29,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A kernel for operands of certain shapes and dtypes, and its other arguments, both by name."""
+    """A kernel, the shapes and dtypes of its operands, and its other arguments, both by name."""
 
     kernel: Any
     source: KernelSource
@@ -38,7 +39,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """Name, shapes, dtype and target, for messages."""
+        """The kernel's name, its shapes and dtype, and the target, for messages."""
         operands = list(self.operands.values())
         shapes = " ".join(str(list(operand.shape)) for operand in operands)
         return f"{self.source.name} {shapes} {np.dtype(operands[0].dtype).name} for {self.target}"
@@ -56,8 +57,8 @@ class Job:
         }
 
     def message(self) -> dict[str, Any]:
-        """Return the job as JSON values, for `read_job` in another process; KernelError if the kernel cannot be found
-        there."""
+        """Return the job as JSON values, for `read_job` in another process; raise KernelError if the kernel cannot be
+        found there."""
         if self.source.module is None:
             raise KernelError(
                 f"{self.source.name}: a kernel must be in a module, by its own name, so that another process finds it"
@@ -74,7 +75,7 @@ class Job:
 def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int, ...], str]], dict[str, Any]]:
     """Return the kernel of a job, its operands' shapes and dtypes by name, and its other arguments.
 
-    Call this only after the kernel's `nki` is chosen: finding the kernel imports it.
+    Call this only after the implementation of `nki` has been selected, since finding the kernel imports `nki`.
     """
     kernel = _find_kernel(message["module"], message["file"], message["kernel"])
     operands = {name: (tuple(shape), dtype) for name, (shape, dtype) in message["operands"].items()}
@@ -82,7 +83,7 @@ def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int
 
 
 def array_type(name: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of a name; bfloat16 is from ml_dtypes."""
+    """Return the NumPy dtype with a given name; bfloat16 is provided by ml_dtypes."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -96,7 +97,7 @@ def form(operand: Any) -> list[Any]:
 
 
 def check_arguments(kernel: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse arguments that AWS's packages would misread: KernelError with the argument's name.
+    """Raise KernelError, with the argument's name, for arguments that AWS's packages would misinterpret.
 
     Allowed are numbers, strings, None, enumeration members, and tuples and frozen dataclasses of them.
     """
@@ -107,7 +108,7 @@ def check_arguments(kernel: str, parameters: Mapping[str, Any]) -> None:
 
 
 def _problem(value: Any) -> str | None:
-    """Return what is wrong with an argument, or None."""
+    """Return a description of the problem with an argument, or None."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):  # includes NumPy scalars
         return f"holds a {kind}, which has shape and dtype, and so would count as a tensor"
@@ -127,7 +128,7 @@ def _problem(value: Any) -> str | None:
 
 
 def _find_kernel(module: str, file: str | None, name: str) -> Any:
-    """Find a kernel: in trninfer.kernels, else in a module by its name, else in a file."""
+    """Find a kernel in trninfer.kernels, else in the module of a given name, else in a file."""
     if module.startswith(f"{__package__.split('.')[0]}.kernels."):
         return kernel_named(name)
     try:
@@ -144,15 +145,15 @@ def _find_kernel(module: str, file: str | None, name: str) -> Any:
 
 
 def same_hash_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if two sets of arguments differ but have the same hash, as -1 and -2 do in Python."""
+    """Return True if two sets of arguments differ but have the same hash, as is the case for -1 and -2 in Python."""
     return arguments_hash(one) == arguments_hash(other) and one != other
 
 
 def arguments_hash(parameters: Mapping[str, Any]) -> int:
-    """Return the hash of a kernel's arguments, as a pre-release of torch-neuronx computes it for its key."""
+    """Return the hash of a kernel's arguments, as computed by a pre-release of torch-neuronx for its key."""
     return hash(tuple(sorted(parameters.items())))
 
 
 def outputs_of(returned: Any) -> Sequence[Any]:
-    """Return a kernel's results as a sequence; one tensor is a sequence of one."""
+    """Return a kernel's results as a sequence; a single tensor becomes a sequence of length one."""
     return returned if isinstance(returned, (tuple, list)) else (returned,)

@@ -1,8 +1,8 @@
-"""Name and source of a kernel, found without relying on the object made by `nki.jit`.
+"""Find the name and source of a kernel without relying on the attributes of the object returned by `nki.jit`.
 
-AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but none of its attributes;
-those of its source (nki/framework/kernel.py: a frozen dataclass with `func`, `lnc`, `schedule` and others) are marked
-internal. So a kernel is recognised as the very object that a module holds under a name.
+AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but documents none of its
+attributes; in the source (nki/framework/kernel.py: a frozen dataclass with `func`, `lnc`, `schedule` and others) they
+are marked internal. Therefore a kernel is identified by finding the module attribute that is the same object.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _KERNELS_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's name, and the SHA-256 of everything its code may come from; no digest if it is in no module.
+    """A kernel's name, and the SHA-256 of all files that its code may depend on; None if it is not in a module.
 
-    `module` and `file` are where it was found.
+    `module` and `file` are the module and the file in which the kernel was found.
     """
 
     name: str
@@ -35,8 +35,8 @@ class KernelSource:
 def find_source(kernel: Any) -> KernelSource:
     """Return the name and source digest of a kernel.
 
-    The digest covers all files of trninfer.kernels, since kernels call each other, and the kernel's own file where it
-    is another one. A kernel that no module holds (one defined inside a function) has no digest.
+    The digest covers all files of trninfer.kernels, since kernels call each other, and the kernel's file if it is
+    not one of these. A kernel that is not a module attribute (such as one defined inside a function) has no digest.
     """
     for module in _modules():
         for name, value in list(vars(module).items()):
@@ -47,7 +47,8 @@ def find_source(kernel: Any) -> KernelSource:
 
 
 def _modules() -> list[ModuleType]:
-    """Loaded modules, those of trninfer.kernels first: a kernel keeps its own name there."""
+    """Return the loaded modules, beginning with those of trninfer.kernels, in which kernels have their original
+    names."""
     loaded = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
     return [module for _, module in sorted(loaded, key=lambda item: not item[0].startswith(f"{_KERNELS}."))]
 

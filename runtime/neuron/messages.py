@@ -1,4 +1,4 @@
-"""The main loop of the process that holds a NeuronCore: reads messages from standard input and answers each
+"""Main loop of the process that owns a NeuronCore: it reads messages from standard input and replies to each of them
 (device.py)."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-FOLDER_PREFIX = "trninfer-device-"  # of the working folders of such processes
+FOLDER_PREFIX = "trninfer-device-"  # prefix of the working directories of these processes
 
 
 def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer messages until the input ends. Each is handled by a method of the core, which is created at the first
-    message. An exception is answered with its type, text and traceback."""
+    """Reply to messages until the input ends. Each is handled by a method of the core, which is created when the first
+    message arrives. If an exception is raised, the reply contains its type, text and traceback."""
     core: Any = None
     while line := requests.readline():
         message = json.loads(line)
@@ -29,7 +29,7 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
             result = getattr(core, operation)(**message)
             data = result if isinstance(result, bytes) else b""
             answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
-        except Exception as error:  # any exception of AWS's packages goes to the process that asked
+        except Exception as error:  # any exception raised by AWS's packages is returned to the requesting process
             told = "".join(traceback.format_exception(error))
             answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": told}
         answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
@@ -37,9 +37,10 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
 
 
 def serve_pipe(make_core: Callable[[], Any]) -> None:
-    """Serve standard input; prints of libraries go to standard error, since the pipe is for answers.
+    """Serve requests from standard input. Libraries print to standard error, since the pipe is reserved for replies.
 
-    The working folder is removed at the end if it was made for this process: the one that made it may have been killed.
+    The working directory is removed at the end if it was created for this process, since the process that created it
+    may have been killed.
     """
     folder = os.getcwd()
     try:

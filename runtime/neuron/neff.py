@@ -1,4 +1,4 @@
-"""A kernel compiled to a NEFF without a framework, in a process of its own (`compile_worker`)."""
+"""Compilation of a kernel to a NEFF without a framework, in a separate process (`compile_worker`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKAGER_SECONDS = 60
 
 @dataclass(frozen=True)
 class CompiledNeff:
-    """A NEFF, the seconds and peak memory of its compilation, and the report on how it was compiled."""
+    """A NEFF, the duration in seconds and the peak memory of its compilation, and the report on how it was compiled."""
 
     path: Path
     seconds: float
@@ -35,7 +35,7 @@ class CompiledNeff:
 
 @dataclass(frozen=True)
 class Alone:
-    """Request to compile without executing; `values` of all operands are for BIRSim, None to skip it."""
+    """Request to compile without executing; `values` contains the operands for BIRSim; None skips BIRSim."""
 
     values: Mapping[str, np.ndarray] | None = None
 
@@ -48,9 +48,10 @@ def compile_neff(
     variables: Mapping[str, str] | None = None,
     alone: Alone | None = None,
 ) -> CompiledNeff:
-    """Compile a kernel to a NEFF in the folder of `log`; CompilerFailed if that leaves none within `limit` seconds.
+    """Compile a kernel to a NEFF in the folder of `log`; raise CompilerFailed if none is generated within `limit`
+    seconds.
 
-    `variables` are added to the process's environment; what it prints is in `log`.
+    `variables` are added to the environment of the process, whose output is written to `log`.
     """
     workdir = log.parent
     artifacts = workdir / "artifacts"
@@ -84,8 +85,8 @@ def compile_neff(
 
 
 def describe_neff(neff: Path) -> str:
-    """Return the output of `neuron-packager info` for a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide); empty
-    if it is not installed or fails."""
+    """Return the output of `neuron-packager info` for a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide);
+    return an empty string if it is not installed or fails."""
     tool = find_tool("neuron-packager")
     if tool is None:
         return ""

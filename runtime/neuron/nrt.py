@@ -1,10 +1,10 @@
-"""The second way to the chip, without a framework: NKI makes a NEFF of a kernel, nki.runtime runs it.
+"""The second way to the chip, without a framework: NKI compiles a kernel to a NEFF, and nki.runtime executes it.
 
-    compile_worker   a process that calls the kernel with NumPy arrays: a NEFF, into the cache
-    nrt_worker       a process that loads NEFFs and holds the NeuronCore; weights are uploaded to it once, each batch
-                     is written into a resident tensor, outputs have their memory already and are read when asked for
+    compile_worker   a process that calls the kernel with NumPy arrays and saves the NEFF in the cache
+    nrt_worker       a process that loads NEFFs and owns the NeuronCore; weights are uploaded to it once, each batch
+                     is written into a resident tensor, and outputs are preallocated and read on request
 
-Calling `kernel(numpy...)` in a loop is not a way to run: each call loads the NEFF again.
+Calling `kernel(numpy...)` in a loop is unsuitable for running kernels, since each call loads the NEFF again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .on_device import OnDevice
 
 
 class LoadedNeff:
-    """A loaded NEFF. `inputs` and `outputs` are sizes in bytes by name, outputs in the kernel's order; `dtypes` are the
-    outputs' dtypes if the runtime knows them; `results` are the kernel's results."""
+    """A loaded NEFF. `inputs` and `outputs` contain sizes in bytes by name, with the outputs in the kernel's order;
+    `dtypes` are the outputs' dtypes if the runtime reports them; `results` describes the kernel's results."""
 
     def __init__(self, device: Device, answer: Mapping[str, Any], results: Results) -> None:
         self.number: int = answer["model"]
@@ -41,7 +41,8 @@ class LoadedNeff:
         self._spare: list[tuple[int, ...]] = []
 
     def run(self, tensors: Mapping[str, int]) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute on tensors; return the outputs, whose memory is reused once nobody holds them, and microseconds."""
+        """Execute on tensors; return the outputs and the microseconds. The memory of outputs is reused when there are
+        no more references to them."""
         sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
         answer = self._device.ask("run", **self._operands(tensors, sets), limit=EXECUTION_SECONDS)
         lease = Lease(_giver_back(self._spare, sets))
@@ -54,8 +55,8 @@ class LoadedNeff:
     def benchmark(
         self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
     ) -> tuple[list[float], float | None]:
-        """Return the microseconds of each of `iterations` executions on the NeuronCore alone, after `warmup` others, or
-        their mean if the runtime returns only that."""
+        """Return the microseconds of each of `iterations` executions on the NeuronCore only, after `warmup` untimed
+        ones, or their mean if the runtime returns only the mean."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
         answer = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)
         return answer["us"], answer["mean_us"]
@@ -69,7 +70,7 @@ class LoadedNeff:
 
 
 class NrtBackend(OnDevice):
-    """Runs kernels through nki.runtime on the NeuronCore that `device` holds."""
+    """Backend that runs kernels through nki.runtime on the NeuronCore owned by `device`."""
 
     way = NRT
 
@@ -87,7 +88,7 @@ class NrtBackend(OnDevice):
     def _loaded(self, job: Job, results: Results, neff: Path) -> LoadedNeff:
         model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), results)
         sizes = {name: _bytes(operand) for name, operand in job.operands.items()}
-        if not model.inputs.items() <= sizes.items():  # the compiler drops unused operands
+        if not model.inputs.items() <= sizes.items():  # the compiler removes unused operands
             raise DeviceFaultError("Inputs", f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
             raise DeviceFaultError("Results", f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
@@ -108,7 +109,7 @@ class NrtBackend(OnDevice):
         return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time from the runtime's tracing, else from `neuron-explorer capture` on the same inputs."""
+        """Return the time traced by the runtime, else the time from `neuron-explorer capture` with the same inputs."""
         try:
             return self._benchmarked(executable, operands)
         except DeviceTimingError as error:
@@ -138,7 +139,8 @@ class NrtBackend(OnDevice):
 
 
 def open_nrt(target: str, options: RunOptions) -> NrtBackend:
-    """Return the backend on this machine's chip; BackendUnavailable if nki.runtime or the core is not available."""
+    """Return the backend for this machine's chip; raise BackendUnavailable if nki.runtime or the core is not
+    available."""
     device = nrt_device()
     try:
         device.hello()
@@ -152,8 +154,8 @@ def _giver_back(spare: list[tuple[int, ...]], sets: tuple[int, ...]) -> Callable
 
 
 def _ending(name: str) -> tuple[int, str]:
-    """Return a sort key for outputs, which are returned unordered: the number at the end of their names (output_0 in
-    tutorial-debug-neff-nrtpy.rst)."""
+    """Return a sort key for outputs, whose order the runtime does not define: the number at the end of a name (output_0
+    in tutorial-debug-neff-nrtpy.rst)."""
     digits = name[len(name.rstrip("0123456789")) :]
     return (int(digits) if digits else 0, name)
 

@@ -1,10 +1,11 @@
-"""The program that runs NEFFs on a NeuronCore through `nki.runtime`: `main` is started and asked by `device.py`.
+"""The program that executes NEFFs on a NeuronCore through `nki.runtime`; `device.py` starts `main` and sends it
+messages.
 
-`nki.runtime` is in the nki wheel: nki/compiler/ncc_driver.py, which runs kernels by it, has SpikeModel (load_from_neff,
-call, benchmark) and SpikeTensor (from_numpy, numpy). The same classes are documented under other names as nrtpy
-(aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst), and their source is public as `spike` in
-aws-neuron/nkipy: a call goes to nrt_execute, which is synchronous by default (neuron-runtime/explore/
-runtime-performance-tips.rst), and is refused for tensors of another shape or dtype than the model states, although the
+`nki.runtime` is in the nki wheel: nki/compiler/ncc_driver.py, which uses it to run kernels, calls SpikeModel
+(load_from_neff, call, benchmark) and SpikeTensor (from_numpy, numpy). The same classes are documented under other names
+as nrtpy (aws-neuron-sdk, neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst), and their source is public as `spike`
+in aws-neuron/nkipy: a call is passed to nrt_execute, which is synchronous by default (neuron-runtime/explore/
+runtime-performance-tips.rst), and is rejected if the shape or dtype of a tensor differs from the model's, even if the
 bytes are the same.
 """
 
@@ -21,7 +22,7 @@ from .messages import serve_pipe
 
 
 def load_library() -> tuple[Any, Any]:
-    """Return the classes of models and tensors; ImportError, with the reason, if they are not available."""
+    """Return the classes of models and tensors; raise ImportError, with the reason, if they are not available."""
     try:
         from nki.runtime import SpikeModel, SpikeTensor
     except OSError as error:  # a shared library such as libnrt is not found
@@ -30,8 +31,8 @@ def load_library() -> tuple[Any, Any]:
 
 
 def stated_type(info: Any) -> np.dtype[Any] | None:
-    """Return the dtype in a tensor's info, or None if none of the right size is given. AWS documents shape and size
-    only; a dtype may be void (nrtpy-troubleshooting.rst)."""
+    """Return the dtype in a tensor's info, or None if there is none of the right size. AWS documents only shape and
+    size; a dtype may be void (nrtpy-troubleshooting.rst)."""
     try:
         told = info.dtype
         dtype = array_type(told) if isinstance(told, str) else np.dtype(told)
@@ -41,23 +42,23 @@ def stated_type(info: Any) -> np.dtype[Any] | None:
 
 
 class Core:
-    """Models and tensors on core 0 of those visible to this process. A message calls a method; the answer is its
-    result."""
+    """The models and tensors on the first core that is visible to this process. Each message calls a method, whose
+    result is the reply."""
 
     def __init__(self) -> None:
         self._model, self._tensor = load_library()
         self._models: dict[int, Any] = {}
         self._tensors: dict[int, Any] = {}
-        self._views: dict[int, dict[tuple[tuple[int, ...], str], Any]] = {}  # of tensors, by number, shape and dtype
+        self._views: dict[int, dict[tuple[tuple[int, ...], str], Any]] = {}  # views by number, shape and dtype
         self._count = 0
 
     def hello(self) -> dict[str, Any]:
-        """Return the versions found here."""
+        """Return the versions of Python and of the library."""
         return {"library": self._model.__module__, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:
         """Load a NEFF; return its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes, if
-        more is stated than bytes."""
+        the model specifies more than bytes."""
         model = self._model.load_from_neff(path)
         number = self._number()
         self._models[number] = model
@@ -81,7 +82,7 @@ class Core:
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Drop a tensor; the runtime frees its memory with the last reference."""
+        """Delete a tensor; the runtime frees its memory when the last reference is gone."""
         self._views.pop(tensor, None)
         self._tensors.pop(tensor, None)
         return {}
@@ -91,8 +92,8 @@ class Core:
         return np.ascontiguousarray(self._tensors[tensor].numpy()).tobytes()
 
     def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
-        """Execute a model `times` times on tensors held here; return the microseconds of each call by this host's
-        clock."""
+        """Execute a model `times` times on tensors of this process; return the microseconds of each call, measured by
+        the host's clock."""
         called = self._models[model]
         given = self._fitting(inputs, called.input_tensors_info)
         written = self._fitting(outputs, called.output_tensors_info)
@@ -106,8 +107,8 @@ class Core:
     def benchmark(
         self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
     ) -> dict[str, Any]:
-        """Return the microseconds of each execution on the NeuronCore alone, traced on the device, or their mean if the
-        runtime returns only that (ncc_driver.py reads mean_ms)."""
+        """Return the microseconds of each execution on the NeuronCore only, traced on the device, or their mean if the
+        runtime returns only the mean (ncc_driver.py reads mean_ms)."""
         called = self._models[model]
         stats = called.benchmark(
             inputs=self._fitting(inputs, called.input_tensors_info),
@@ -122,7 +123,7 @@ class Core:
         return {"us": [float(milliseconds) * 1e3 for milliseconds in durations], "mean_us": None}
 
     def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
-        """Return tensors by name in the shape and dtype that the model states, as views of the same memory if
+        """Return tensors by name with the shapes and dtypes that the model specifies, as views of the same memory if
         necessary."""
         return {name: self._view(number, told[name]) for name, number in numbers.items()}
 
@@ -143,5 +144,5 @@ class Core:
 
 
 def main() -> None:
-    """Serve standard input."""
+    """Serve requests from standard input."""
     serve_pipe(Core)

@@ -1,4 +1,4 @@
-"""Runs kernels on a NeuronCore in another process: operands stay there, and are restored when that process ends."""
+"""Run kernels on a NeuronCore through another process, which keeps the operands; they are restored if it ends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOT_ON_CORE = "NotOnNeuronCore"  # raised by torch_worker for a result on the CP
 
 
 class OnDevice(CompiledKernels):
-    """Runs kernels on the NeuronCore that `device` holds. Read-only operands stay on the device; each other operand has
-    one tensor for each parameter, which is overwritten."""
+    """Backend that runs kernels on the NeuronCore owned by `device`. Read-only operands stay on the device; for other
+    operands, there is one tensor for each parameter, which is overwritten."""
 
     def __init__(self, target: str, device: Device, options: RunOptions | None = None) -> None:
         super().__init__(target, options)
         self._device = device
-        self._start = 0  # the start of the process that holds the tensors below
+        self._start = 0  # number of the process that stores the tensors below
         self._resident: dict[int, int] = {}  # tensors of read-only arrays, by the array's identity
         self._inputs: dict[tuple[int, str], int] = {}  # tensors of other operands, by executable and name
 
@@ -30,11 +30,11 @@ class OnDevice(CompiledKernels):
     def _execute(
         self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute once on operands by name, each a tensor and the array with its values; DeviceFaultError for an
-        exception on the device."""
+        """Execute once on operands by name, each given by a tensor and the array with its values. Raise
+        DeviceFaultError if there is an exception on the device."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """See `CompiledKernels.launch`. Tensors and kernels of a process that has ended are loaded again."""
+        """See `CompiledKernels.launch`. If the process has ended, its tensors and kernels are loaded again."""
         start = self._device.start()
         if start != self._start:
             self._executables.clear()
@@ -44,13 +44,13 @@ class OnDevice(CompiledKernels):
         return super().launch(kernel, *arrays, **parameters)
 
     def close(self) -> None:
-        """End the process that holds the NeuronCore."""
+        """Terminate the process that owns the NeuronCore."""
         self._device.close()
 
     def restart(self) -> None:
-        """Replace the process that holds the NeuronCore, to recover from a failure there.
+        """Replace the process that owns the NeuronCore, to recover from a failure in it.
 
-        BackendUnavailable if the core is no longer available.
+        Raises BackendUnavailable if the core is no longer available.
         """
         self._device.end()
         self._device.hello()
@@ -64,7 +64,7 @@ class OnDevice(CompiledKernels):
             raise DeviceLost(f"{executable.job.source.name}: {error}; its process was ended") from error
 
     def _tensors_of(self, executable: Executable, operands: Operands) -> dict[str, tuple[int, Any]]:
-        """Return each operand's tensor, with the operand's values in it, and the operand."""
+        """Return, for each operand, a tensor that contains its values, and the operand itself."""
         return {name: (self._tensor(id(executable), name, array), array) for name, array in operands.items()}
 
     def _tensor(self, executable: int, name: str, array: Any) -> int:
@@ -91,7 +91,7 @@ class OnDevice(CompiledKernels):
 
 
 def fault(name: str, error: DeviceFaultError) -> Exception:
-    """Return the error to raise for an error in the device's process while a kernel ran there."""
+    """Return the exception to raise for an error that occurred in the device's process while it ran a kernel."""
     if error.kind == NOT_ON_CORE:
         return DeviceLost(f"{name}: {error.text}")
     return runtime_error(name, error)

@@ -1,4 +1,5 @@
-"""Child processes with a time limit, ended together with their own children. POSIX only, like the Neuron driver."""
+"""Child processes with a time limit, which are terminated together with their children. Requires POSIX, as does the
+Neuron driver."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-NOTE_SECONDS = 30.0  # between notes that a process is still running
+NOTE_SECONDS = 30.0  # interval between notes that a process is still running
 
-_running: set[subprocess.Popen[bytes]] = set()  # started by `run_limited`, in all threads
+_running: set[subprocess.Popen[bytes]] = set()  # processes started by `run_limited`, in all threads
 
 Waiting = Callable[[float], None]  # called with the elapsed seconds
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a process: its exit status (None: ended at the limit; negative: a signal), its seconds, and the largest
-    resident memory in bytes of it or one of its children."""
+    """Result of a process: its exit status (None: terminated at the limit; negative: a signal), its duration in
+    seconds, and the largest resident memory in bytes of the process or any of its children."""
 
     status: int | None
     seconds: float
@@ -37,11 +38,11 @@ def run_limited(
     limit: float,
     note: Waiting = lambda seconds: None,
 ) -> Finished:
-    """Run a command for at most `limit` seconds in the folder of `log`, which gets its output; the file `given` is its
-    input. (neuronx-cc leaves intermediate files in its working folder.)
+    """Run a command for at most `limit` seconds in the folder of `log`, to which its output is written. Its input is
+    read from the file `given`. (neuronx-cc leaves intermediate files in its working directory.)
 
-    `note` is called every NOTE_SECONDS. The command and its children end together, also if this process is interrupted.
-    OSError if it cannot be started.
+    `note` is called every NOTE_SECONDS. The command and its children are terminated together, also if this process is
+    interrupted. Raises OSError if the command cannot be started.
     """
     start = time.perf_counter()
     with given.open("rb") as source, log.open("wb") as output:
@@ -79,7 +80,7 @@ def run_limited(
 
 
 def end_all() -> None:
-    """Kill all processes of `run_limited`, in every thread; their status is then -SIGKILL."""
+    """Kill all processes started by `run_limited`, in every thread; their exit status is then -SIGKILL."""
     for process in list(_running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""Settings that a compilation depends on besides the kernel: versions of packages, and variables that AWS's packages
-read.
+"""Settings on which a compilation depends besides the kernel: versions of packages, and environment variables that
+AWS's packages read.
 
 The description is used in the key of compiled kernels, in the name of TorchNeuron's cache folder, and in the
 self-test's archive. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
@@ -20,15 +20,15 @@ from .kernel_source import kernels_digest
 from .system import COMPILER_FLAGS, LOGICAL_CORES
 
 FRONT_END = "NKI_COMPILER_FRONTEND"  # nki/migration/index: "custom" is the front end of NKI 0.6, deprecated
-DEBUG_INFO = "NKI_DEBUG_INFO"  # source lines of NKI in the NEFF
+DEBUG_INFO = "NKI_DEBUG_INFO"  # includes NKI source lines in the NEFF
 _VARIABLES = (FRONT_END, COMPILER_FLAGS, DEBUG_INFO, LOGICAL_CORES)
 
-NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # where TorchNeuron keeps NEFFs (tools/neuron-explorer/profile-artifacts)
-NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI keeps its traces; from public code, not documented
+NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # where TorchNeuron saves NEFFs (tools/neuron-explorer/profile-artifacts)
+NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI saves its traces; found in public code, not documented
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that compile kernels; None if one is not installed."""
+    """Return the versions of the packages that compile kernels; None for those not installed."""
     versions = {package.name: package.version for package in neuron_packages()}
     try:
         versions["torch"] = importlib.metadata.version("torch")
@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def compiler_settings() -> dict[str, Any]:
-    """Return everything that compiled kernels depend on besides kernel and shapes, as JSON values."""
+    """Return everything that compiled kernels depend on besides the kernel and its shapes, as JSON values."""
     return {
         "versions": package_versions(),
         "python": ".".join(map(str, sys.version_info[:2])),
@@ -48,10 +48,10 @@ def compiler_settings() -> dict[str, Any]:
 
 
 def torch_variables(folder: Path | None) -> dict[str, str]:
-    """Return the environment variables that make TorchNeuron keep compiled kernels below a folder.
+    """Return the environment variables that make TorchNeuron save compiled kernels below a folder.
 
-    The name of the folder follows from versions, settings and the source of all kernels: according to a public report,
-    an earlier libtorch replayed a kernel whose helper had changed. The user's own settings are kept.
+    The name of the folder is derived from versions, settings and the source of all kernels: according to a public
+    report, an earlier libtorch replayed a kernel whose helper had changed. The user's own settings are kept.
     """
     if folder is None:
         return {}

@@ -1,10 +1,11 @@
-"""The Neuron side of this machine: instance, NeuronCores, driver, runtime library, tools, environment variables.
+"""Neuron-related properties of this machine: instance, NeuronCores, driver, runtime library, tools, environment
+variables.
 
 Sources (aws-neuron-sdk): neuron-runtime/guides/configuration-guide.rst for the NEURON_RT_ variables,
 about-neuron/arch/neuron-features/logical-neuroncore-config.rst, nki/get-started/about/lnc and
 compiler/error-codes/EVRF066 for NEURON_LOGICAL_NC_CONFIG, tools/neuron-sys-tools/neuron-ls.rst,
-setup/pytorch/update-dlc.rst for `modinfo neuron`, neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for where libnrt is,
-nki/get-started/setup-env.rst for the folder of the tools.
+setup/pytorch/update-dlc.rst for `modinfo neuron`, neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for the location of
+libnrt, nki/get-started/setup-env.rst for the folder of the tools.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from ..backend import TARGET_VARIABLE, BackendUnavailable
 TOOLS_FOLDER = Path("/opt/aws/neuron/bin")
 LIBRARY_FOLDER = Path("/opt/aws/neuron/lib")
 
-VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; wins over the next
-STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounding up or down by chance
-NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # a number of free ones; by default a process reserves all
-# If set, a call returns before its execution is over (neuron-runtime/explore/runtime-performance-tips.rst).
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one NeuronCore or an inclusive range; takes precedence over NUMBER_OF_CORES
+STOCHASTIC_ROUNDING = "NEURON_RT_STOCHASTIC_ROUNDING_EN"  # 1: rounds up or down at random
+NUMBER_OF_CORES = "NEURON_RT_NUM_CORES"  # reserves this number of free cores; by default a process reserves all
+# If set, a call returns before its execution has finished (neuron-runtime/explore/runtime-performance-tips.rst).
 ASYNCHRONOUS = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"
-LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores to a logical one; neuronx-cc takes 2, kernels 1
+LOGICAL_CORES = "NEURON_LOGICAL_NC_CONFIG"  # physical NeuronCores per logical one; default: neuronx-cc 2, kernels 1
 COMPILER_FLAGS = "NEURON_CC_FLAGS"
 SIMULATES = "NKI_SIMULATOR"  # if set, a jitted kernel runs on nki.simulate (nki/framework/kernel.py)
 
@@ -37,31 +38,32 @@ _TOOL_SECONDS = 30
 
 
 def find_tool(name: str) -> str | None:
-    """Return the path of a tool: in PATH, else where aws-neuronx-tools puts AWS's, or where system tools are."""
+    """Return the path of a tool, found in PATH, else in the folder of aws-neuronx-tools, else in the system's
+    folders."""
     return shutil.which(name) or shutil.which(name, path=f"{TOOLS_FOLDER}{os.pathsep}/usr/sbin{os.pathsep}/sbin")
 
 
 def instance_type() -> str | None:
-    """Return neuron-ls's name of this instance, such as "trn2.48xlarge"; None if there is none."""
+    """Return the instance type reported by neuron-ls, such as "trn2.48xlarge"; None if it reports none."""
     found = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
     return found.group(1) if found else None
 
 
 def instance_target() -> str | None:
-    """Return the target that this instance has ("trn1", "trn2" or "trn3"); None if unknown to neuron-ls."""
+    """Return the target of this instance ("trn1", "trn2" or "trn3"); None if neuron-ls does not report a known type."""
     instance = instance_type() or ""
     return next((target for prefix, target in _INSTANCE_TARGETS if instance.startswith(prefix)), None)
 
 
 def driver_version() -> str | None:
-    """Return the version of the Neuron driver that is installed, from `modinfo neuron`; None if there is none."""
+    """Return the version of the installed Neuron driver, from `modinfo neuron`; None if it is not installed."""
     found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
     return found.group(1) if found else None
 
 
 def system_packages() -> tuple[str, ...]:
-    """Return AWS's packages of the system with their versions ("aws-neuronx-tools 2.33.38.0"), as dpkg or rpm has them;
-    none if both are unknown."""
+    """Return the installed system packages of AWS with their versions ("aws-neuronx-tools 2.33.38.0"), as reported by
+    dpkg or rpm; an empty tuple if neither is available."""
     pattern = "aws-neuronx-*"
     told = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
     told = told or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""
@@ -69,17 +71,18 @@ def system_packages() -> tuple[str, ...]:
 
 
 def runtime_library() -> str | None:
-    """Return the file of the Neuron runtime library, whose name carries the version; None if it is not installed."""
+    """Return the file of the Neuron runtime library, whose name contains the version; None if it is not installed."""
     library = LIBRARY_FOLDER / "libnrt.so.1"
     return str(library.resolve()) if library.exists() else None
 
 
 def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
-    """Return the numbers of the logical cores, of `lnc` physical ones each, that processes may use; None if unknown.
+    """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use; None if unknown.
 
-    They are those in NEURON_RT_VISIBLE_CORES, otherwise all cores that neuron-ls counts. It counts by its own
-    `logical_neuroncore_config`, while core ids follow the process's (a trn2.3xlarge has 8 physical cores: ids 0 to 7 at
-    1, 0 to 3 at 2). BackendUnavailable if the variable cannot be read.
+    They are given by NEURON_RT_VISIBLE_CORES, otherwise all cores counted by neuron-ls are used. neuron-ls counts
+    according to its own `logical_neuroncore_config`, while core ids depend on the setting of the process (a
+    trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, 0 to 3 for 2). Raises BackendUnavailable if the
+    variable cannot be parsed.
     """
     chosen = os.environ.get(VISIBLE_CORES)
     if chosen:
@@ -92,8 +95,8 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
 
 
 def core_holders(core: int | None = None) -> list[str]:
-    """Return the processes that hold NeuronCores according to neuron-ls ("4711 (python3 serve.py)"): those on a core if
-    it reports cores, otherwise all."""
+    """Return the processes that use NeuronCores according to neuron-ls ("4711 (python3 serve.py)"): only those using
+    `core` if neuron-ls reports cores, otherwise all."""
     try:
         processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
         own = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
@@ -106,16 +109,16 @@ def core_holders(core: int | None = None) -> list[str]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    """Return the devices of neuron-ls; ValueError if it tells of none."""
+    """Return the devices listed by neuron-ls; raise ValueError if it lists none."""
     devices: list[dict[str, Any]] = json.loads(_output("neuron-ls", "-j") or "")
     return devices
 
 
 def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
-    """Return the first `count` logical cores, of `lnc` physical ones each, that may be used; BackendUnavailable if
-    there are fewer.
+    """Return the first `count` logical cores, of `lnc` physical cores each, that may be used; raise
+    BackendUnavailable if there are fewer.
 
-    If their number is unknown, return those from 0 on; the runtime refuses missing ones.
+    If the number of cores is unknown, return those starting at 0; the runtime rejects cores that do not exist.
     """
     there = visible_cores(lnc)
     if there is None:
@@ -132,7 +135,7 @@ def _ranges(cores: tuple[int, ...]) -> str:
 
 
 def parse_cores(text: str) -> tuple[int, ...]:
-    """Return the cores that a value of NEURON_RT_VISIBLE_CORES names: "3", "0-3", or a list of such with commas."""
+    """Return the cores in a value of NEURON_RT_VISIBLE_CORES: "3", "0-3", or a comma-separated list of these."""
     cores: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
@@ -153,14 +156,14 @@ def _other(lnc: int) -> str:
 
 
 def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str], lnc: int = 1) -> None:
-    """Set the environment variables of the Neuron packages before any of these is imported. The user's settings are
-    kept, except NKI_SIMULATOR, which would prevent compilation.
+    """Set the environment variables of the Neuron packages before any of them is imported. The user's settings are
+    preserved, except NKI_SIMULATOR, which would prevent compilation.
 
-    Numbers are rounded to the nearest, as the golden model's are (neuron-features/rounding-modes.rst).
-    One logical core is reserved, not all, so that others can work beside this process. Kernels are compiled and run for
-    logical cores of `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's
-    target is set if it is `known` (requested, or the instance's); otherwise NKI detects it. BackendUnavailable if the
-    user's variables ask for another number of physical cores, and for trn1, which NKI 0.7 does not compile for.
+    Numbers are rounded to nearest, as in the golden model (neuron-features/rounding-modes.rst). Only one logical core
+    is reserved, so that other processes can use the remaining ones. Kernels are compiled and run for logical cores of
+    `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's target is set if it
+    is `known` (requested, or determined by the instance); otherwise NKI detects it. Raises BackendUnavailable if the
+    user's variables request a different number of physical cores, and for trn1, which NKI 0.7 does not support.
     """
     if target == "trn1":
         raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")

@@ -1,9 +1,10 @@
-"""A NeuronCore held by another process: recognising the runtime's message, finding the holder, and choosing another
-core.
+"""Handling of NeuronCores used by another process: recognises the runtime's message, and finds that process and the way
+to choose another core.
 
 Ten public logs of 2026 contain these messages: "Logical Neuron Core(s) not available - Requested:lnc0-lnc0 Available:0
 Logical Core size:2 (cores busy, ret=-16)", and NRT_FAILURE from nrt_init. neuron-runtime/nrt-troubleshoot.rst still
-documents that of 2021, "NeuronCore(s) not available". Processes on cores: tools/neuron-sys-tools/neuron-ls.rst.
+documents the message of 2021, "NeuronCore(s) not available". Source for the processes on cores:
+tools/neuron-sys-tools/neuron-ls.rst.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ _TAKEN = re.compile(
 
 
 def is_taken(text: str) -> bool:
-    """True if a message of the runtime means that another process holds the core."""
+    """Return True if a message of the runtime means that another process uses the core."""
     return bool(_TAKEN.search(text))
 
 
 def taken_line(text: str) -> str:
-    """Return the line for the user: which core, who holds it if neuron-ls knows, and how to choose another."""
+    """Return a line for the user: the core, the process that uses it (if reported by neuron-ls), and how to choose
+    another."""
     found = re.search(r"Requested:\s*lnc(\d+)", text, re.IGNORECASE)
     core = f"NeuronCore {found.group(1)}" if found else "the NeuronCore"
     holders = core_holders(int(found.group(1)) if found else None)

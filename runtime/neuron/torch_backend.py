@@ -1,10 +1,10 @@
 """The first way to the chip: TorchNeuron (torch-neuronx 2.13 or newer), whose device is `neuron`.
 
-    torch_worker   a process that loads torch, torch_neuronx and nki, and holds the NeuronCore; weights, constants and
+    torch_worker   a process that loads torch, torch_neuronx and nki, and owns the NeuronCore; weights, constants and
                    batches are tensors on `neuron`, and a jitted kernel is called with them
 
-The first call with tensors of certain shapes and dtypes, and with certain other arguments, compiles
-(aws-neuron-sdk, torch/guides/how-to-work-with-nki). TorchNeuron keeps what it compiles, in a folder of our cache.
+The first call with tensors of certain shapes and dtypes, and with certain other arguments, compiles the kernel
+(aws-neuron-sdk, torch/guides/how-to-work-with-nki). TorchNeuron saves compiled kernels in a folder of our cache.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .on_device import NOT_ON_CORE, OnDevice, fault
 from .settings import torch_variables
 from .taken import is_taken, taken_line
 
-_MARK = "torchneuron.json"  # marks in our cache that TorchNeuron has compiled a kernel
+_MARK = "torchneuron.json"  # its presence in a cache entry indicates that TorchNeuron has compiled the kernel
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A kernel that has run once in the process, its number there, and the NEFF that TorchNeuron kept."""
+    """A kernel that has run once in the process, with its number in the process and the NEFF saved by TorchNeuron."""
 
     number: int
     tensors: dict[str, Any]
@@ -43,12 +43,13 @@ class _Loaded:
 
 
 class TorchBackend(OnDevice):
-    """Runs kernels through TorchNeuron on the NeuronCore that `device` holds."""
+    """Backend that runs kernels through TorchNeuron on the NeuronCore owned by `device`."""
 
     way = environment.TORCHNEURON
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return None: TorchNeuron has its own cache. An entry of ours marks that the kernel is in it."""
+        """Return None: TorchNeuron has its own cache. An entry in our cache indicates that TorchNeuron's contains the
+        kernel."""
         if slot.find() is not None:
             self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
             slot.discard()  # it is recreated
@@ -68,7 +69,7 @@ class TorchBackend(OnDevice):
             printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
             if is_taken(f"{error.text}\n{printed}"):
                 raise CoreInUse(taken_line(f"{error.text}\n{printed}")) from error
-            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # so it was compiled and run
+            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # i.e. it was compiled and executed
                 raise fault(job.source.name, error) from error
             raise CompilerFailed(error.text or str(error)) from error
         inputs = {name: form(operand) for name, operand in job.operands.items()}
@@ -129,7 +130,8 @@ class TorchBackend(OnDevice):
 
 
 def open_torch(target: str, options: RunOptions) -> TorchBackend:
-    """Return the backend on this machine's chip; BackendUnavailable if TorchNeuron or the core is not available."""
+    """Return the backend for this machine's chip; raise BackendUnavailable if TorchNeuron or the core is not
+    available."""
     return TorchBackend(target, _greeted(torch_device(torch_variables(options.cache.folder))), options)
 
 

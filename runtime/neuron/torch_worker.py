@@ -1,12 +1,12 @@
-"""The program that talks to a NeuronCore through TorchNeuron: `main` is started and asked by `device.py`.
+"""The program that uses a NeuronCore through TorchNeuron; `device.py` starts `main` and sends it messages.
 
 Sources (aws-neuron-sdk): torch/get-started/quickstart-nki-kernel (`import torch_neuronx, nki`; torch-neuronx needs
 nki), torch/guides/how-to-work-with-nki (a kernel under `nki.jit` is called with tensors on a Neuron device; the first
-call compiles for shapes, dtypes and the values of other arguments), torch/index (PyTorch loads the device `neuron` by
-itself; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
+call compiles for shapes, dtypes and the values of other arguments), torch/index (PyTorch loads the device `neuron`
+automatically; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
 tools/neuron-explorer/how-to-profile-pytorch (torch.profiler with a NeuronConfig). Work on the device is asynchronous,
-and an operator that the device lacks may run on the CPU: no operator but copies is used, and every result's device is
-checked. From a public pre-release: the key of a compiled kernel holds the hash of the other arguments.
+and an operator that the device lacks may run on the CPU: therefore only copies are used, and the device of
+every result is checked. In a public pre-release, the key of a compiled kernel contains the hash of the other arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEVICE = "neuron"
 
 
 class NotOnNeuronCore(RuntimeError):  # noqa: N818 (named in on_device.py)
-    """A tensor is not on the NeuronCore: an operator ran on the CPU."""
+    """Raised if a tensor is not on the NeuronCore because an operator ran on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Loaded:
 
 
 def load_packages() -> Any:
-    """Import torch, torch_neuronx and AWS's nki and return torch; ImportError with the reason if one fails."""
+    """Import torch, torch_neuronx and AWS's nki and return torch; raise ImportError with the reason if one fails."""
     try:
         use_nki("neuron")
         import torch
@@ -70,8 +70,8 @@ def to_bytes(torch: Any, tensor: Any) -> bytes:
 
 
 class Core:
-    """Kernels and tensors on the one NeuronCore visible to this process. A message calls a method; the answer is its
-    result."""
+    """The kernels and tensors on the only NeuronCore visible to this process. Each message calls a method, whose result
+    is the reply."""
 
     def __init__(self) -> None:
         self._torch = load_packages()
@@ -81,15 +81,15 @@ class Core:
         self._count = 0
 
     def hello(self) -> dict[str, Any]:
-        """Return the versions found here."""
+        """Return the versions of Python and of the library."""
         import torch_neuronx
 
         version = getattr(torch_neuronx, "__version__", "of unknown version")
         return {"library": f"torch-neuronx {version}", "python": sys.version.split()[0]}
 
     def load(self, job: dict[str, Any], log: str) -> dict[str, Any]:
-        """Call a kernel on zeros, which compiles it, with output to the file `log`. Return its number, the shapes and
-        dtypes of its results, the new NEFFs, and the time and peak memory."""
+        """Call a kernel on zeros, which compiles it, and write the output to the file `log`. Return its number, the
+        shapes and dtypes of its results, the new NEFFs, and the time and peak memory."""
         start = time.perf_counter()
         with _output_to(log):
             kernel, forms, arguments = read_job(job)
@@ -118,7 +118,7 @@ class Core:
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Drop a tensor; PyTorch frees its memory with the last reference."""
+        """Delete a tensor; PyTorch frees its memory when the last reference is gone."""
         self._tensors.pop(tensor, None)
         return {}
 
@@ -128,7 +128,7 @@ class Core:
 
     def run(self, kernel: int, inputs: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
         """Call a kernel on tensors by name, each in a given shape; return the numbers of its results, and the
-        microseconds by this host's clock, from idle device to idle device."""
+        microseconds measured by the host's clock; the device is idle at the beginning and the end."""
         tensors = self._shaped(inputs)
         self._torch.neuron.synchronize()
         start = time.perf_counter()
@@ -137,7 +137,7 @@ class Core:
         return {"outputs": [self._keep(output) for output in returned], "us": took}
 
     def profile(self, kernel: int, inputs: dict[str, tuple[int, list[int]]], folder: str) -> dict[str, Any]:
-        """Call a kernel once under torch.profiler, which writes NEFF and NTFF below the folder."""
+        """Call a kernel once under torch.profiler, which writes the NEFF and the NTFF below the folder."""
         from torch.profiler import ProfilerActivity, profile
         from torch_neuronx.profiling import NeuronConfig, ProfileMode
 
@@ -150,7 +150,7 @@ class Core:
         return {}
 
     def _run(self, loaded: Loaded, tensors: Mapping[str, Any]) -> Sequence[Any]:
-        """Call a kernel and wait for it; NotOnNeuronCore if a result is elsewhere."""
+        """Call a kernel and wait for it; raise NotOnNeuronCore if a result is not on the NeuronCore."""
         returned = outputs_of(loaded.kernel(**tensors, **loaded.arguments))
         self._torch.neuron.synchronize()
         for output in returned:
@@ -159,8 +159,8 @@ class Core:
         return returned
 
     def _distinct(self, kernel: Any, forms: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
-        """Return the kernel, or a copy if another call's arguments have the same hash (as -1 and -2 do): torch-neuronx
-        would confuse the two."""
+        """Return the kernel, or a copy if another call's arguments have the same hash (as for -1 and -2), since
+        torch-neuronx would confuse the two."""
         key = (id(kernel), tuple(forms.items()), arguments_hash(arguments))
         known = self._by_key.setdefault(key, [])
         for loaded in known:
@@ -202,7 +202,7 @@ def _dtype(torch: Any, name: str) -> Any:
 
 
 def _copy(kernel: Any) -> Any:
-    """Copy a kernel with its function. nki/framework/kernel.py has `func` and `__wrapped__`."""
+    """Copy a kernel with its function. Its attributes in nki/framework/kernel.py are `func` and `__wrapped__`."""
     import nki
 
     function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)
@@ -219,7 +219,7 @@ def _copy(kernel: Any) -> Any:
 
 
 def _neffs() -> set[Path]:
-    """Return the NEFFs that TorchNeuron keeps, if its folder is known."""
+    """Return the NEFFs saved by TorchNeuron, if its folder is known."""
     folder = os.environ.get(NEFF_FOLDER)
     return set(Path(folder).rglob("*.neff")) if folder else set()
 
@@ -243,5 +243,5 @@ def _output_to(path: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Serve standard input."""
+    """Serve requests from standard input."""
     serve_pipe(Core)
